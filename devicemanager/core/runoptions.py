@@ -1,0 +1,252 @@
+"""What a container gets from its devices, and how several resources' answers are joined.
+
+A plugin answers Allocate with container settings; the runtime gets one set of run
+options per container. Two resources may want different things under one key: the first
+value wins, as in the kubelet, and what lost is listed instead of only logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+import attrs
+
+from devicemanager.core.ids import ResourceName
+
+__all__ = [
+    "Conflict",
+    "ContainerSettings",
+    "DeviceSpec",
+    "Mount",
+    "NetworkInterface",
+    "PciDevice",
+    "RunOptions",
+    "merge",
+]
+
+
+@attrs.frozen
+class Mount:
+    """A host directory or file shown in the container."""
+
+    container_path: str
+    host_path: str
+    read_only: bool = False
+
+
+@attrs.frozen
+class DeviceSpec:
+    """A device node shown in the container.
+
+    ``permissions`` is the plugin's text: letters from r (read), w (write), m (mknod).
+    """
+
+    container_path: str
+    host_path: str
+    permissions: str = "rw"
+
+
+@attrs.frozen
+class NetworkInterface:
+    """A network interface that moves into the container's network namespace.
+
+    ``net_ns`` is the path of the namespace it is found in; empty is the host's own.
+    """
+
+    host_name: str
+    container_name: str
+    net_ns: str = ""
+
+
+@attrs.frozen
+class PciDevice:
+    """A PCI device named by its ids, four hexadecimal digits each.
+
+    ``addresses`` (``0000:3b:00.0``) are empty until the ids were resolved on a host.
+    """
+
+    vendor_id: str
+    product_id: str
+    addresses: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class ContainerSettings:
+    """What one Allocate response says for one container, in the plugin's order.
+
+    ``filesystem_devices``, ``network_interfaces`` and ``pci_devices`` come from typed
+    devices, which a plugin may send besides the classic fields.
+    """
+
+    envs: Mapping[str, str] = attrs.field(factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceSpec, ...] = ()
+    annotations: Mapping[str, str] = attrs.field(factory=dict)
+    cdi_devices: tuple[str, ...] = ()
+    network_interfaces: tuple[NetworkInterface, ...] = ()
+    pci_devices: tuple[PciDevice, ...] = ()
+    filesystem_devices: tuple[DeviceSpec, ...] = ()
+
+
+@attrs.frozen
+class Conflict:
+    """One key for which two resources, or one twice, want different values.
+
+    ``kind`` names the setting: ``env``, ``mount``, ``mount access``, ``device``,
+    ``device permissions``, ``annotation``, ``network interface``. The value of
+    ``kept_resource`` stands in the run options, the other one is dropped.
+    """
+
+    kind: str
+    key: str
+    kept_resource: ResourceName
+    kept_value: str
+    dropped_resource: ResourceName
+    dropped_value: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind} {self.key}: {self.kept_value!r} from {self.kept_resource} is used, "
+            f"{self.dropped_value!r} from {self.dropped_resource} is dropped"
+        )
+
+
+@attrs.frozen
+class RunOptions:
+    """The settings of all of a container's resources, joined (``DeviceRunContainerOptions``).
+
+    Sorted by name or container path, so that equal input gives equal output; CDI names
+    keep the order in which they are asked for, since a runtime applies them in it.
+    Typed filesystem devices stand among ``devices``.
+    """
+
+    envs: Mapping[str, str] = attrs.field(factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceSpec, ...] = ()
+    annotations: Mapping[str, str] = attrs.field(factory=dict)
+    cdi_devices: tuple[str, ...] = ()
+    network_interfaces: tuple[NetworkInterface, ...] = ()
+    pci_devices: tuple[PciDevice, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+_V = TypeVar("_V")
+_Facts = tuple[tuple[str, str], ...]
+"""What must agree between two values of one key: kind of conflict and text."""
+
+
+def _mount_facts(mount: Mount) -> _Facts:
+    access = "read-only" if mount.read_only else "read-write"
+    return ("mount", mount.host_path), ("mount access", access)
+
+
+def _device_facts(device: DeviceSpec) -> _Facts:
+    return ("device", device.host_path), ("device permissions", device.permissions)
+
+
+class _Kept(Generic[_V]):
+    """The first value of every key, with the resource it came from."""
+
+    def __init__(self, facts: Callable[[_V], _Facts], conflicts: list[Conflict]) -> None:
+        self._facts = facts
+        self._conflicts = conflicts
+        self._values: dict[str, tuple[ResourceName, _V]] = {}
+
+    def offer(self, resource: ResourceName, key: str, value: _V) -> None:
+        """Keep ``value`` unless the key is taken; list the first difference if it is."""
+        first, kept = self._values.setdefault(key, (resource, value))
+        for (kind, ours), (_, theirs) in zip(self._facts(kept), self._facts(value), strict=True):
+            if ours != theirs:
+                self._conflicts.append(Conflict(kind, key, first, ours, resource, theirs))
+                return
+
+    def sorted(self) -> dict[str, _V]:
+        return {key: self._values[key][1] for key in sorted(self._values)}
+
+
+def merge(responses: Mapping[ResourceName, ContainerSettings]) -> RunOptions:
+    """Join the settings of a container's resources, taken in sorted order.
+
+    Follows ``podDevices.deviceRunContainerOptions`` (v1.32): the first value of an
+    environment variable, container path or annotation wins, a CDI name is listed once.
+    The kubelet compares host paths alone; here a difference in permissions or in
+    read-only is a conflict too, because the container would miss what was dropped.
+    """
+    ordered = [(resource, responses[resource]) for resource in sorted(responses)]
+    conflicts: list[Conflict] = []
+    envs = _Kept[str](lambda value: (("env", value),), conflicts)
+    mounts = _Kept(_mount_facts, conflicts)
+    devices = _Kept(_device_facts, conflicts)
+    annotations = _Kept[str](lambda value: (("annotation", value),), conflicts)
+    for resource, settings in ordered:
+        for name in sorted(settings.envs):
+            envs.offer(resource, name, settings.envs[name])
+        for mount in settings.mounts:
+            mounts.offer(resource, mount.container_path, mount)
+        for device in (*settings.devices, *settings.filesystem_devices):
+            devices.offer(resource, device.container_path, device)
+        for name in sorted(settings.annotations):
+            annotations.offer(resource, name, settings.annotations[name])
+    interfaces = _merge_interfaces(ordered, conflicts)
+    return RunOptions(
+        envs=envs.sorted(),
+        mounts=tuple(mounts.sorted().values()),
+        devices=tuple(devices.sorted().values()),
+        annotations=annotations.sorted(),
+        cdi_devices=_once(name for _, settings in ordered for name in settings.cdi_devices),
+        network_interfaces=interfaces,
+        pci_devices=_merge_pci(settings.pci_devices for _, settings in ordered),
+        conflicts=tuple(conflicts),
+    )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _merge_interfaces(
+    ordered: Iterable[tuple[ResourceName, ContainerSettings]], conflicts: list[Conflict]
+) -> tuple[NetworkInterface, ...]:
+    """One interface per name in the container, and no interface under two names.
+
+    Both rules hold at once: an interface can move into one namespace only once.
+    """
+    kept: dict[str, tuple[ResourceName, NetworkInterface]] = {}
+    moved: dict[tuple[str, str], tuple[ResourceName, NetworkInterface]] = {}
+    for resource, settings in ordered:
+        for interface in settings.network_interfaces:
+            source = (interface.net_ns, interface.host_name)
+            taken = kept.get(interface.container_name) or moved.get(source)
+            if taken is None:
+                kept[interface.container_name] = moved[source] = (resource, interface)
+            elif taken[1] != interface:
+                conflicts.append(_interface_conflict(*taken, resource, interface))
+    return tuple(interface for _, (_, interface) in sorted(kept.items()))
+
+
+def _interface_conflict(
+    first: ResourceName, kept: NetworkInterface, resource: ResourceName, dropped: NetworkInterface
+) -> Conflict:
+    same_target = kept.container_name == dropped.container_name
+    key = dropped.container_name if same_target else dropped.host_name
+    values = [f"{i.host_name} as {i.container_name}" for i in (kept, dropped)]
+    if kept.net_ns != dropped.net_ns:
+        values = [
+            f"{text} from {i.net_ns or 'the host'}"
+            for text, i in zip(values, (kept, dropped), strict=True)
+        ]
+    return Conflict("network interface", key, first, values[0], resource, values[1])
+
+
+def _merge_pci(groups: Iterable[tuple[PciDevice, ...]]) -> tuple[PciDevice, ...]:
+    """Every request for a PCI device counts, but one resolved address is given once."""
+    devices: list[PciDevice] = []
+    seen: set[str] = set()
+    for device in (device for group in groups for device in group):
+        fresh = tuple(a for a in device.addresses if a not in seen)
+        seen.update(fresh)
+        if fresh or not device.addresses:
+            devices.append(attrs.evolve(device, addresses=fresh))
+    return tuple(sorted(devices, key=attrgetter("vendor_id", "product_id", "addresses")))
