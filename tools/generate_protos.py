@@ -1,0 +1,79 @@
+"""Generate what ``protos`` needs at run time and for type checkers from its .proto files.
+
+``python -m tools.generate_protos`` writes; with ``--check`` it only says what is out of
+date and exits 1 if anything is.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+from tools import proto_modules
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def compiled(root: Path = ROOT) -> FileDescriptorSet:
+    """All .proto files of ``protos``, compiled, with their comments."""
+    # Imported here: only the development environment has the compiler.
+    from grpc_tools import protoc
+
+    sources = sorted(path.relative_to(root).as_posix() for path in root.glob("protos/*.proto"))
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "set"
+        arguments = ["protoc", f"-I{root}", "--include_source_info", f"--descriptor_set_out={out}"]
+        if protoc.main(arguments + sources) != 0:
+            raise SystemExit("protoc refused the .proto files: see its messages above")
+        return FileDescriptorSet.FromString(out.read_bytes())
+
+
+def generated(files: FileDescriptorSet) -> dict[str, bytes]:
+    """What is to stand where: path below the repository to content."""
+    result = {"protos/descriptors.binpb": _stripped(files)}
+    for file in files.file:
+        stem = file.name.removesuffix(".proto")
+        for suffix, text in proto_modules.render(file).items():
+            result[stem + suffix] = text.encode()
+    return result
+
+
+def _stripped(files: FileDescriptorSet) -> bytes:
+    lean = FileDescriptorSet()
+    for file in files.file:
+        copy = FileDescriptorProto()
+        copy.CopyFrom(file)
+        # Comments are three quarters of the bytes and no use at run time.
+        copy.ClearField("source_code_info")
+        lean.file.append(copy)
+    return lean.SerializeToString(deterministic=True)
+
+
+def outdated(contents: dict[str, bytes], root: Path = ROOT) -> list[str]:
+    """The paths whose file is absent or differs from what it should be."""
+    return [
+        name
+        for name, data in contents.items()
+        if not (root / name).is_file() or (root / name).read_bytes() != data
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; 0 when all is (now) up to date."""
+    parser = argparse.ArgumentParser(prog="python -m tools.generate_protos")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if outdated")
+    options = parser.parse_args(arguments)
+    contents = generated(compiled())
+    for name in (stale := outdated(contents)):
+        if options.check:
+            print(f"{name}: out of date, run python -m tools.generate_protos")
+        else:
+            (ROOT / name).write_bytes(contents[name])
+            print(f"wrote {name}")
+    return int(options.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

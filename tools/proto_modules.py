@@ -1,0 +1,261 @@
+"""Python modules and type stubs for one compiled .proto file, with its comments as docs."""
+
+import re
+import textwrap
+from collections.abc import Iterator
+
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    ServiceDescriptorProto,
+)
+
+Path = tuple[int, ...]
+"""Where a declaration stands in its file: field numbers and indexes, as protoc counts them."""
+
+# Field numbers in descriptor.proto that such a path is made of.
+_SYNTAX, _FILE_MESSAGE, _FILE_SERVICE = 12, 4, 6
+_MESSAGE_FIELD, _SERVICE_METHOD = 2, 2
+
+_SCALARS = {
+    FieldDescriptorProto.TYPE_STRING: "str",
+    FieldDescriptorProto.TYPE_BOOL: "bool",
+    FieldDescriptorProto.TYPE_INT32: "int",
+    FieldDescriptorProto.TYPE_INT64: "int",
+    FieldDescriptorProto.TYPE_UINT64: "int",
+}
+
+# What the stubs may need, by module; a stub imports only what it mentions.
+_STUB_IMPORTS = {
+    "collections.abc": ("Iterable", "Mapping"),
+    "typing": ("Literal",),
+    "google.protobuf.descriptor": ("FileDescriptor",),
+    "google.protobuf.internal.containers": (
+        "RepeatedCompositeFieldContainer",
+        "RepeatedScalarFieldContainer",
+        "ScalarMap",
+    ),
+    "google.protobuf.message": ("Message",),
+}
+
+
+def render(file: FileDescriptorProto) -> dict[str, str]:
+    """The generated files of one .proto file, by what follows its name without suffix."""
+    writer = _Writer(file)
+    return {
+        ".py": writer.messages(),
+        ".pyi": writer.message_stubs(),
+        "_grpc.py": writer.services(),
+        "_grpc.pyi": writer.service_stubs(),
+    }
+
+
+class _Writer:
+    def __init__(self, file: FileDescriptorProto) -> None:
+        self.file = file
+        self.name = file.name.rpartition("/")[2]
+        self.module = self.name.removesuffix(".proto")
+        self.comments: dict[Path, str] = {
+            tuple(location.path): textwrap.dedent(location.leading_comments).strip()
+            for location in file.source_code_info.location
+        }
+
+    def messages(self) -> str:
+        names = sorted(message.name for message in self.file.message_type)
+        return "\n".join([
+            *self._header((_SYNTAX,)),
+            "from protos._pool import file, message",
+            "",
+            *_exports([*names, "DESCRIPTOR"]),
+            "",
+            f'DESCRIPTOR = file("{self.name}")',
+            "",
+            *(f'{name} = message("{self.file.package}.{name}")' for name in names),
+            "",
+        ])
+
+    def services(self) -> str:
+        names = [service.name for service in self.file.service]
+        lines = [
+            *self._header(None),
+            "from protos import _service",
+            f"from protos.{self.module} import DESCRIPTOR",
+            "",
+            *_exports(self._service_names()),
+            "",
+            *(f'{constant} = "{path}"' for constant, path in self._paths()),
+        ]
+        for name in names:
+            lines += [
+                "",
+                f'_{name} = DESCRIPTOR.services_by_name["{name}"]',
+                f"{name}Stub = _service.stub(_{name}, __name__)",
+                f"{name}Servicer = _service.servicer(_{name}, __name__)",
+                f"add_{name}Servicer_to_server = _service.adder(_{name})",
+            ]
+        return "\n".join([*lines, ""])
+
+    def message_stubs(self) -> str:
+        body = "\n".join(["DESCRIPTOR: FileDescriptor", *self._message_classes()])
+        return "\n".join([*self._header((_SYNTAX,)), *_imports(body), "", body, ""])
+
+    def service_stubs(self) -> str:
+        streams = any(m.server_streaming for s in self.file.service for m in s.method)
+        return "\n".join([
+            *self._header(None),
+            *(["from collections.abc import Iterator"] if streams else []),
+            "from typing import Final",
+            "",
+            "import grpc",
+            "",
+            f"from protos import {self.module} as _pb",
+            "",
+            *(f'{constant}: Final = "{path}"' for constant, path in self._paths()),
+            *(line for i, s in enumerate(self.file.service) for line in self._service(s, i)),
+            "",
+        ])
+
+    def _header(self, path: Path | None) -> Iterator[str]:
+        if path is None:
+            yield f'"""Stubs, servicers and method paths of {self.name}."""'
+        else:
+            yield from _docstring(self.comments[path])
+        yield ""
+        yield f"# Generated from {self.name} by tools/generate_protos.py: edit that file instead."
+        yield ""
+
+    def _paths(self) -> Iterator[tuple[str, str]]:
+        for service in self.file.service:
+            for method in service.method:
+                path = f"/{self.file.package}.{service.name}/{method.name}"
+                yield re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).upper(), path
+
+    def _service_names(self) -> list[str]:
+        names = [constant for constant, _ in self._paths()]
+        for service in self.file.service:
+            names += [f"{service.name}{kind}" for kind in ("Servicer", "Stub")]
+            names.append(f"add_{service.name}Servicer_to_server")
+        return names
+
+    def _message_classes(self) -> Iterator[str]:
+        for index, message in enumerate(self.file.message_type):
+            path = (_FILE_MESSAGE, index)
+            yield f"\nclass {message.name}(Message):"
+            yield from _docstring(self.comments[path], indent=4)
+            for number, field in enumerate(message.field):
+                yield from self._field(message, field, (*path, _MESSAGE_FIELD, number))
+            yield from self._init(message)
+            yield from _which(message)
+
+    def _field(
+        self, message: DescriptorProto, field: FieldDescriptorProto, path: Path
+    ) -> Iterator[str]:
+        held, _ = self._types(message, field)
+        doc = self.comments.get(path, "")
+        if held in _SCALARS.values():
+            yield f"    {field.name}: {held}"
+            yield from _docstring(doc, indent=4)
+            return
+        # Containers and sub-messages cannot be assigned, only changed in place.
+        yield "    @property"
+        yield f"    def {field.name}(self) -> {held}:" + ("" if doc else " ...")
+        yield from _docstring(doc, indent=8)
+
+    def _init(self, message: DescriptorProto) -> Iterator[str]:
+        if not message.field:
+            yield "    def __init__(self) -> None: ..."
+            return
+        yield "    def __init__("
+        yield "        self,"
+        yield "        *,"
+        for field in message.field:
+            yield f"        {field.name}: {self._types(message, field)[1]} | None = ...,"
+        yield "    ) -> None: ..."
+
+    def _types(self, message: DescriptorProto, field: FieldDescriptorProto) -> tuple[str, str]:
+        """What a field holds, and what the constructor takes for it."""
+        for nested in message.nested_type:
+            if field.type_name.endswith(f".{message.name}.{nested.name}"):
+                key, value = (_SCALARS[entry.type] for entry in nested.field)
+                return f"ScalarMap[{key}, {value}]", f"Mapping[{key}, {value}]"
+        scalar = _SCALARS.get(field.type)
+        element = scalar or field.type_name.rpartition(".")[2]
+        if field.label != FieldDescriptorProto.LABEL_REPEATED:
+            return element, element
+        container = "RepeatedScalarField" if scalar else "RepeatedCompositeField"
+        return f"{container}Container[{element}]", f"Iterable[{element}]"
+
+    def _service(self, service: ServiceDescriptorProto, index: int) -> Iterator[str]:
+        stub, servicer = [], []
+        for number, method in enumerate(service.method):
+            doc = self.comments[(_FILE_SERVICE, index, _SERVICE_METHOD, number)]
+            took = f"_pb.{method.input_type.rpartition('.')[2]}"
+            gave = f"_pb.{method.output_type.rpartition('.')[2]}"
+            kind = "UnaryStream" if method.server_streaming else "UnaryUnary"
+            stub += [f"    {method.name}: grpc.{kind}MultiCallable[{took}, {gave}]"]
+            stub += _docstring(doc, indent=4)
+            answer = f"Iterator[{gave}]" if method.server_streaming else gave
+            servicer += [f"    def {method.name}("]
+            servicer += [f"        self, request: {took}, context: grpc.ServicerContext"]
+            servicer += [f"    ) -> {answer}:", *_docstring(doc, indent=8)]
+        doc = self.comments[(_FILE_SERVICE, index)]
+        yield f"\nclass {service.name}Stub:"
+        yield from _docstring(doc, indent=4)
+        yield "    def __init__(self, channel: grpc.Channel) -> None: ..."
+        yield from stub
+        yield f"\nclass {service.name}Servicer:"
+        yield from _docstring(doc, indent=4)
+        yield from servicer
+        yield f"\ndef add_{service.name}Servicer_to_server("
+        yield f"    servicer: {service.name}Servicer, server: grpc.Server"
+        yield ") -> None: ..."
+
+
+def _which(message: DescriptorProto) -> Iterator[str]:
+    for index, oneof in enumerate(message.oneof_decl):
+        members = [
+            f'"{field.name}"'
+            for field in message.field
+            if field.HasField("oneof_index") and field.oneof_index == index
+        ]
+        # A field that is merely optional is a oneof of its own behind the scenes.
+        if not oneof.name.startswith("_"):
+            answer = f"Literal[{', '.join(members)}] | None"
+            yield f"    def WhichOneof(self, oneof_group: str) -> {answer}: ..."
+
+
+def _docstring(text: str, indent: int = 0) -> Iterator[str]:
+    if not text:
+        return
+    pad = " " * indent
+    if "\n" not in text:
+        yield f'{pad}"""{text}"""'
+        return
+    first, *rest = text.splitlines()
+    yield f'{pad}"""{first}'
+    yield from (f"{pad}{line.removeprefix(' ')}".rstrip() for line in rest)
+    yield f'{pad}"""'
+
+
+def _exports(names: list[str]) -> Iterator[str]:
+    yield "__all__ = ["
+    yield from (f'    "{name}",' for name in sorted(names))
+    yield "]"
+
+
+def _imports(body: str) -> Iterator[str]:
+    words = set(re.findall(r"\w+", body))
+    previous = ""
+    for module, names in _STUB_IMPORTS.items():
+        used = [name for name in names if name in words]
+        if not used:
+            continue
+        if previous and module.startswith("google") and not previous.startswith("google"):
+            yield ""
+        previous = module
+        line = f"from {module} import {', '.join(used)}"
+        if len(line) <= 88:
+            yield line
+        else:
+            yield from (f"from {module} import (", *(f"    {name}," for name in used), ")")
