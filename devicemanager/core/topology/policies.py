@@ -1,0 +1,164 @@
+"""Topology manager settings, checked as the kubelet checks them, and the policies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import attrs
+
+from devicemanager.core.topology.hints import Hint
+from devicemanager.core.topology.merging import (
+    ProviderHints,
+    flatten_hints,
+    merge_hints,
+    only_single_nodes,
+)
+from devicemanager.core.topology.numa import NumaTopology
+
+PREFER_CLOSEST_NUMA_NODES = "prefer-closest-numa-nodes"
+MAX_ALLOWABLE_NUMA_NODES = "max-allowable-numa-nodes"
+DEFAULT_MAX_ALLOWABLE_NUMA_NODES = 8
+"""``defaultMaxAllowableNUMANodes`` (topologymanager/topology_manager.go, v1.32)."""
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT64 = range(-(2**63), 2**63)
+
+
+class TopologyConfigError(ValueError):
+    """Settings the kubelet would not start with; the text is the kubelet's own."""
+
+
+class PolicyName(StrEnum):
+    """``--topology-manager-policy``."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
+
+
+class ScopeName(StrEnum):
+    """``--topology-manager-scope``: what is aligned as a whole."""
+
+    CONTAINER = "container"
+    POD = "pod"
+
+
+@attrs.frozen
+class PolicyOptions:
+    """``--topology-manager-policy-options``.
+
+    ``prefer_closest``: among sets of one size take the closest nodes; off by default.
+    ``max_numa_nodes``: more nodes than this are refused; 8 by default, never less.
+    """
+
+    prefer_closest: bool = False
+    max_numa_nodes: int = DEFAULT_MAX_ALLOWABLE_NUMA_NODES
+
+
+@attrs.frozen
+class TopologyPolicy:
+    """A checked configuration: how hints become an affinity, and whether that admits."""
+
+    topology: NumaTopology
+    name: PolicyName = PolicyName.NONE
+    scope: ScopeName = ScopeName.CONTAINER
+    options: PolicyOptions = attrs.field(factory=PolicyOptions)
+
+    @property
+    def asks_for_hints(self) -> bool:
+        """False under ``none``: nobody is asked, everything is admitted without affinity."""
+        return self.name is not PolicyName.NONE
+
+    def merge(self, provider_hints: Sequence[ProviderHints]) -> tuple[Hint, bool]:
+        """The affinity agreed on, and whether the policy admits it.
+
+        ``Policy.Merge`` of each policy (topologymanager/policy_*.go, v1.32).
+        """
+        if self.name is PolicyName.NONE:
+            return Hint(None, True), True
+        hints = flatten_hints(provider_hints)
+        if self.name is not PolicyName.SINGLE_NUMA_NODE:
+            best = merge_hints(self.topology, hints, self.options.prefer_closest)
+            return best, self.name is PolicyName.BEST_EFFORT or best.preferred
+        best = merge_hints(self.topology, only_single_nodes(hints))
+        if best.mask == self.topology.all_mask:
+            best = Hint(None, best.preferred)
+        return best, best.preferred
+
+
+def configure(
+    topology: NumaTopology,
+    policy: str = PolicyName.NONE,
+    scope: str = ScopeName.CONTAINER,
+    options: Mapping[str, str] | None = None,
+) -> TopologyPolicy:
+    """Check the settings in the kubelet's order; ``TopologyConfigError`` has its texts.
+
+    Under ``none`` neither options nor scope are looked at. ``NewManager``
+    (topologymanager/topology_manager.go, v1.32).
+    """
+    if policy == PolicyName.NONE:
+        return TopologyPolicy(topology)
+    parsed = parse_policy_options(options or {})
+    if len(topology.nodes) > parsed.max_numa_nodes:
+        raise TopologyConfigError(
+            f"unsupported on machines with more than {parsed.max_numa_nodes} NUMA Nodes"
+        )
+    if policy not in set(PolicyName):
+        raise TopologyConfigError(f'unknown policy: "{policy}"')
+    if scope not in set(ScopeName):
+        raise TopologyConfigError(f'unknown scope: "{scope}"')
+    return TopologyPolicy(topology, PolicyName(policy), ScopeName(scope), parsed)
+
+
+def parse_policy_options(options: Mapping[str, str]) -> PolicyOptions:
+    """Options by name, checked in order of their names.
+
+    ``NewPolicyOptions`` (topologymanager/policy_options.go, v1.32); its order is random.
+    """
+    parsed = PolicyOptions()
+    for name in sorted(options):
+        if name == PREFER_CLOSEST_NUMA_NODES:
+            parsed = attrs.evolve(parsed, prefer_closest=_parse_bool(name, options[name]))
+        elif name == MAX_ALLOWABLE_NUMA_NODES:
+            parsed = attrs.evolve(parsed, max_numa_nodes=_parse_max_nodes(name, options[name]))
+        else:
+            raise TopologyConfigError(f"unknown Topology Manager Policy option: {go_quoted(name)}")
+    return parsed
+
+
+def go_quoted(text: str) -> str:
+    """Text as Go's ``%q`` prints it, for the characters people do put into options."""
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return '"' + "".join(escapes.get(char, char) for char in text) + '"'
+
+
+def _parse_bool(name: str, value: str) -> bool:
+    if value in _TRUE or value in _FALSE:
+        return value in _TRUE
+    raise TopologyConfigError(
+        f"bad value for option {go_quoted(name)}: "
+        f"strconv.ParseBool: parsing {go_quoted(value)}: invalid syntax"
+    )
+
+
+def _parse_max_nodes(name: str, value: str) -> int:
+    fault = "invalid syntax" if not _INTEGER.fullmatch(value) else ""
+    if not fault and int(value) not in _INT64:
+        fault = "value out of range"
+    if fault:
+        raise TopologyConfigError(
+            f"unable to convert policy option to integer {go_quoted(name)}: "
+            f"strconv.Atoi: parsing {go_quoted(value)}: {fault}"
+        )
+    if int(value) < DEFAULT_MAX_ALLOWABLE_NUMA_NODES:
+        raise TopologyConfigError(
+            f"the minimum value of {go_quoted(name)} should not be less than "
+            f"{DEFAULT_MAX_ALLOWABLE_NUMA_NODES}"
+        )
+    return int(value)
