@@ -1,0 +1,97 @@
+"""What every replay shares: the outcome of one vector, reading a file, the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import attrs
+
+__all__ = ["Outcome", "ReplayError", "difference", "read_vectors", "report"]
+
+_SHOWN = 200
+
+
+class ReplayError(Exception):
+    """The file cannot be replayed at all; the message is one line for the user."""
+
+
+@attrs.frozen
+class Outcome:
+    """One vector's result: its ``id`` and a line (or more) per difference; none = agrees."""
+
+    id: str
+    differences: list[str]
+
+
+def read_vectors(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file with one vector a line; blank lines are skipped.
+
+    Raises ReplayError, naming the line, for anything that is not such a file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReplayError(f"{path}: cannot be read: {error}") from error
+    count = 0
+    # Not splitlines(): U+2028 and its like may stand raw inside a JSON string.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            count += 1
+            yield _vector(path, number, line)
+    if not count:
+        raise ReplayError(f"{path}: holds no vectors: give a file with one JSON object a line")
+
+
+def _vector(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        vector = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ReplayError(f"{path}: line {number} is not JSON: {error}") from error
+    if not isinstance(vector, dict):
+        raise ReplayError(f"{path}: line {number} is not a JSON object")
+    return vector
+
+
+def difference(what: str, expected: object, actual: object) -> list[str]:
+    """Nothing if both are equal, else one text that shows them where they part."""
+    if expected == actual:
+        return []
+    if isinstance(expected, str | bytes) and isinstance(actual, str | bytes):
+        return [f"{what}: {_text_difference(expected, actual)}"]
+    return [f"{what}:\n  expected {_cut(repr(expected))}\n  actual   {_cut(repr(actual))}"]
+
+
+def _text_difference(expected: str | bytes, actual: str | bytes) -> str:
+    at = next(
+        (i for i, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b),
+        min(len(expected), len(actual)),
+    )
+    start = max(0, at - 30)
+    window = slice(start, start + _SHOWN)
+    return (
+        f"differs at {at} (lengths {len(expected)} and {len(actual)})\n"
+        f"  expected …{expected[window]!r}…\n"
+        f"  actual   …{actual[window]!r}…"
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}… ({len(text)} characters)"
+
+
+def report(outcomes: Iterable[Outcome], out: TextIO) -> int:
+    """Print what disagrees and ``N of M agree``; 0 if there was any and all do, else 1."""
+    total = agreed = 0
+    for outcome in outcomes:
+        total += 1
+        if not outcome.differences:
+            agreed += 1
+            continue
+        print(f"{outcome.id}: disagrees", file=out)
+        for text in outcome.differences:
+            print("  " + text.replace("\n", "\n  "), file=out)
+    print(f"{agreed} of {total} agree", file=out)
+    return 0 if total and agreed == total else 1
