@@ -10,6 +10,7 @@ its own and names that socket when it registers.
 from protos._pool import file, message
 
 __all__ = [
+    "DESCRIPTOR",
     "AllocateRequest",
     "AllocateResponse",
     "CDIDevice",
@@ -17,7 +18,6 @@ __all__ = [
     "ContainerAllocateResponse",
     "ContainerPreferredAllocationRequest",
     "ContainerPreferredAllocationResponse",
-    "DESCRIPTOR",
     "Device",
     "DevicePluginOptions",
     "DeviceSpec",

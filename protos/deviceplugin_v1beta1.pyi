@@ -122,7 +122,9 @@ class PreStartContainerResponse(Message):
 class PreferredAllocationRequest(Message):
     """Asks for a preference, one request per container."""
     @property
-    def container_requests(self) -> RepeatedCompositeFieldContainer[ContainerPreferredAllocationRequest]: ...
+    def container_requests(self) -> RepeatedCompositeFieldContainer[
+        ContainerPreferredAllocationRequest
+    ]: ...
     def __init__(
         self,
         *,
@@ -150,7 +152,9 @@ class ContainerPreferredAllocationRequest(Message):
 class PreferredAllocationResponse(Message):
     """The preferences, in the order of the requests."""
     @property
-    def container_responses(self) -> RepeatedCompositeFieldContainer[ContainerPreferredAllocationResponse]: ...
+    def container_responses(self) -> RepeatedCompositeFieldContainer[
+        ContainerPreferredAllocationResponse
+    ]: ...
     def __init__(
         self,
         *,

@@ -7,13 +7,13 @@ from protos.deviceplugin_v1beta1 import DESCRIPTOR
 
 __all__ = [
     "ALLOCATE",
-    "DevicePluginServicer",
-    "DevicePluginStub",
     "GET_DEVICE_PLUGIN_OPTIONS",
     "GET_PREFERRED_ALLOCATION",
     "LIST_AND_WATCH",
     "PRE_START_CONTAINER",
     "REGISTER",
+    "DevicePluginServicer",
+    "DevicePluginStub",
     "RegistrationServicer",
     "RegistrationStub",
     "add_DevicePluginServicer_to_server",

@@ -46,7 +46,9 @@ class DevicePluginStub:
     """Streams the plugin's devices: the whole list at once, and the whole list
     again whenever a device appears, disappears or changes health.
     """
-    GetPreferredAllocation: grpc.UnaryUnaryMultiCallable[_pb.PreferredAllocationRequest, _pb.PreferredAllocationResponse]
+    GetPreferredAllocation: grpc.UnaryUnaryMultiCallable[
+        _pb.PreferredAllocationRequest, _pb.PreferredAllocationResponse
+    ]
     """Asks which of the available devices the plugin would choose. Only called
     if DevicePluginOptions.get_preferred_allocation_available is set; the
     answer is advice, the kubelet may decide otherwise.
@@ -55,7 +57,9 @@ class DevicePluginStub:
     """Called while a pod is admitted: what must its containers be given so that
     they can use the devices chosen for them?
     """
-    PreStartContainer: grpc.UnaryUnaryMultiCallable[_pb.PreStartContainerRequest, _pb.PreStartContainerResponse]
+    PreStartContainer: grpc.UnaryUnaryMultiCallable[
+        _pb.PreStartContainerRequest, _pb.PreStartContainerResponse
+    ]
     """Called before each start of a container that holds devices, if
     DevicePluginOptions.pre_start_required is set. Usually resets the devices.
     """

@@ -16,7 +16,9 @@ class RegistrationStub:
     def __init__(self, channel: grpc.Channel) -> None: ...
     GetInfo: grpc.UnaryUnaryMultiCallable[_pb.InfoRequest, _pb.PluginInfo]
     """Asks what kind of plugin serves this socket."""
-    NotifyRegistrationStatus: grpc.UnaryUnaryMultiCallable[_pb.RegistrationStatus, _pb.RegistrationStatusResponse]
+    NotifyRegistrationStatus: grpc.UnaryUnaryMultiCallable[
+        _pb.RegistrationStatus, _pb.RegistrationStatusResponse
+    ]
     """Tells the plugin whether the kubelet took it."""
 
 class RegistrationServicer:

@@ -8,6 +8,7 @@ Served by the kubelet on kubelet.sock in its pod-resources directory.
 from protos._pool import file, message
 
 __all__ = [
+    "DESCRIPTOR",
     "AllocatableResourcesRequest",
     "AllocatableResourcesResponse",
     "CDIDevice",
@@ -15,7 +16,6 @@ __all__ = [
     "ContainerDevices",
     "ContainerMemory",
     "ContainerResources",
-    "DESCRIPTOR",
     "DynamicResource",
     "GetPodResourcesRequest",
     "GetPodResourcesResponse",

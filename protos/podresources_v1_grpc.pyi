@@ -17,7 +17,9 @@ class PodResourcesListerStub:
     def __init__(self, channel: grpc.Channel) -> None: ...
     List: grpc.UnaryUnaryMultiCallable[_pb.ListPodResourcesRequest, _pb.ListPodResourcesResponse]
     """All pods with the resources their containers hold."""
-    GetAllocatableResources: grpc.UnaryUnaryMultiCallable[_pb.AllocatableResourcesRequest, _pb.AllocatableResourcesResponse]
+    GetAllocatableResources: grpc.UnaryUnaryMultiCallable[
+        _pb.AllocatableResourcesRequest, _pb.AllocatableResourcesResponse
+    ]
     """All resources that could be given to containers, held or not."""
     Get: grpc.UnaryUnaryMultiCallable[_pb.GetPodResourcesRequest, _pb.GetPodResourcesResponse]
     """One pod with the resources its containers hold."""

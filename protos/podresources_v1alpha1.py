@@ -8,9 +8,9 @@ Served by the kubelet on the same socket as v1.
 from protos._pool import file, message
 
 __all__ = [
+    "DESCRIPTOR",
     "ContainerDevices",
     "ContainerResources",
-    "DESCRIPTOR",
     "ListPodResourcesRequest",
     "ListPodResourcesResponse",
     "PodResources",

@@ -5,6 +5,7 @@ date and exits 1 if anything is.
 """
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,14 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def compiled(root: Path = ROOT) -> FileDescriptorSet:
     """All .proto files of ``protos``, compiled, with their comments."""
-    # Imported here: only the development environment has the compiler.
-    from grpc_tools import protoc
-
     sources = sorted(path.relative_to(root).as_posix() for path in root.glob("protos/*.proto"))
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "set"
-        arguments = ["protoc", f"-I{root}", "--include_source_info", f"--descriptor_set_out={out}"]
-        if protoc.main(arguments + sources) != 0:
+        protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}"]
+        options = ["--include_source_info", f"--descriptor_set_out={out}"]
+        if subprocess.run([*protoc, *options, *sources], check=False).returncode != 0:
             raise SystemExit("protoc refused the .proto files: see its messages above")
         return FileDescriptorSet.FromString(out.read_bytes())
 

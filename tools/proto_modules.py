@@ -159,7 +159,7 @@ class _Writer:
             return
         # Containers and sub-messages cannot be assigned, only changed in place.
         yield "    @property"
-        yield f"    def {field.name}(self) -> {held}:" + ("" if doc else " ...")
+        yield from _fitting(f"    def {field.name}(self) -> ", held, ":" if doc else ": ...")
         yield from _docstring(doc, indent=8)
 
     def _init(self, message: DescriptorProto) -> Iterator[str]:
@@ -187,13 +187,14 @@ class _Writer:
         return f"{container}Container[{element}]", f"Iterable[{element}]"
 
     def _service(self, service: ServiceDescriptorProto, index: int) -> Iterator[str]:
-        stub, servicer = [], []
+        stub: list[str] = []
+        servicer: list[str] = []
         for number, method in enumerate(service.method):
             doc = self.comments[(_FILE_SERVICE, index, _SERVICE_METHOD, number)]
             took = f"_pb.{method.input_type.rpartition('.')[2]}"
             gave = f"_pb.{method.output_type.rpartition('.')[2]}"
             kind = "UnaryStream" if method.server_streaming else "UnaryUnary"
-            stub += [f"    {method.name}: grpc.{kind}MultiCallable[{took}, {gave}]"]
+            stub += _fitting(f"    {method.name}: ", f"grpc.{kind}MultiCallable[{took}, {gave}]")
             stub += _docstring(doc, indent=4)
             answer = f"Iterator[{gave}]" if method.server_streaming else gave
             servicer += [f"    def {method.name}("]
@@ -238,9 +239,20 @@ def _docstring(text: str, indent: int = 0) -> Iterator[str]:
     yield f'{pad}"""'
 
 
+def _fitting(before: str, annotation: str, after: str = "") -> Iterator[str]:
+    """One line, or three where it would be too long."""
+    if len(line := before + annotation + after) <= 100:
+        yield line
+        return
+    outer, _, inner = annotation.removesuffix("]").partition("[")
+    yield from (f"{before}{outer}[", f"        {inner}", f"    ]{after}")
+
+
 def _exports(names: list[str]) -> Iterator[str]:
     yield "__all__ = ["
-    yield from (f'    "{name}",' for name in sorted(names))
+    # Constants first, then classes, then functions: the order ruff asks for.
+    rank = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    yield from (f'    "{name}",' for name in rank)
     yield "]"
 
 
