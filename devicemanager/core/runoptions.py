@@ -92,24 +92,25 @@ class ContainerSettings:
 
 @attrs.frozen
 class Conflict:
-    """One key for which two resources, or one twice, want different values.
+    """One key for which two sources, or one twice, want different values.
 
     ``kind`` names the setting: ``env``, ``mount``, ``mount access``, ``device``,
-    ``device permissions``, ``annotation``, ``network interface``. The value of
-    ``kept_resource`` stands in the run options, the other one is dropped.
+    ``device permissions``, ``annotation``, ``network interface``. ``kept_by`` and
+    ``dropped_by`` are resource names here; a shell may list other sources, such as a CDI
+    device. The value of ``kept_by`` is used.
     """
 
     kind: str
     key: str
-    kept_resource: ResourceName
+    kept_by: str
     kept_value: str
-    dropped_resource: ResourceName
+    dropped_by: str
     dropped_value: str
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} {self.key}: {self.kept_value!r} from {self.kept_resource} is used, "
-            f"{self.dropped_value!r} from {self.dropped_resource} is dropped"
+            f"{self.kind} {self.key}: {self.kept_value!r} from {self.kept_by} is used, "
+            f"{self.dropped_value!r} from {self.dropped_by} is dropped"
         )
 
 

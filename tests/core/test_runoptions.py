@@ -240,7 +240,7 @@ def test_what_is_given_was_asked_for_and_what_was_dropped_is_listed(
     given_responses: dict[ResourceName, ContainerSettings],
 ) -> None:
     options = merge(given_responses)
-    listed = {(c.kind, c.key, c.dropped_resource) for c in options.conflicts}
+    listed = {(c.kind, c.key, c.dropped_by) for c in options.conflicts}
     for resource, asked in given_responses.items():
         for name, value in asked.envs.items():
             assert options.envs[name] == value or ("env", name, resource) in listed
