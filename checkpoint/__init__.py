@@ -1,0 +1,53 @@
+"""The kubelet's ``kubelet_internal_checkpoint``: model, exact text, checksum, file store.
+
+Usable alone: ``checkpoint.load(path)`` reads the file of any kubelet since v1.20.
+
+What may never appear here: protobuf (the allocation response is opaque bytes) and anything
+of ``devicemanager``, in particular what a checkpoint means for pods and devices.
+"""
+
+from checkpoint.document import Document, Snapshot
+from checkpoint.errors import (
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointUnreadable,
+    CheckpointWriteError,
+    ChecksumMismatch,
+)
+from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, RegisteredDevices
+from checkpoint.parse import loads
+from checkpoint.store import (
+    CHECKPOINT_NAME,
+    FileStore,
+    is_checkpoint_file,
+    load,
+    verify,
+)
+from checkpoint.text import Rendered, checksum, dumps, hashed_text, render_entry
+
+__all__ = [
+    "CHECKPOINT_NAME",
+    "Checkpoint",
+    "CheckpointCorrupt",
+    "CheckpointError",
+    "CheckpointNotFound",
+    "CheckpointUnreadable",
+    "CheckpointWriteError",
+    "ChecksumMismatch",
+    "DevicesPerNUMA",
+    "Document",
+    "FileStore",
+    "PodDevicesEntry",
+    "RegisteredDevices",
+    "Rendered",
+    "Snapshot",
+    "checksum",
+    "dumps",
+    "hashed_text",
+    "is_checkpoint_file",
+    "load",
+    "loads",
+    "render_entry",
+    "verify",
+]
