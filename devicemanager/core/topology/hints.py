@@ -12,7 +12,13 @@ from typing import NamedTuple, TypeAlias
 
 import attrs
 
-from devicemanager.core.topology.numa import NumaTopology, dense_index, mask_of, masks_in_order
+from devicemanager.core import bitset
+from devicemanager.core.topology.numa import (
+    NumaTopology,
+    dense_index,
+    masks_in_order,
+    subset_steps,
+)
 
 
 class Hint(NamedTuple):
@@ -26,11 +32,15 @@ class Hint(NamedTuple):
     preferred: bool
 
 
+MEMO_NODES = 8
+"""Answers are remembered for machines of up to this many nodes: 255 hints at most, so
+that the memory they take stays small."""
+
 Hints: TypeAlias = tuple[Hint, ...]
 """All hints of one resource, smallest sets first. Empty: the request fits nowhere."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class DeviceLayout:
     """A resource's devices, grouped by the set of NUMA nodes they are on.
 
@@ -48,8 +58,10 @@ class DeviceLayout:
     """How many devices each group has."""
 
     @classmethod
-    def of(cls, topology: NumaTopology, per_node: Mapping[int, int], listed: int) -> DeviceLayout:
-        """Group the ``listed`` devices; ``per_node`` maps node id → devices on it.
+    def of(
+        cls, topology: NumaTopology, per_node: Mapping[int, int], listed: int = -1
+    ) -> DeviceLayout:
+        """Group the ``listed`` devices (all); ``per_node`` maps node id → devices on it.
 
         Node ids the machine does not have are allowed; negative ones are no topology.
         """
@@ -120,7 +132,8 @@ def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: i
         reused = [(bits & reusable).bit_count() for bits in layout.members]
         kept_on = tuple(m for m, count in zip(layout.masks, reused, strict=True) if count)
         free = [a + b for a, b in zip(free, reused, strict=True)]
-    return _hints_of_counts(
+    hints_of = _hints_of_counts if len(layout.nodes) <= MEMO_NODES else _fresh_hints
+    return hints_of(
         layout.nodes,
         layout.masks,
         tuple([min(count, cap) for count in layout.totals]),
@@ -131,18 +144,25 @@ def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: i
 
 
 def resource_hints(
-    layout: DeviceLayout, available: int, reusable: int, request: int, held: int = 0
+    layout: DeviceLayout,
+    available: int,
+    reusable: int,
+    request: int,
+    held: int = 0,
+    held_count: int | None = None,
 ) -> Hints | None:
     """A resource's hints with the rules around them; ``None`` is no preference.
 
     ``held`` are the devices the asker already has: hints then name exactly where they
-    are, and there are none if their count is not the request. ``GetTopologyHints`` and
+    are, and there are none if their count is not the request. Give ``held_count`` if
+    some are no longer listed and so have no bit. ``GetTopologyHints`` and
     ``GetPodTopologyHints`` (devicemanager/topology_hints.go, v1.32).
     """
     if not layout.has_topology:
         return None
-    if held:
-        return layout_hints(layout, held, 0, request) if held.bit_count() == request else ()
+    count = held.bit_count() if held_count is None else held_count
+    if count:
+        return layout_hints(layout, held, 0, request) if count == request else ()
     if (available | reusable).bit_count() < request:
         return ()
     return layout_hints(layout, available, reusable, request)
@@ -156,8 +176,7 @@ def union(sets: Iterable[int]) -> int:
     return result
 
 
-@lru_cache(maxsize=1024)
-def _hints_of_counts(
+def _fresh_hints(
     nodes: tuple[int, ...],
     masks: tuple[int, ...],
     totals: tuple[int, ...],
@@ -170,19 +189,40 @@ def _hints_of_counts(
     listed_within = _counts_within(index, masks, totals)
     usable_within = _counts_within(index, masks, usable)
     # A device touches a set unless all its nodes lie outside: count those and subtract.
-    full = len(listed_within) - 1
-    all_listed, all_usable = listed_within[full], usable_within[full]
+    all_listed, all_usable = listed_within[-1], usable_within[-1]
     smallest = len(nodes)
     fitting = []
-    for mask in masks_in_order(nodes):
-        outside = full ^ index[mask]
-        if all_listed - listed_within[outside] >= request:
-            smallest = min(smallest, mask.bit_count())
+    for candidate in _candidates(nodes):
+        size, outside = candidate[:2]
+        if size < smallest and all_listed - listed_within[outside] >= request:
+            smallest = size
         if all_usable - usable_within[outside] >= request:
-            fitting.append(mask)
-    if kept_on:
-        fitting = [mask for mask in fitting if all(mask & kept for kept in kept_on)]
-    return tuple([Hint(mask, mask.bit_count() == smallest) for mask in fitting])
+            fitting.append(candidate)
+    return tuple(
+        [
+            hint if size == smallest else unpreferred
+            for size, _, hint, unpreferred in fitting
+            if _touches_all(hint.mask, kept_on)
+        ]
+    )
+
+
+_hints_of_counts = lru_cache(maxsize=1024)(_fresh_hints)
+
+
+@lru_cache(maxsize=8)
+def _candidates(nodes: tuple[int, ...]) -> tuple[tuple[int, int, Hint, Hint], ...]:
+    """Every set in order: its size, what is outside it, its hint preferred and not."""
+    index = dense_index(nodes)
+    full = len(index) - 1
+    return tuple(
+        (mask.bit_count(), full ^ index[mask], Hint(mask, True), Hint(mask, False))
+        for mask in masks_in_order(nodes)
+    )
+
+
+def _touches_all(mask: int | None, kept_on: tuple[int, ...]) -> bool:
+    return mask is None or all(mask & kept for kept in kept_on)
 
 
 def _counts_within(
@@ -192,15 +232,11 @@ def _counts_within(
     within = [0] * len(index)
     for mask, count in zip(masks, counts, strict=True):
         within[index[mask]] += count
-    step = 1
-    while step < len(within):
-        for place in range(len(within)):
-            if place & step:
-                within[place] += within[place ^ step]
-        step <<= 1
+    for smaller, larger in subset_steps(len(within)):
+        within[larger] += within[smaller]
     return within
 
 
 def hint_of_nodes(nodes: Iterable[int] | None, preferred: bool) -> Hint:
     """A hint from node ids, for tests and messages."""
-    return Hint(None if nodes is None else mask_of(nodes), preferred)
+    return Hint(None if nodes is None else bitset.of(nodes), preferred)

@@ -8,12 +8,12 @@ the subsets of the machine's nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from devicemanager.core.topology.hints import Hint, Hints
-from devicemanager.core.topology.numa import NumaTopology, dense_index
+from devicemanager.core.topology.hints import MEMO_NODES, Hint, Hints
+from devicemanager.core.topology.numa import NumaTopology, dense_index, subset_steps
 
 ProviderHints: TypeAlias = Mapping[str, Hints | None]
 """One provider's answer: resource → hints, ``None`` for no preference."""
@@ -54,36 +54,44 @@ def only_single_nodes(hints: Iterable[Hints]) -> tuple[Hints, ...]:
     )
 
 
-@lru_cache(maxsize=1024)
 def merge_hints(
     topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: bool = False
 ) -> Hint:
     """The best combination of one hint per resource; its mask is never ``None``.
 
     ``HintMerger.Merge`` (topologymanager/policy.go, v1.32). Nothing possible: all
-    nodes, not preferred.
+    nodes, not preferred. Remembered for machines of up to eight nodes.
     """
+    merge = _merged if len(topology.nodes) <= MEMO_NODES else _merge
+    return merge(topology, hints, prefer_closest)
+
+
+def _merge(topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: bool) -> Hint:
     preferred = preferred_masks(topology, hints)
     if preferred:
-        return Hint(min(preferred, key=lambda m: fitness(topology, m, prefer_closest)), True)
+        return Hint(fittest(topology, preferred, prefer_closest), True)
     reachable = reachable_masks(topology, hints)
     if not reachable:
         return Hint(topology.all_mask, False)
     wanted = wanted_size(hints)
-    best = min(
-        reachable,
-        key=lambda m: (*_distance_to(wanted, m), *fitness(topology, m, prefer_closest)),
-    )
-    return Hint(best, False)
+    size = min((mask.bit_count() for mask in reachable), key=lambda size: _misfit(wanted, size))
+    fitting = [mask for mask in reachable if mask.bit_count() == size]
+    return Hint(fittest(topology, fitting, prefer_closest), False)
 
 
-def fitness(topology: NumaTopology, mask: int, prefer_closest: bool) -> tuple[int, float, int]:
-    """Sorts fitter sets first: fewer nodes, then closer ones if asked, then lower ones.
+_merged = lru_cache(maxsize=1024)(_merge)
+
+
+def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool) -> int:
+    """Of sets of nodes: fewest nodes, then the closest ones if asked for, then the lowest.
 
     ``NUMAInfo.Narrowest`` and ``NUMAInfo.Closest`` (topologymanager/numa_info.go, v1.32).
     """
-    distance = topology.average_distance(mask) if prefer_closest else 0.0
-    return mask.bit_count(), distance, mask
+    size = min(mask.bit_count() for mask in masks)
+    narrowest = [mask for mask in masks if mask.bit_count() == size]
+    if prefer_closest:
+        return min(narrowest, key=lambda mask: (topology.average_distance(mask), mask))
+    return min(narrowest)
 
 
 def preferred_masks(topology: NumaTopology, hints: Sequence[Hints]) -> set[int]:
@@ -131,17 +139,15 @@ def wanted_size(hints: Iterable[Hints]) -> int:
     return max(sizes, default=0)
 
 
-def _distance_to(wanted: int, mask: int) -> tuple[bool, int]:
-    """Sorts sizes: the wanted one, then smaller ones downwards, then larger ones upwards."""
-    size = mask.bit_count()
+def _misfit(wanted: int, size: int) -> tuple[bool, int]:
+    """Sorts sizes: the wanted one, then smaller ones downwards, then larger ones upwards.
+
+    ``HintMerger.compare`` (topologymanager/policy.go, v1.32).
+    """
     return size > wanted, abs(size - wanted)
 
 
 def _add_supersets(table: list[int], sign: int) -> None:
     """Add to (or with -1 take from) each set what its proper supersets hold, in place."""
-    step = 1
-    while step < len(table):
-        for place in range(len(table)):
-            if not place & step:
-                table[place] += sign * table[place | step]
-        step <<= 1
+    for smaller, larger in subset_steps(len(table)):
+        table[smaller] += sign * table[larger]

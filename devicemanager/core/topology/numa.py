@@ -8,6 +8,9 @@ from itertools import combinations, pairwise
 
 import attrs
 
+from devicemanager.core import bitset
+from devicemanager.core.errors import RequestError
+
 LOCAL_DISTANCE = 10
 REMOTE_DISTANCE = 20
 """The firmware's defaults (ACPI SLIT) where a machine tells no distances."""
@@ -16,7 +19,7 @@ MAX_NODE_ID = 63
 """The kubelet's bitmask is 64 bits wide (``bitMask.Add``, v1.32)."""
 
 
-class NumaTopologyError(ValueError):
+class NumaTopologyError(RequestError):
     """The given NUMA nodes or distances describe no machine."""
 
 
@@ -57,10 +60,12 @@ class NumaTopology:
             distances = dict(zip(given, distances, strict=True))
         return cls(ordered, _checked_rows(ordered, distances))
 
-    @property
-    def all_mask(self) -> int:
-        """Every node of the machine."""
-        return mask_of(self.nodes)
+    all_mask: int = attrs.field(init=False, eq=False, repr=False)
+    """Every node of the machine."""
+
+    @all_mask.default
+    def _all_mask(self) -> int:
+        return bitset.of(self.nodes)
 
     def distance(self, one: int, other: int) -> int:
         """The distance between two nodes of this machine, by id."""
@@ -78,17 +83,9 @@ class NumaTopology:
         return total / len(places) ** 2
 
 
-def mask_of(nodes: Iterable[int]) -> int:
-    """The set of these node ids as an integer."""
-    mask = 0
-    for node in nodes:
-        mask |= 1 << node
-    return mask
-
-
 def nodes_of(mask: int) -> tuple[int, ...]:
     """The node ids in a set, ascending."""
-    return tuple(node for node in range(mask.bit_length()) if mask >> node & 1)
+    return tuple(bitset.numbers(mask))
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +95,9 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
     ``bitmask.IterateBitMasks`` (topologymanager/bitmask, v1.32).
     """
     return tuple(
-        mask_of(chosen) for size in range(1, len(nodes) + 1) for chosen in combinations(nodes, size)
+        bitset.of(chosen)
+        for size in range(1, len(nodes) + 1)
+        for chosen in combinations(nodes, size)
     )
 
 
@@ -112,6 +111,19 @@ def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
     for place, node in enumerate(nodes):
         index |= {mask | 1 << node: dense | 1 << place for mask, dense in index.items()}
     return index
+
+
+@lru_cache(maxsize=64)
+def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
+    """Pairs (set, same set with one place more) over tables of ``size`` dense sets.
+
+    Adding along the pairs, in this order, sums a table over all subsets; adding against
+    them, over all supersets; subtracting undoes either (fast zeta and Moebius transforms).
+    """
+    places = [1 << place for place in range(size.bit_length() - 1)]
+    return tuple(
+        (dense, dense | step) for step in places for dense in range(size) if not dense & step
+    )
 
 
 def _check_nodes(ordered: tuple[int, ...]) -> None:

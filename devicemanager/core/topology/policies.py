@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import attrs
 
+from devicemanager.core.errors import RequestError
 from devicemanager.core.topology.hints import Hint
 from devicemanager.core.topology.merging import (
     ProviderHints,
@@ -25,10 +26,11 @@ DEFAULT_MAX_ALLOWABLE_NUMA_NODES = 8
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT64_DIGITS = 19
 _INT64 = range(-(2**63), 2**63)
 
 
-class TopologyConfigError(ValueError):
+class TopologyConfigError(RequestError):
     """Settings the kubelet would not start with; the text is the kubelet's own."""
 
 
@@ -148,8 +150,10 @@ def _parse_bool(name: str, value: str) -> bool:
 
 
 def _parse_max_nodes(name: str, value: str) -> int:
-    fault = "invalid syntax" if not _INTEGER.fullmatch(value) else ""
-    if not fault and int(value) not in _INT64:
+    fault = None
+    if not _INTEGER.fullmatch(value):
+        fault = "invalid syntax"
+    elif len(value.lstrip("+-0")) > _INT64_DIGITS or int(value) not in _INT64:
         fault = "value out of range"
     if fault:
         raise TopologyConfigError(
