@@ -1,0 +1,177 @@
+"""The PodResources client: works against any kubelet that serves v1 or v1alpha1."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import grpc
+
+from podresources import sockets, wire
+from podresources.errors import (
+    AnswerInvalid,
+    AnswerTooLarge,
+    CallFailed,
+    ClientClosed,
+    DeadlineExceeded,
+    MethodUnavailable,
+    NotServing,
+    PodNotFound,
+    PodResourcesError,
+    RateLimited,
+    SocketNotFound,
+)
+from podresources.values import Allocatable, Pod
+from protos import podresources_v1 as v1
+from protos import podresources_v1_grpc as v1_grpc
+from protos import podresources_v1alpha1_grpc as v1alpha1_grpc
+
+DEFAULT_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""What the kubelet's own client accepts (``defaultPodResourcesMaxSize``)."""
+
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
+    # A kubelet that restarts is found again at once, and a client made while it is away
+    # does not hand its waiting time on to the next one in this process.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+T = TypeVar("T")
+
+
+class PodResourcesClient:
+    """Asks one PodResources socket. Thread-safe; connects at the first call.
+
+    ``socket_path``: a path, also as ``unix:///path``. ``timeout``: seconds for one
+    attempt. ``rate_limit_attempts``: how often a call is tried while the server rejects
+    it for its rate limit, with a wait in between that doubles from 20 ms up to 1 s; 1
+    leaves the retry to the caller. ``sleep`` does that waiting.
+
+    Every method raises a :class:`PodResourcesError`: SocketNotFound, NotServing,
+    DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid,
+    CallFailed, ClientClosed; ``get`` also PodNotFound.
+    """
+
+    def __init__(
+        self,
+        socket_path: str | os.PathLike[str] = DEFAULT_SOCKET,
+        *,
+        timeout: float = 10.0,
+        rate_limit_attempts: int = 1,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        plain = os.fspath(socket_path).removeprefix("unix:")
+        self.socket_path = Path(os.path.abspath(plain))  # noqa: PTH100 - keeps symlinks
+        sockets.check_path(self.socket_path)
+        self._timeout = timeout
+        self._attempts = rate_limit_attempts
+        self._sleep = sleep
+        self._channel = grpc.insecure_channel(sockets.target(self.socket_path), options=OPTIONS)
+
+    def list(self) -> tuple[Pod, ...]:
+        """Every active pod with what its containers hold."""
+        return self._ask(v1_grpc.LIST, b"", wire.pods_from_bytes)
+
+    def get_allocatable(self) -> Allocatable:
+        """What the node could give to containers, in use or not."""
+        answer = wire.allocatable_from_bytes
+        return self._ask(v1_grpc.GET_ALLOCATABLE_RESOURCES, b"", answer)
+
+    def get(self, name: str, namespace: str = "default") -> Pod:
+        """One pod. Older kubelets, and those with the feature gate off, cannot say."""
+        request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+        return self._ask(v1_grpc.GET, request.SerializeToString(), wire.pod_from_bytes)
+
+    def list_v1alpha1(self) -> tuple[Pod, ...]:
+        """As :meth:`list` in the older version: app containers, no topology."""
+        return self._ask(v1alpha1_grpc.LIST, b"", wire.pods_from_v1alpha1_bytes)
+
+    def close(self) -> None:
+        """Let the connection go. Closing twice does nothing."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _ask(self, method: str, request: bytes, decode: Callable[[bytes], T]) -> T:
+        data = self._call(method, request)
+        try:
+            return decode(data)
+        except wire.DecodeError as error:
+            raise AnswerInvalid(
+                f"{self.socket_path} answered {method} with something else: {error}"
+            ) from error
+
+    def _call(self, method: str, request: bytes) -> bytes:
+        if self._attempts <= 1:
+            return self._attempt(method, request)
+        # Loaded only here: most callers do not retry, and start-up time matters to them.
+        import tenacity
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(RateLimited),
+            stop=tenacity.stop_after_attempt(self._attempts),
+            wait=tenacity.wait_exponential(multiplier=0.02, max=1),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        return retrying(self._attempt, method, request)
+
+    def _attempt(self, method: str, request: bytes) -> bytes:
+        try:
+            call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+            return call(request, timeout=self._timeout)
+        except grpc.RpcError as error:
+            raise self._translated(error, method) from error
+        except ValueError as error:  # what grpc raises on a closed channel
+            raise ClientClosed(f"the client for {self.socket_path} is closed") from error
+
+    def _translated(self, error: grpc.RpcError, method: str) -> PodResourcesError:
+        code, text, path = error.code(), error.details() or "", self.socket_path
+        match code:
+            case grpc.StatusCode.UNAVAILABLE:
+                return self._unavailable(text)
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return DeadlineExceeded(f"{path} did not answer {method} in {self._timeout:g} s")
+            case grpc.StatusCode.CANCELLED:
+                return ClientClosed(f"the client for {path} was closed during {method}")
+            case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
+                return AnswerTooLarge(
+                    f"the answer of {path} to {method} is above {MAX_ANSWER_BYTES} bytes: {text}"
+                )
+            case grpc.StatusCode.RESOURCE_EXHAUSTED if "rate limit" in text:
+                return RateLimited(f"{path} gets too many calls: {text}; try again later")
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return MethodUnavailable(f"{path} does not serve {method}: an older kubelet?")
+            case grpc.StatusCode.UNKNOWN if text.endswith(" disabled"):
+                return MethodUnavailable(f"{path} has {method} switched off: {text}")
+            case grpc.StatusCode.UNKNOWN | grpc.StatusCode.NOT_FOUND if (
+                method == v1_grpc.GET and text.endswith(" not found")
+            ):
+                return PodNotFound(f"{path}: {text}")
+        return CallFailed(f"{path} failed on {method}: {code.name}: {text}", code.name)
+
+    def _unavailable(self, text: str) -> PodResourcesError:
+        path = self.socket_path
+        if not path.exists():
+            return SocketNotFound(
+                f"there is no socket at {path}: is the kubelet running, and its directory mounted?"
+            )
+        return NotServing(f"nobody answers on {path}: {text}")

@@ -1,0 +1,94 @@
+"""Values as JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from podresources.values import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
+
+Json = dict[str, Any]
+
+
+def as_dict(answer: Sequence[Pod] | Pod | Allocatable) -> Json:
+    """The answer as protobuf's JSON mapping writes it, with the original field names.
+
+    A sequence of pods becomes a List response, one pod a ``PodResources``, an
+    allocatable value a GetAllocatableResources response. 64-bit numbers are strings, as
+    the mapping demands. Fields are written even when empty, so that a reader finds NUMA
+    node 0 and needs no defaults; only ``topology`` and ``share_id`` may be absent.
+    """
+    match answer:
+        case Pod():
+            return _pod(answer)
+        case Allocatable():
+            return _holdings(answer)
+        case _:
+            return {"pod_resources": [_pod(pod) for pod in answer]}
+
+
+def _pod(pod: Pod) -> Json:
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "containers": [_container(container) for container in pod.containers],
+        "cpu_ids": _numbers(pod.cpu_ids),
+        "memory": [_memory(memory) for memory in pod.memory],
+    }
+
+
+def _container(container: Container) -> Json:
+    claims = [_dynamic_resource(claim) for claim in container.dynamic_resources]
+    return {"name": container.name, **_holdings(container), "dynamic_resources": claims}
+
+
+def _holdings(holder: Container | Allocatable) -> Json:
+    return {
+        "devices": [_devices(devices) for devices in holder.devices],
+        "cpu_ids": _numbers(holder.cpu_ids),
+        "memory": [_memory(memory) for memory in holder.memory],
+    }
+
+
+def _devices(devices: ContainerDevices) -> Json:
+    head = {"resource_name": devices.resource_name, "device_ids": list(devices.device_ids)}
+    return head | _topology(devices.nodes)
+
+
+def _memory(memory: ContainerMemory) -> Json:
+    head = {"memory_type": memory.memory_type, "size": str(memory.size)}
+    return head | _topology(memory.nodes)
+
+
+def _topology(nodes: tuple[int, ...]) -> Json:
+    return {"topology": {"nodes": [{"ID": str(node)} for node in nodes]}} if nodes else {}
+
+
+def _dynamic_resource(claim: DynamicResource) -> Json:
+    return {
+        "claim_name": claim.claim_name,
+        "claim_namespace": claim.claim_namespace,
+        "claim_resources": [_claim_resource(given) for given in claim.claim_resources],
+    }
+
+
+def _claim_resource(given: ClaimResource) -> Json:
+    shown: Json = {
+        "cdi_devices": [{"name": name} for name in given.cdi_devices],
+        "driver_name": given.driver_name,
+        "pool_name": given.pool_name,
+        "device_name": given.device_name,
+    }
+    return shown if given.share_id is None else shown | {"share_id": given.share_id}
+
+
+def _numbers(values: tuple[int, ...]) -> list[str]:
+    return [str(value) for value in values]

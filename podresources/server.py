@@ -1,0 +1,181 @@
+"""The PodResources server: gRPC around the service, on a unix socket."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+import grpc
+
+from podresources import sockets
+from podresources.counters import Counters
+from podresources.errors import ServeError
+from podresources.ratelimit import TokenBucket
+from podresources.service import Method, Refusal, Service
+from podresources.source import Source
+
+DEFAULT_QPS = 100.0
+DEFAULT_BURST = 10
+"""The kubelet's limits (``DefaultQPS``, ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
+
+_log = logging.getLogger(__name__)
+
+
+class PodResourcesServer:
+    """Serves v1 and v1alpha1 of PodResources from a source.
+
+    ``qps``: calls per second over all methods; None switches the limit off.
+    ``burst``: calls let in at once. ``clock``: seconds, for the limit only.
+    ``get_enabled``: false answers Get as a kubelet with the feature gate off, which is
+    the default up to v1.33. ``on_error``: told every exception of the source, on the
+    thread that met it; without it they are logged. ``max_workers``: threads that answer.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        socket_path: str | os.PathLike[str],
+        *,
+        qps: float | None = DEFAULT_QPS,
+        burst: int = DEFAULT_BURST,
+        clock: Callable[[], float] = time.monotonic,
+        get_enabled: bool = True,
+        on_error: Callable[[Exception], object] | None = None,
+        max_workers: int = 4,
+    ) -> None:
+        self.socket_path = Path(socket_path)
+        self._counters = Counters()
+        self._service = Service(
+            source,
+            limiter=None if qps is None else TokenBucket(qps, burst),
+            clock=clock,
+            get_enabled=get_enabled,
+            counters=self._counters,
+            on_error=on_error or _log_error,
+        )
+        self._max_workers = max_workers
+        # Guards starting and stopping.
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+
+    def start(self) -> None:
+        """Listen, making the directory if needed and replacing a socket nobody serves.
+
+        Raises SocketPathError (too long, relative), SocketInUse, ServeError.
+        """
+        with self._lock:
+            if self._running is not None:
+                raise ServeError(f"already serving on {self.socket_path}: stop it first")
+            sockets.prepare(self.socket_path)
+            self._running = _Running.start(self._service, self.socket_path, self._max_workers)
+
+    def stop(self, grace: float = 0.0) -> None:
+        """Stop listening, give calls ``grace`` seconds to end, remove the socket.
+
+        Returns when all threads are done. Stopping twice does nothing; start() works again.
+        """
+        with self._lock:
+            if self._running is not None:
+                self._running.stop(grace)
+                self._running = None
+
+    def counters(self) -> Mapping[tuple[str, str], int]:
+        """(metric name, ``server_api_version``) → count, since this object was made."""
+        return self._counters.snapshot()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class _Running:
+    """One listening gRPC server and the socket file it owns."""
+
+    def __init__(self, server: grpc.Server, executor: ThreadPoolExecutor, path: Path) -> None:
+        self._server = server
+        self._executor = executor
+        self._path = path
+        self._identity = _identity(path)
+
+    @classmethod
+    def start(cls, service: Service, path: Path, max_workers: int) -> Self:
+        executor = ThreadPoolExecutor(max_workers, thread_name_prefix="podresources")
+        server = grpc.server(executor, handlers=[_Handlers(service)])
+        try:
+            with sockets.published(path) as private:
+                _listen(server, private)
+                server.start()
+            return cls(server, executor, path)
+        except BaseException:
+            server.stop(0).wait()
+            executor.shutdown()
+            raise
+
+    def stop(self, grace: float) -> None:
+        # The path goes first, and only while it is ours: a client that comes now learns
+        # at once that nobody serves.
+        if _identity(self._path) == self._identity:
+            self._path.unlink(missing_ok=True)
+        self._server.stop(grace).wait()
+        self._executor.shutdown()
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    """Method path → handler. Requests and responses stay bytes."""
+
+    def __init__(self, service: Service) -> None:
+        self._handlers = {m.path: _handler(service, m) for m in service.methods()}
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        return self._handlers.get(handler_call_details.method)
+
+
+def _handler(service: Service, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+    def behaviour(request: bytes, context: grpc.ServicerContext) -> bytes:
+        try:
+            return service.answer(method, request)
+        except Refusal as refusal:
+            _abort(context, refusal)
+
+    return grpc.unary_unary_rpc_method_handler(behaviour)
+
+
+def _abort(context: grpc.ServicerContext, refusal: Refusal) -> NoReturn:
+    context.abort(grpc.StatusCode[refusal.code], refusal.text)
+
+
+def _listen(server: grpc.Server, path: Path) -> None:
+    try:
+        server.add_insecure_port(sockets.target(path))
+    except RuntimeError as error:
+        raise ServeError(f"cannot listen in {path.parent}: {error}") from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells this file from another of the same name, or None if there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _log_error(error: Exception) -> None:
+    _log.error("cannot answer a PodResources call", exc_info=error)

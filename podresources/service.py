@@ -1,0 +1,150 @@
+"""The methods of the service: rate limit, counters and answers, without a transport."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import attrs
+from google.protobuf.message import DecodeError, Message
+
+from podresources.counters import Counters, Kind
+from podresources.ratelimit import TokenBucket
+from podresources.source import Source
+from podresources.view import View
+from protos import podresources_v1 as v1
+from protos import podresources_v1alpha1 as v1alpha1
+
+RATE_LIMIT_TEXT = "rejected by rate limit"
+"""What the kubelet answers (``ErrorLimitExceeded``, pkg/kubelet/apis/grpc, v1.32)."""
+
+DISABLED_TEXT = "PodResources API Get method disabled"
+"""What the kubelet answers with feature gate ``KubeletPodResourcesGet`` off."""
+
+
+def not_found_text(name: str, namespace: str) -> str:
+    """What the kubelet answers for an unknown pod (``Get``, server_v1.go, v1.32)."""
+    return f"pod {name} in namespace {namespace} not found"
+
+
+class Refusal(Exception):
+    """An error to answer with: gRPC's name of the code, and the text."""
+
+    def __init__(
+        self, code: Literal["INTERNAL", "RESOURCE_EXHAUSTED", "UNKNOWN"], text: str
+    ) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+@attrs.frozen
+class Method:
+    """One method: its full path, what it counts as, and how it is answered from the
+    request's bytes."""
+
+    path: str
+    api_version: str
+    kind: Kind
+    request: type[Message]
+    answer: Callable[[bytes], bytes]
+
+
+class Service:
+    """Answers requests given as bytes. Thread-safe.
+
+    One limit holds for all methods and both versions together, as in the kubelet, where
+    it is an interceptor of the one gRPC server (``ListenAndServePodResources``,
+    pkg/kubelet/server/server.go, v1.32).
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        limiter: TokenBucket | None,
+        clock: Callable[[], float] = time.monotonic,
+        get_enabled: bool = True,
+        counters: Counters,
+        on_error: Callable[[Exception], object],
+    ) -> None:
+        self._view = View(source)
+        self._limiter = limiter
+        self._limiter_lock = threading.Lock()
+        self._clock = clock
+        self._get_enabled = get_enabled
+        self._counters = counters
+        self._on_error = on_error
+
+    def methods(self) -> tuple[Method, ...]:
+        view, lister = self._view, "PodResourcesLister"
+        return (
+            Method(
+                f"/v1.{lister}/List",
+                "v1",
+                "list",
+                v1.ListPodResourcesRequest,
+                lambda _: view.list_v1(),
+            ),
+            Method(
+                f"/v1.{lister}/GetAllocatableResources",
+                "v1",
+                "get_allocatable",
+                v1.AllocatableResourcesRequest,
+                lambda _: view.allocatable_v1(),
+            ),
+            Method(f"/v1.{lister}/Get", "v1", "get", v1.GetPodResourcesRequest, self._get),
+            Method(
+                f"/v1alpha1.{lister}/List",
+                "v1alpha1",
+                "list",
+                v1alpha1.ListPodResourcesRequest,
+                lambda _: view.list_v1alpha1(),
+            ),
+        )
+
+    def answer(self, method: Method, request: bytes) -> bytes:
+        """The response's bytes, or :class:`Refusal`. Never another exception."""
+        _check_request(method, request)
+        if not self._let_in():
+            raise Refusal("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
+        self._counters.requested(method.api_version, method.kind)
+        try:
+            return method.answer(request)
+        except Refusal:
+            self._counters.failed(method.api_version, method.kind)
+            raise
+        except Exception as error:
+            self._counters.failed(method.api_version, method.kind)
+            self._on_error(error)
+            text = f"{method.path}: cannot read the node's resources: {error!r}"
+            raise Refusal("INTERNAL", text) from error
+
+    def _let_in(self) -> bool:
+        if self._limiter is None:
+            return True
+        with self._limiter_lock:
+            return self._limiter.allow(self._clock())
+
+    def _get(self, request: bytes) -> bytes:
+        # In the kubelet these two are plain Go errors, which gRPC sends as UNKNOWN.
+        if not self._get_enabled:
+            raise Refusal("UNKNOWN", DISABLED_TEXT)
+        asked = v1.GetPodResourcesRequest.FromString(request)
+        found = self._view.get_v1(asked.pod_name, asked.pod_namespace)
+        if found is None:
+            raise Refusal("UNKNOWN", not_found_text(asked.pod_name, asked.pod_namespace))
+        return found
+
+
+def _check_request(method: Method, request: bytes) -> None:
+    # Go decodes a request before its interceptors run: a broken one costs no token.
+    if not request:
+        return
+    try:
+        method.request.FromString(request)
+    except DecodeError as error:
+        name = method.request.DESCRIPTOR.full_name
+        raise Refusal("INTERNAL", f"{method.path}: the request is no {name}: {error}") from error

@@ -1,0 +1,106 @@
+"""Unix socket paths: checking them, and taking one over only from the dead."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+import stat
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+from podresources.errors import ServeError, SocketInUse, SocketPathError
+
+MAX_PATH_BYTES = 107
+"""What the kernel takes: ``sun_path`` has 108 bytes, one of them for the final NUL."""
+
+PROBE_SECONDS = 1.0
+
+
+def check_path(path: Path) -> None:
+    """Raise SocketPathError for a path that no socket can have."""
+    if not path.is_absolute():
+        raise SocketPathError(f"socket path {str(path)!r} is relative: give an absolute path")
+    length = len(os.fsencode(path))
+    if length > MAX_PATH_BYTES:
+        raise SocketPathError(
+            f"socket path {path} has {length} bytes, the kernel allows {MAX_PATH_BYTES}: "
+            "use a shorter directory"
+        )
+
+
+def target(path: Path) -> str:
+    """The path as gRPC wants it. gRPC reads it as a URI, so special characters are escaped."""
+    return "unix:" + urllib.parse.quote(os.fsencode(path))
+
+
+def prepare(path: Path) -> None:
+    """Make the directory (0750, as the kubelet does) and remove a socket nobody serves.
+
+    Raises SocketPathError for an impossible path, SocketInUse if somebody answers, and
+    ServeError if something else is in the way.
+    """
+    check_path(path)
+    try:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ServeError(f"cannot use directory {path.parent}: {error.strerror}") from error
+    if not stat.S_ISSOCK(mode):
+        raise ServeError(f"{path} is not a socket: move it away, or choose another path")
+    _remove_dead(path)
+
+
+@contextlib.contextmanager
+def published(path: Path) -> Iterator[Path]:
+    """Yield a name to listen on; on success what listens there appears as ``path``.
+
+    The kubelet listens on a temporary name too (``CreateListener``, pkg/kubelet/util,
+    v1.32) and renames it. A link in place of the rename fails if ``path`` exists, so of
+    two servers that start at once one wins. It also keeps gRPC, which unlinks the name
+    it listened on when it stops, from taking away a socket that a successor put here.
+    """
+    # Not longer than the name it stands for, or the kernel's limit would come earlier.
+    private = path.with_name(("." + secrets.token_hex(8))[: max(4, len(path.name))])
+    _probe_bind(private)
+    try:
+        yield private
+        try:
+            os.link(private, path)
+        except FileExistsError as error:
+            raise SocketInUse(f"another server has just started on {path}") from error
+        except OSError as error:
+            raise ServeError(f"cannot create {path}: {error.strerror}") from error
+    finally:
+        private.unlink(missing_ok=True)
+
+
+def _probe_bind(path: Path) -> None:
+    """Find out by binding why gRPC would fail: it does not tell the cause."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(str(path))
+        except OSError as error:
+            reason = error.strerror or error
+            raise ServeError(f"cannot create a socket in {path.parent}: {reason}") from error
+    path.unlink()
+
+
+def _remove_dead(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_SECONDS)
+        code = probe.connect_ex(str(path))
+    match code:
+        case 0 | errno.EAGAIN:  # EAGAIN: somebody listens and is busy
+            raise SocketInUse(f"another server answers on {path}: stop it, or use another path")
+        case errno.ECONNREFUSED:
+            path.unlink(missing_ok=True)
+        case errno.ENOENT:
+            return
+        case _:
+            raise ServeError(f"cannot tell who serves {path}: {os.strerror(code)}")

@@ -1,0 +1,68 @@
+"""Where the answers come from."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from podresources.values import Allocatable, Pod
+
+
+class Source(Protocol):
+    """What a server needs to know about the node. Called from several threads at once.
+
+    An answer is built once per version and served until the version changes. Within a
+    new version, a pod (or the allocatable value) that is the **same object** as before
+    is not encoded again: keep the objects that did not change.
+
+    No method may wait for a PodResources call to end.
+    """
+
+    def version(self) -> int:
+        """A number that changes with every change of the answers.
+
+        The answers change first, or at the same moment: whoever sees the new number
+        gets the new answers.
+        """
+
+    def pods(self) -> Sequence[Pod]:
+        """Every active pod, with devices or without, sorted, as of one moment.
+
+        Containers in the order restartable init containers, app containers; ordinary
+        init containers never.
+        """
+
+    def allocatable(self) -> Allocatable:
+        """What could be given to containers, as of one moment."""
+
+
+class MemorySource:
+    """A source that holds what it is told: for tests of PodResources clients."""
+
+    def __init__(self, pods: Iterable[Pod] = (), allocatable: Allocatable | None = None) -> None:
+        self._lock = threading.Lock()
+        # Guarded by _lock: one tuple, replaced as a whole.
+        self._state = (1, tuple(pods), allocatable or Allocatable())
+
+    def replace(
+        self, *, pods: Iterable[Pod] | None = None, allocatable: Allocatable | None = None
+    ) -> None:
+        """Tell something else from now on; what is left out stays."""
+        told = None if pods is None else tuple(pods)
+        with self._lock:
+            version, old_pods, old_allocatable = self._state
+            self._state = (
+                version + 1,
+                old_pods if told is None else told,
+                allocatable or old_allocatable,
+            )
+
+    def version(self) -> int:
+        return self._state[0]
+
+    def pods(self) -> Sequence[Pod]:
+        return self._state[1]
+
+    def allocatable(self) -> Allocatable:
+        return self._state[2]
