@@ -6,7 +6,7 @@ messages stay out of the default pool. They are built from a descriptor set at r
 because generated modules refuse a protobuf older than the compiler that made them.
 """
 
-import pkgutil
+from pathlib import Path
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FileDescriptor
@@ -16,9 +16,7 @@ __all__ = ["file", "message"]
 
 
 def _load() -> descriptor_pool.DescriptorPool:
-    data = pkgutil.get_data(__package__, "descriptors.binpb")
-    if data is None:
-        raise ImportError("protos/descriptors.binpb is missing: reinstall kubelet-devicemanager")
+    data = Path(__file__).with_name("descriptors.binpb").read_bytes()
     pool = descriptor_pool.DescriptorPool()
     for proto in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.AddSerializedFile(proto.SerializeToString())
