@@ -14,6 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from devicemanager.core.devices import Device
+from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.runoptions import (
     ContainerSettings,
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-class WireError(ValueError):
+class WireError(PluginError):
     """A peer's bytes do not mean what the API says. The text is one line for the user."""
 
 

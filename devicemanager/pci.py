@@ -1,0 +1,82 @@
+"""PCI devices by vendor and product id, found on a host through sysfs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+import attrs
+
+from devicemanager.core.errors import AllocationError
+from devicemanager.core.runoptions import ContainerSettings, PciDevice
+
+__all__ = ["PciUnavailable", "addresses", "resolve"]
+
+
+class PciUnavailable(AllocationError):
+    """The host has too few PCI devices of the ids that an allocation names."""
+
+
+def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tuple[str, ...]:
+    """Addresses (``0000:3b:00.0``) of all devices with these ids, sorted.
+
+    ``sysfs`` is where sysfs is mounted. Ids are four hexadecimal digits, with or without
+    ``0x``. A device that vanishes while it is read is left out; a host without PCI has none.
+    """
+    wanted = (_plain(vendor_id), _plain(product_id))
+    devices = sysfs / "bus/pci/devices"
+    found = devices.iterdir() if devices.is_dir() else ()
+    return tuple(sorted(device.name for device in found if _ids(device) == wanted))
+
+
+def _ids(device: Path) -> tuple[str, str] | None:
+    try:
+        return _plain((device / "vendor").read_text()), _plain((device / "device").read_text())
+    except OSError:
+        return None
+
+
+def _plain(text: str) -> str:
+    return text.strip().lower().removeprefix("0x")
+
+
+def resolve(
+    settings: ContainerSettings, sysfs: Path = Path("/sys"), in_use: Collection[str] = ()
+) -> ContainerSettings:
+    """Give every PCI device of the settings an address of its own, lowest first.
+
+    ``in_use`` are addresses that others hold; devices that have addresses keep them.
+    Raises ``PciUnavailable`` when none or too few are left, and then nothing was taken.
+    """
+    if not settings.pci_devices:
+        return settings
+    taken = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
+    open_requests = Counter(
+        _pair(device) for device in settings.pci_devices if not device.addresses
+    )
+    free = {pair: _free(pair, count, sysfs, taken) for pair, count in open_requests.items()}
+    return attrs.evolve(
+        settings,
+        pci_devices=tuple(
+            device
+            if device.addresses
+            else attrs.evolve(device, addresses=(free[_pair(device)].pop(0),))
+            for device in settings.pci_devices
+        ),
+    )
+
+
+def _pair(device: PciDevice) -> tuple[str, str]:
+    return _plain(device.vendor_id), _plain(device.product_id)
+
+
+def _free(pair: tuple[str, str], wanted: int, sysfs: Path, taken: Collection[str]) -> list[str]:
+    present = addresses(*pair, sysfs)
+    free = [address for address in present if address not in taken]
+    if len(free) < wanted:
+        raise PciUnavailable(
+            f"PCI device {':'.join(pair)}: {wanted} needed, {len(free)} free "
+            f"of {len(present)} under {sysfs / 'bus/pci/devices'}"
+        )
+    return free

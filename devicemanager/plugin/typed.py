@@ -1,0 +1,168 @@
+"""Devices that say what they are: a path, a network interface, a PCI device.
+
+The classic response can hand out paths only. Typed devices travel beside it in a field
+of their own, which a kubelet that does not know it skips. A path stands in the classic
+list too, so every kubelet mounts it; interfaces and PCI devices need one that knows.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = [
+    "ApiType",
+    "FilesystemDevice",
+    "FlatDevice",
+    "NetlinkDevice",
+    "PciDevice",
+    "TypedDevice",
+    "add_typed_devices",
+]
+
+_PCI_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
+_INTERFACE_BYTES = 15
+"""IFNAMSIZ less its closing zero: the longest name Linux has for an interface."""
+
+
+def _absolute(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
+    if not path.startswith("/"):
+        raise ValueError(f"{attribute.name} must be an absolute path: {path!r}")
+
+
+def _permissions(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
+    if not text or set(text) - set("rwm") or len(set(text)) != len(text):
+        raise ValueError(f"permissions are some of the letters r, w and m, not {text!r}")
+
+
+def _interface(_instance: object, attribute: attrs.Attribute[str], name: str) -> None:
+    odd = name in ("", ".", "..") or any(c in "/:" or c.isspace() or c == "\0" for c in name)
+    if odd or len(name.encode()) > _INTERFACE_BYTES:
+        raise ValueError(
+            f"{attribute.name} must be an interface name of 1 to {_INTERFACE_BYTES} bytes "
+            f"without blanks, '/' and ':': {name!r}"
+        )
+
+
+def _namespace(instance: object, attribute: attrs.Attribute[str], path: str) -> None:
+    if path:
+        _absolute(instance, attribute, path)
+
+
+def _pci_id(text: str) -> str:
+    match = _PCI_ID.fullmatch(text.lower())
+    if match is None:
+        raise ValueError(f"a PCI id is four hexadecimal digits, such as 8086 or 0x8086: {text!r}")
+    return match[1]
+
+
+@attrs.frozen
+class FilesystemDevice:
+    """A device reached through a path, by default the same one in the container."""
+
+    host_path: str = attrs.field(validator=_absolute)
+    container_path: str = attrs.field(
+        default=attrs.Factory(lambda self: self.host_path, takes_self=True), validator=_absolute
+    )
+    permissions: str = attrs.field(default="rw", validator=_permissions)
+
+
+@attrs.frozen
+class NetlinkDevice:
+    """A network interface that moves into the container, by default under its own name.
+
+    ``net_ns`` is the path of the network namespace it is in before; empty is the host's.
+    """
+
+    interface_name: str = attrs.field(validator=_interface)
+    container_name: str = attrs.field(
+        default=attrs.Factory(lambda self: self.interface_name, takes_self=True),
+        validator=_interface,
+    )
+    net_ns: str = attrs.field(default="", validator=_namespace)
+
+
+@attrs.frozen
+class PciDevice:
+    """One PCI device with these ids; the kubelet finds its address on the host.
+
+    Ids are four hexadecimal digits, as in sysfs with or without ``0x``.
+    """
+
+    vendor_id: str = attrs.field(converter=_pci_id)
+    product_id: str = attrs.field(converter=_pci_id)
+
+
+class ApiType(enum.Enum):
+    """Through which interface of the kernel a flat device is reached."""
+
+    PATH = "PATH"
+    NETLINK = "NETLINK"
+
+
+@attrs.frozen
+class FlatDevice:
+    """The flat form: one identifier inside, one outside, and what kind they are of.
+
+    ``permissions`` fit a path only: ``rw`` if left empty. An interface has none.
+    """
+
+    identifier_container: str
+    identifier_host: str
+    api_type: ApiType = attrs.field(default=ApiType.PATH, converter=ApiType)
+    permissions: str = ""
+
+    def typed(self) -> FilesystemDevice | NetlinkDevice:
+        """The same device in the form that travels. Raises ``ValueError``."""
+        if self.api_type is ApiType.PATH:
+            permissions = self.permissions or "rw"
+            return FilesystemDevice(self.identifier_host, self.identifier_container, permissions)
+        if self.permissions:
+            raise ValueError(
+                f"permissions fit PATH devices only; leave them out for {self.identifier_host!r}"
+            )
+        return NetlinkDevice(self.identifier_host, self.identifier_container)
+
+
+TypedDevice: TypeAlias = FilesystemDevice | NetlinkDevice | PciDevice
+"""A device in the form that travels."""
+
+
+def add_typed_devices(
+    response: dp.ContainerAllocateResponse, devices: Iterable[TypedDevice | FlatDevice]
+) -> None:
+    """Append devices of either form to a container's response, paths to both its lists.
+
+    Raises ``ValueError``, before anything is appended, for a path that the classic list
+    already takes from another host path.
+    """
+    typed = [device.typed() if isinstance(device, FlatDevice) else device for device in devices]
+    paths = [device for device in typed if isinstance(device, FilesystemDevice)]
+    classic = {device.container_path: device.host_path for device in response.devices}
+    missing = []
+    for device in paths:
+        if device.container_path not in classic:
+            missing.append(dp.DeviceSpec(**attrs.asdict(device)))
+        taken = classic.setdefault(device.container_path, device.host_path)
+        if taken != device.host_path:
+            raise ValueError(
+                f"two host paths for {device.container_path}: {taken} and {device.host_path}"
+            )
+    response.devices.extend(missing)
+    response.typed_devices.extend(map(_message, typed))
+
+
+def _message(device: TypedDevice) -> dp.TypedDevice:
+    match device:
+        case FilesystemDevice():
+            return dp.TypedDevice(filesystem=dp.FilesystemDevice(**attrs.asdict(device)))
+        case NetlinkDevice():
+            return dp.TypedDevice(netlink=dp.NetlinkDevice(**attrs.asdict(device)))
+        case PciDevice():
+            return dp.TypedDevice(pci=dp.PciDevice(**attrs.asdict(device)))

@@ -1,0 +1,125 @@
+"""The plugin's side of typed devices: both forms, and what a container would refuse."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.plugin.typed import (
+    ApiType,
+    FilesystemDevice,
+    FlatDevice,
+    NetlinkDevice,
+    PciDevice,
+    TypedDevice,
+    add_typed_devices,
+)
+from protos import deviceplugin_v1beta1 as dp
+
+pytestmark = pytest.mark.wire
+
+
+def test_a_flat_path_becomes_a_filesystem_device() -> None:
+    flat = FlatDevice("/dev/gpu0", "/dev/nvidia7", ApiType.PATH, "rwm")
+    assert flat.typed() == FilesystemDevice("/dev/nvidia7", "/dev/gpu0", "rwm")
+    assert FlatDevice("/dev/gpu0", "/dev/gpu0").typed() == FilesystemDevice("/dev/gpu0")
+
+
+def test_a_flat_interface_becomes_a_netlink_device() -> None:
+    assert FlatDevice("net0", "eth42", "NETLINK").typed() == NetlinkDevice("eth42", "net0")
+
+
+def test_permissions_do_not_fit_an_interface() -> None:
+    with pytest.raises(ValueError, match="permissions fit PATH devices only"):
+        FlatDevice("eth42", "eth42", ApiType.NETLINK, "rw").typed()
+
+
+@given(st.text("rwmx", max_size=5))
+def test_permissions_are_letters_from_r_w_m_each_once(text: str) -> None:
+    good = bool(text) and set(text) <= set("rwm") and len(text) == len(set(text))
+    try:
+        device = FilesystemDevice("/dev/x", permissions=text)
+    except ValueError as error:
+        assert not good and repr(text) in str(error)
+    else:
+        assert good and device.permissions == text
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a\tb", "a:b", "a\0b", "x" * 16])
+def test_names_that_no_interface_can_have(name: str) -> None:
+    with pytest.raises(ValueError, match="interface_name must be an interface name"):
+        NetlinkDevice(name)
+    with pytest.raises(ValueError, match="container_name must be an interface name"):
+        NetlinkDevice("x" * 15, name)
+
+
+@pytest.mark.parametrize("text", ["", "808", "80861", "0x80g6", "8086\n", "x8086"])
+def test_what_is_no_pci_id(text: str) -> None:
+    with pytest.raises(ValueError, match="four hexadecimal digits"):
+        PciDevice(text, "1572")
+
+
+def test_pci_ids_are_written_one_way() -> None:
+    assert PciDevice("0x8086", "15AF") == PciDevice("8086", "15af")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FilesystemDevice("dev/x"),
+        lambda: FilesystemDevice("/dev/x", "x"),
+        lambda: NetlinkDevice("eth0", net_ns="run/netns/x"),
+    ],
+)
+def test_paths_are_absolute(make: object) -> None:
+    with pytest.raises(ValueError, match="must be an absolute path"):
+        make()  # type: ignore[operator]
+
+
+def test_every_kind_travels_and_a_path_stands_in_the_classic_list_too() -> None:
+    response = dp.ContainerAllocateResponse(envs={"A": "1"})
+    add_typed_devices(
+        response,
+        [
+            FlatDevice("/dev/gpu0", "/dev/nvidia7", ApiType.PATH, "rw"),
+            NetlinkDevice("eth42", "net0", "/run/netns/pool"),
+            PciDevice("8086", "1572"),
+        ],
+    )
+    path = {"container_path": "/dev/gpu0", "host_path": "/dev/nvidia7", "permissions": "rw"}
+    assert response == dp.ContainerAllocateResponse(
+        envs={"A": "1"},
+        devices=[dp.DeviceSpec(**path)],
+        typed_devices=[
+            dp.TypedDevice(filesystem=dp.FilesystemDevice(**path)),
+            dp.TypedDevice(
+                netlink=dp.NetlinkDevice(
+                    net_ns="/run/netns/pool", interface_name="eth42", container_name="net0"
+                )
+            ),
+            dp.TypedDevice(pci=dp.PciDevice(vendor_id="8086", product_id="1572")),
+        ],
+    )
+
+
+def test_a_path_already_in_the_classic_list_is_not_listed_twice() -> None:
+    response = dp.ContainerAllocateResponse()
+    response.devices.add(container_path="/dev/a", host_path="/dev/a", permissions="r")
+    add_typed_devices(response, [FilesystemDevice("/dev/a"), FilesystemDevice("/dev/a")])
+    assert len(response.devices) == 1
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        [FilesystemDevice("/dev/b", "/dev/a")],
+        [FilesystemDevice("/dev/b", "/dev/z"), FilesystemDevice("/dev/c", "/dev/z")],
+    ],
+    ids=["taken in the classic list", "taken by a typed device"],
+)
+def test_two_host_paths_for_one_container_path_change_nothing(devices: list[TypedDevice]) -> None:
+    response = dp.ContainerAllocateResponse()
+    response.devices.add(container_path="/dev/a", host_path="/dev/a", permissions="r")
+    before = response.SerializeToString()
+    with pytest.raises(ValueError, match="two host paths for"):
+        add_typed_devices(response, devices)
+    assert response.SerializeToString() == before
