@@ -1,0 +1,107 @@
+"""The wheel holds the four packages and nothing else, and works where only it is installed."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {"devicemanager", "checkpoint", "podresources", "protos"}
+HEAVY = ["google.protobuf", "grpc", "kubernetes", "rich", "watchdog", "yaml"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    command += ["--no-build-isolation", "--wheel-dir", str(directory), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = directory.iterdir()
+    with zipfile.ZipFile(built) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("installed")
+    wheel.extractall(directory)
+    return directory
+
+
+def python(installed, code):
+    """Run a fresh interpreter that finds the wheel's packages before this tree's."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", code],
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_wheel_holds_the_four_packages_and_its_metadata_only(wheel):
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+    assert len(tops) == len(PACKAGES) + 1
+
+
+def test_the_wheel_holds_every_file_of_the_packages(wheel):
+    packed = {name for name in wheel.namelist() if name.partition("/")[0] in PACKAGES}
+    here = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == here
+    assert {f"{package}/py.typed" for package in PACKAGES} <= packed
+    assert {"protos/descriptors.binpb", "protos/deviceplugin_v1beta1.proto"} <= packed
+
+
+def test_the_metadata_names_licence_and_entry_points(wheel):
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    folder = metadata.removesuffix("METADATA")
+    lines = wheel.read(metadata).decode().splitlines()
+    assert {"Name: kubelet-devicemanager", "License-Expression: Apache-2.0"} <= set(lines)
+    assert wheel.read(folder + "licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+    points = ConfigParser()
+    points.read_string(wheel.read(folder + "entry_points.txt").decode())
+    assert dict(points["console_scripts"]) == {"devicemanager": "devicemanager.cli:main"}
+    assert dict(points["pytest11"]) == {"devicemanager": "devicemanager.testing.pytest_plugin"}
+
+
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_a_package_imports_from_the_wheel_without_a_warning(installed, package):
+    found = python(installed, f"import {package}; print({package}.__file__)")
+    assert Path(found) == installed / package / "__init__.py"
+
+
+def test_messages_and_stubs_import_from_the_wheel(installed):
+    code = (
+        "from protos import deviceplugin_v1beta1 as dp, podresources_v1_grpc\n"
+        "print(dp.Device(ID='gpu0').ID, dp.__file__)"
+    )
+    assert python(installed, code) == f"gpu0 {installed}/protos/deviceplugin_v1beta1.py"
+
+
+def test_the_command_the_wheel_installs_can_be_called(installed):
+    assert python(installed, "from devicemanager.cli import main; print(callable(main))") == "True"
+
+
+def test_the_pytest_plugin_imports_nothing_heavy(installed):
+    code = (
+        "import pytest, sys\n"
+        "before = set(sys.modules)\n"
+        "import devicemanager.testing.pytest_plugin\n"
+        f"print(sorted(set({HEAVY}) & (set(sys.modules) - before)))"
+    )
+    assert python(installed, code) == "[]"
