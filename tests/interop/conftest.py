@@ -1,0 +1,133 @@
+"""Fixtures for peers that are not ours: built once, started and stopped per test."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop import gobuild
+from tests.interop.goprocess import GoProcess
+
+Spawn = Callable[..., GoProcess]
+
+ENTER_NODE_PATHS = """
+mount -t tmpfs none /var/lib &&
+mkdir -p /var/lib/kubelet/device-plugins &&
+mount --bind "$1" /var/lib/kubelet/device-plugins &&
+shift && exec "$@"
+"""
+"""Puts a directory where the API's constants say it is, in a mount namespace."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here is marked, and may wait for a first build."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+            item.add_marker(pytest.mark.timeout(240))
+
+
+def _built(recipe: gobuild.Recipe) -> Path:
+    try:
+        return gobuild.build(recipe)
+    except gobuild.Unavailable as reason:
+        pytest.skip(f"no {recipe.name} programs: {reason}")
+    except gobuild.BuildFailed as failure:
+        pytest.fail(f"the {recipe.name} programs do not build:\n{failure}", pytrace=False)
+
+
+@pytest.fixture(scope="session", params=list(gobuild.GENERATIONS))
+def go_api(request: pytest.FixtureRequest) -> Path:
+    """Where ``plugin``, ``kubeletside`` and ``podres`` are, for each form of the API."""
+    return _built(gobuild.GENERATIONS[request.param])
+
+
+@pytest.fixture(scope="session")
+def go_bin() -> Path:
+    """The same for the API as of Kubernetes 1.32 only."""
+    return _built(gobuild.GENERATIONS["k8s-0.32"])
+
+
+@pytest.fixture(scope="session")
+def dpm_plugin() -> Path:
+    return _built(gobuild.DPM) / "dpmplugin"
+
+
+@pytest.fixture(scope="session")
+def checkpointread() -> Path:
+    return _built(gobuild.CHECKPOINT) / "checkpointread"
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Start programs that end with the test, whatever becomes of it."""
+    with ExitStack() as running:
+
+        def start(program: Path, *arguments: str | Path) -> GoProcess:
+            return running.enter_context(GoProcess([program, *arguments]))
+
+        yield start
+
+
+@pytest.fixture
+def node_dir() -> Iterator[Path]:
+    """A directory with a name short enough for sockets."""
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def plugin_dir(node_dir: Path) -> Path:
+    path = node_dir / "device-plugins"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(scope="session")
+def at_node_paths() -> Callable[[Path, Path], list[str | Path]]:
+    """Builds the command line that runs a program with a directory of ours in place of
+    /var/lib/kubelet/device-plugins, in a mount namespace of its own."""
+    tried = []
+    for unshare in (["unshare", "-rm"], ["unshare", "-m"]):
+        if shutil.which("unshare") is None:
+            pytest.skip("unshare is not installed")
+        trial = subprocess.run(
+            [*unshare, "sh", "-c", ENTER_NODE_PATHS, "sh", "/tmp", "true"],
+            capture_output=True,
+            text=True,
+        )
+        if trial.returncode == 0:
+            break
+        tried.append(trial.stderr.strip())
+    else:
+        pytest.skip(f"no private mount namespace here: {'; '.join(tried)}")
+
+    def command(directory: Path, program: Path) -> list[str | Path]:
+        return [*unshare, "sh", "-c", ENTER_NODE_PATHS, "sh", directory, program]
+
+    return command
+
+
+@pytest.fixture
+def podres(go_bin: Path) -> Callable[..., Any]:
+    """Ask a PodResources socket with the Go client: ``podres(socket, "list")``."""
+
+    def ask(socket: Path, *words: str, program: Path = go_bin / "podres") -> Any:
+        done = subprocess.run(
+            [program, "-socket", socket, *words], capture_output=True, text=True, timeout=30
+        )
+        assert done.stdout, done.stderr
+        answer = json.loads(done.stdout)
+        assert (done.returncode != 0) == ("error" in answer), done
+        return answer
+
+    return ask

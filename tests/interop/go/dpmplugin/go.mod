@@ -1,0 +1,23 @@
+module kubelet-devicemanager/tests/interop/go/dpmplugin
+
+go 1.23.0
+
+require (
+	github.com/kubevirt/device-plugin-manager v1.19.5
+	kubelet-devicemanager/tests/interop/go v0.0.0
+)
+
+require (
+	github.com/fsnotify/fsnotify v1.7.0 // indirect
+	github.com/gogo/protobuf v1.3.2 // indirect
+	github.com/golang/glog v1.2.1 // indirect
+	golang.org/x/net v0.30.0 // indirect
+	golang.org/x/sys v0.26.0 // indirect
+	golang.org/x/text v0.19.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20240826202546-f6391c0de4c7 // indirect
+	google.golang.org/grpc v1.65.0 // indirect
+	google.golang.org/protobuf v1.35.1 // indirect
+	k8s.io/kubelet v0.32.13 // indirect
+)
+
+replace kubelet-devicemanager/tests/interop/go => ../

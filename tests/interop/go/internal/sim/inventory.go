@@ -1,0 +1,68 @@
+// Package sim is a device plugin's service over virtual devices.
+package sim
+
+import (
+	"fmt"
+	"sort"
+	"sync"
+
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Inventory is the plugin's device list; every change wakes all who wait on changed.
+type Inventory struct {
+	mu      sync.Mutex
+	devices map[string]*pluginapi.Device
+	wake    chan struct{}
+}
+
+// NewInventory makes count healthy devices named <prefix>-<index>, on the nodes in turn.
+func NewInventory(prefix string, count int, nodes []int64) *Inventory {
+	inv := &Inventory{devices: map[string]*pluginapi.Device{}, wake: make(chan struct{})}
+	for i := 0; i < count; i++ {
+		device := &pluginapi.Device{ID: fmt.Sprintf("%s-%d", prefix, i), Health: pluginapi.Healthy}
+		if len(nodes) > 0 {
+			node := &pluginapi.NUMANode{ID: nodes[i%len(nodes)]}
+			device.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{node}}
+		}
+		inv.devices[device.ID] = device
+	}
+	return inv
+}
+
+// snapshot gives the list in id order and a channel that closes at the next change. The
+// devices are fresh values: a message that gRPC is sending never changes under it.
+func (inv *Inventory) snapshot() ([]*pluginapi.Device, <-chan struct{}) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	list := make([]*pluginapi.Device, 0, len(inv.devices))
+	for _, d := range inv.devices {
+		list = append(list, &pluginapi.Device{ID: d.ID, Health: d.Health, Topology: d.Topology})
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].ID < list[j].ID })
+	return list, inv.wake
+}
+
+// SetHealth changes one device, or adds it; health "gone" takes it away.
+func (inv *Inventory) SetHealth(id, health string) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	device, known := inv.devices[id]
+	switch {
+	case health == "gone":
+		delete(inv.devices, id)
+	case known:
+		device.Health = health
+	default:
+		inv.devices[id] = &pluginapi.Device{ID: id, Health: health}
+	}
+	close(inv.wake)
+	inv.wake = make(chan struct{})
+}
+
+func (inv *Inventory) has(id string) bool {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	_, known := inv.devices[id]
+	return known
+}

@@ -1,0 +1,169 @@
+"""Drives a program that prints JSON events on stdout and takes commands on stdin."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Event", "GoProcess"]
+
+Event = Mapping[str, Any]
+
+DEADLINE = 15.0
+"""Seconds until a wait gives up. Only a broken program ever needs them."""
+
+
+class GoProcess:
+    """A running program and the events it has printed.
+
+    An event that a wait has returned is used up: the next wait for the same name needs
+    another one. Events that nobody waited for stay, whatever their order.
+    """
+
+    def __init__(self, argv: Sequence[str | Path]) -> None:
+        self.name = Path(argv[0]).name
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in terminate
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True
+        )
+        self._changed = threading.Condition()
+        # Both guarded by _changed.
+        self._unused: list[Event] = []
+        self._all: list[Event] = []
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, name=f"{self.name}-events")
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # A line that is no event must not end the reading: a wait then shows it.
+            try:
+                event = json.loads(line)
+            except json.JSONDecodeError:
+                event = {"event": "not-json", "line": line}
+            with self._changed:
+                self._unused.append(event)
+                self._all.append(event)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_for(self, event: str, deadline: float = DEADLINE, **fields: Any) -> Event:
+        """The oldest unused event of that name with those fields; AssertionError after
+        ``deadline`` seconds, or at once when the program has ended without it."""
+        until = time.monotonic() + deadline
+        with self._changed:
+            while True:
+                found = self._take(event, fields)
+                if found is not None:
+                    return found
+                left = until - time.monotonic()
+                if self._ended or left <= 0:
+                    why = "ended" if self._ended else f"gave nothing for {deadline:g} s"
+                    raise AssertionError(self._account(f"no {event} {fields}: {self.name} {why}"))
+                self._changed.wait(left)
+
+    def _take(self, name: str, fields: Mapping[str, Any]) -> Event | None:
+        for index, event in enumerate(self._unused):
+            if event["event"] == name and all(
+                key in event and event[key] == value for key, value in fields.items()
+            ):
+                return self._unused.pop(index)
+        return None
+
+    def events(self, name: str) -> list[Event]:
+        """All events of that name so far, used or not."""
+        with self._changed:
+            return [event for event in self._all if event["event"] == name]
+
+    def forget(self) -> None:
+        """Use up everything so far, so that the next wait needs something new."""
+        with self._changed:
+            self._unused.clear()
+
+    def send(self, *words: str | int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, *words: str | int, answer: str, **fields: Any) -> Event:
+        """Send a command and wait for the event that answers it."""
+        self.send(*words)
+        return self.wait_for(answer, **fields)
+
+    def kill(self) -> None:
+        """SIGKILL: no farewell."""
+        self._process.kill()
+        self._process.wait()
+
+    def terminate(self, deadline: float = DEADLINE) -> int:
+        """SIGTERM, and the exit code. AssertionError if it had to be killed."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        return self._finish(deadline)
+
+    def finish(self, deadline: float = DEADLINE) -> int:
+        """Close stdin, which ends the program, and the exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._finish(deadline)
+
+    def _finish(self, deadline: float) -> int:
+        try:
+            self._process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                self._account(f"{self.name} did not end in {deadline:g} s")
+            ) from None
+        finally:
+            self.close()
+        return self._process.returncode
+
+    def close(self) -> None:
+        """Kill what still runs and give back pipes, thread and file. For clean-up only."""
+        if self._process.poll() is None:
+            self.kill()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self._stderr.close()
+
+    def _account(self, headline: str) -> str:
+        """What did happen, for the text of a failure. Call with the lock held or at the end."""
+        lines = [headline, f"  exit code: {self._process.poll()}", "  events:"]
+        lines += [f"    {json.dumps(event)}" for event in self._all] or ["    none"]
+        lines += ["  stderr:", *(f"    {line}" for line in self._stderr_lines())]
+        return "\n".join(lines)
+
+    def _stderr_lines(self) -> list[str]:
+        if self._stderr.closed:
+            return []
+        # A second open has an offset of its own; the first one is shared with the program.
+        with open(f"/proc/self/fd/{self._stderr.fileno()}", "rb") as again:  # noqa: PTH123
+            return again.read().decode(errors="replace").splitlines()[-20:]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
