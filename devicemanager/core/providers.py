@@ -1,0 +1,120 @@
+"""Resources besides devices that hint at NUMA nodes: what they all have in common.
+
+A provider is an immutable value. ``allocate`` and ``release`` return the provider as it
+would be afterwards: whoever admits a pod keeps the new value, or drops it and nothing
+has happened. A refusal half way through a pod therefore needs no undoing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, Self
+
+import attrs
+
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.topology import ProviderHints
+
+CPU = ResourceName("cpu")
+MEMORY = ResourceName("memory")
+HUGEPAGES_PREFIX = "hugepages-"
+
+
+@attrs.frozen
+class MemoryBlock:
+    """``size`` bytes of ``type`` (``memory`` or ``hugepages-<size>``) on these nodes."""
+
+    type: str
+    size: int
+    nodes: tuple[int, ...]
+
+
+@attrs.frozen
+class Held:
+    """What somebody holds, or could get, of resources other than devices."""
+
+    cpu_ids: tuple[int, ...] = ()
+    memory: tuple[MemoryBlock, ...] = ()
+
+
+class HintProvider(Protocol):
+    """One more resource that takes part in topology alignment.
+
+    ``HintProvider`` (topologymanager/topology_manager.go, v1.32).
+    """
+
+    def hints(self, pod: Pod, container: Container) -> ProviderHints:
+        """Hints by resource for one container; empty if it wants nothing from here."""
+
+    def pod_hints(self, pod: Pod) -> ProviderHints:
+        """Hints by resource for the pod as a whole."""
+
+    def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
+        """The provider once this container holds its share; itself if it wants nothing.
+
+        ``affinity`` is the set of nodes to prefer, ``None`` for any. Raises
+        ``AllocationError`` when the request cannot be met; what is held already stays.
+        """
+
+    def release(self, pod_uid: PodUid) -> Self:
+        """The provider once the pod holds nothing."""
+
+    def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
+        """What a container holds, for PodResources."""
+
+    def pod_held(self, pod_uid: PodUid) -> Held:
+        """What a pod's containers hold together."""
+
+    def allocatable(self) -> Held:
+        """Everything there is to hand out, in use or not."""
+
+
+def is_guaranteed(pod: Pod) -> bool:
+    """Whether every container's CPU and memory requests are its limits.
+
+    Only then are CPUs and memory handed out exclusively. ``ComputePodQOS``
+    (pkg/apis/core/v1/helper/qos, v1.32).
+    """
+    return all(
+        container.limits.get(name, 0) > 0
+        and container.requests.get(name, container.limits[name]) == container.limits[name]
+        for container, _ in pod.all_containers()
+        for name in (CPU, MEMORY)
+    )
+
+
+def hands_on(pod: Pod, container: Container) -> bool:
+    """Whether later containers may take what this one holds: ordinary init containers."""
+    is_init = any(init.name == container.name for init in pod.init_containers)
+    return is_init and not container.restartable
+
+
+def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
+    """What the pod needs at its neediest moment.
+
+    Restartable init containers stay, so they add to every step after them; ordinary
+    ones come and go. ``getPodDeviceRequest`` (devicemanager/manager.go, v1.32).
+    """
+    staying = largest_step = 0
+    for container in pod.init_containers:
+        request = request_of(container)
+        if container.restartable:
+            staying += request
+        else:
+            largest_step = max(largest_step, staying + request)
+    running = staying + sum(request_of(container) for container in pod.containers)
+    return max(running, largest_step)
+
+
+def together(parts: Iterable[Held]) -> Held:
+    """All parts as one: CPUs sorted, memory added up by type and nodes."""
+    cpu_ids: set[int] = set()
+    sizes: dict[tuple[str, tuple[int, ...]], int] = {}
+    for part in parts:
+        cpu_ids.update(part.cpu_ids)
+        for block in part.memory:
+            key = (block.type, block.nodes)
+            sizes[key] = sizes.get(key, 0) + block.size
+    memory = (MemoryBlock(type_, size, nodes) for (type_, nodes), size in sorted(sizes.items()))
+    return Held(tuple(sorted(cpu_ids)), tuple(memory))

@@ -1,0 +1,260 @@
+"""CPU and memory providers: whole, aligned, all or nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.cpuprovider import CpuProvider, exclusive_cpus
+from devicemanager.core.errors import AllocationError
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.memoryprovider import MemoryProvider
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.providers import (
+    Held,
+    HintProvider,
+    MemoryBlock,
+    effective_request,
+    hands_on,
+    is_guaranteed,
+)
+from devicemanager.core.topology import Hint, NumaTopology
+
+TWO = NumaTopology.of([0, 1])
+GIB = 1 << 30
+
+
+def container(
+    name: str, cpus: float = 1, memory: int = GIB, restartable: bool = False, pages: int = 0
+) -> Container:
+    limits = {"cpu": int(cpus * 1000), "memory": memory, "hugepages-2Mi": pages}
+    return Container(
+        ContainerName(name),
+        {ResourceName(key): value for key, value in limits.items() if value},
+        restartable=restartable,
+    )
+
+
+def pod(*containers: Container, uid: str = "p", init: tuple[Container, ...] = ()) -> Pod:
+    return Pod(PodUid(uid), uid, "default", containers, init)
+
+
+def cpus(reserved: tuple[int, ...] = ()) -> CpuProvider:
+    return CpuProvider.of(TWO, {0: range(4), 1: range(4, 8)}, reserved)
+
+
+def memory(gib: int = 4) -> MemoryProvider:
+    return MemoryProvider.of(TWO, {"memory": {0: gib * GIB, 1: gib * GIB}})
+
+
+def shown(provider: HintProvider, uid: str = "p", name: str = "c") -> Held:
+    return provider.held(PodUid(uid), ContainerName(name))
+
+
+class TestPods:
+    def test_guaranteed_needs_equal_requests_in_every_container(self) -> None:
+        good = container("c")
+        burst = Container(good.name, good.limits, {ResourceName("cpu"): 500})
+        best_effort = Container(ContainerName("x"))
+        assert is_guaranteed(pod(good, init=(good,)))
+        assert not is_guaranteed(pod(burst))
+        assert not is_guaranteed(pod(good, best_effort))
+        assert not is_guaranteed(pod(good, init=(burst,)))
+
+    def test_fractions_and_other_classes_get_no_cpu_of_their_own(self) -> None:
+        assert exclusive_cpus(pod(container("c", 2)), container("c", 2)) == 2
+        assert exclusive_cpus(pod(container("c", 1.5)), container("c", 1.5)) == 0
+        assert exclusive_cpus(pod(container("c", 2, memory=0)), container("c", 2)) == 0
+
+    def test_only_ordinary_init_containers_hand_on(self) -> None:
+        init, sidecar, main = container("i"), container("s", restartable=True), container("c")
+        one = pod(main, init=(init, sidecar))
+        assert [hands_on(one, c) for c in (init, sidecar, main)] == [True, False, False]
+
+    @pytest.mark.parametrize(
+        ("init", "expected"),
+        [((), 3), (((5, False),), 5), (((1, True), (3, False)), 4), (((1, True), (1, True)), 5)],
+    )
+    def test_effective_request_is_that_of_the_neediest_moment(
+        self, init: tuple[tuple[int, bool], ...], expected: int
+    ) -> None:
+        inits = tuple(container(f"i{n}", n, restartable=r) for n, r in init)
+        one = pod(container("a", 1), container("b", 2), init=inits)
+        assert effective_request(one, lambda c: c.limits[ResourceName("cpu")] // 1000) == expected
+
+
+class TestCpus:
+    def test_hints_count_free_cpus_per_node(self) -> None:
+        main = container("c", 3)
+        provider = cpus(reserved=(0,))
+        both = (Hint(1, True), Hint(2, True), Hint(3, False))
+        assert provider.hints(pod(main), main) == {"cpu": both}
+        taken = provider.allocate(pod(main), main, 1)
+        other = pod(main, uid="q")
+        assert taken.hints(other, main) == {"cpu": both[1:]}
+        assert taken.pod_hints(other) == {"cpu": both[1:]}
+
+    def test_nothing_asked_for_is_no_preference_and_no_change(self) -> None:
+        main = container("c", 0.5)
+        provider = cpus()
+        assert provider.hints(pod(main), main) == provider.pod_hints(pod(main)) == {}
+        assert provider.allocate(pod(main), main, None) is provider
+
+    def test_the_affinity_is_used_up_before_other_nodes(self) -> None:
+        main = container("c", 5)
+        taken = cpus().allocate(pod(main), main, 2)
+        assert shown(taken) == Held(cpu_ids=(0, 4, 5, 6, 7))
+        assert taken.pod_held(PodUid("p")) == shown(taken)
+
+    def test_a_container_that_starts_again_keeps_its_cpus(self) -> None:
+        main = container("c", 2)
+        taken = cpus().allocate(pod(main), main, 2)
+        assert taken.allocate(pod(main), main, 1) is taken
+        assert taken.hints(pod(main), main) == {"cpu": (Hint(2, True), Hint(3, False))}
+        assert taken.pod_hints(pod(main)) == taken.hints(pod(main), main)
+        more = container("c", 3)
+        assert taken.hints(pod(more), more) == {"cpu": ()}
+
+    @pytest.mark.parametrize(
+        ("affinity", "text"),
+        [(None, "requested=9, available=8"), (1, "requested=5, available=4")],
+    )
+    def test_too_many_are_refused_in_the_kubelets_words(
+        self, affinity: int | None, text: str
+    ) -> None:
+        main = container("c", 9)
+        with pytest.raises(AllocationError) as caught:
+            cpus().allocate(pod(main), main, affinity)
+        assert str(caught.value) == f"not enough cpus available to satisfy request: {text}"
+
+    def test_init_containers_hand_on_and_sidecars_keep(self) -> None:
+        init, sidecar = container("i", 3), container("s", 1, restartable=True)
+        main = container("c", 3)
+        one = pod(main, init=(init, sidecar))
+        provider = cpus()
+        for step in (init, sidecar, main):
+            provider = provider.allocate(one, step, None)
+        assert shown(provider, name="i").cpu_ids == (0, 1, 2)
+        assert shown(provider, name="s").cpu_ids == (0,)
+        assert shown(provider, name="c").cpu_ids == (1, 2, 3)
+        assert provider.free_cpus == 0b11110000
+
+    def test_hints_keep_what_the_init_container_had(self) -> None:
+        init, main = container("i", 2), container("c", 2)
+        one = pod(main, init=(init,))
+        after = cpus().allocate(one, init, 2)
+        assert after.hints(one, main) == {"cpu": (Hint(2, True), Hint(3, False))}
+
+    def test_release_gives_everything_back(self) -> None:
+        main = container("c", 2)
+        provider = cpus()
+        assert provider.allocate(pod(main), main, None).release(PodUid("p")) == provider
+        assert provider.release(PodUid("stranger")) is provider
+        assert cpus(reserved=(0, 7)).allocatable() == Held(cpu_ids=(1, 2, 3, 4, 5, 6))
+
+
+class TestMemory:
+    def test_hints_are_where_everything_fits_at_once(self) -> None:
+        pages = "hugepages-2Mi"
+        provider = MemoryProvider.of(
+            TWO, {"memory": {0: 4 * GIB, 1: 4 * GIB}, pages: {0: 0, 1: GIB}}
+        )
+        main = container("c", 1, 2 * GIB, pages=GIB)
+        only_second = (Hint(2, True), Hint(3, False))
+        expected = {pages: only_second, "memory": only_second}
+        assert provider.hints(pod(main), main) == provider.pod_hints(pod(main)) == expected
+
+    def test_preferred_is_the_size_that_would_do_were_nothing_in_use(self) -> None:
+        big, main = container("c", 1, 3 * GIB), container("c", 1, 2 * GIB)
+        provider = memory().allocate(pod(big), big, 1)
+        provider = provider.allocate(pod(big, uid="q"), big, 2)
+        assert provider.hints(pod(main, uid="r"), main) == {"memory": (Hint(3, False),)}
+
+    def test_blocks_name_the_nodes_of_the_affinity(self) -> None:
+        main = container("c", 1, 5 * GIB)
+        taken = memory().allocate(pod(main), main, 3)
+        assert shown(taken).memory == (MemoryBlock("memory", 5 * GIB, (0, 1)),)
+        assert taken.free() == {("memory", 0): 0, ("memory", 1): 3 * GIB}
+        assert taken.hints(pod(main), main) == {"memory": (Hint(3, True),)}
+        assert taken.pod_hints(pod(main)) == {"memory": (Hint(3, True),)}
+
+    def test_an_affinity_that_is_too_small_is_extended(self) -> None:
+        main = container("c", 1, 5 * GIB)
+        assert memory().allocate(pod(main), main, 1).pod_held(PodUid("p")).memory[0].nodes == (0, 1)
+
+    def test_without_affinity_the_best_hint_counts(self) -> None:
+        main = container("c", 1, GIB)
+        assert shown(memory().allocate(pod(main), main, None)).memory[0].nodes == (0,)
+
+    @pytest.mark.parametrize(
+        ("affinity", "text"),
+        [
+            (None, "failed to get the default NUMA affinity, no NUMA nodes with enough memory is"),
+            (1, "failed to find NUMA nodes to extend the current topology hint"),
+        ],
+    )
+    def test_too_much_is_refused_in_the_kubelets_words(
+        self, affinity: int | None, text: str
+    ) -> None:
+        main = container("c", 1, 9 * GIB)
+        with pytest.raises(AllocationError, match=text):
+            memory().allocate(pod(main), main, affinity)
+        assert memory().hints(pod(main), main) == {"memory": ()}
+
+    def test_init_containers_hand_their_memory_on(self) -> None:
+        init, main = container("i", 1, 3 * GIB), container("c", 1, 4 * GIB)
+        one = pod(main, init=(init,))
+        after = memory().allocate(one, init, 1)
+        assert after.hints(one, main) == {"memory": (Hint(1, True), Hint(2, True), Hint(3, False))}
+        after = after.allocate(one, main, 1)
+        assert after.free() == {("memory", 0): 0, ("memory", 1): 4 * GIB}
+
+    def test_only_guaranteed_pods_hold_memory(self) -> None:
+        main = container("c", 0, GIB)
+        provider = memory()
+        assert provider.hints(pod(main), main) == {}
+        assert provider.allocate(pod(main), main, None) is provider
+
+    def test_allocatable_lists_each_type_and_node(self) -> None:
+        assert memory(1).allocatable().memory == (
+            MemoryBlock("memory", GIB, (0,)),
+            MemoryBlock("memory", GIB, (1,)),
+        )
+
+
+class TestTogether:
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(1, 5),
+                st.integers(1, 5),
+                st.sampled_from([None, 1, 2, 3]),
+                st.booleans(),
+            ),
+            max_size=6,
+        )
+    )
+    def test_nothing_is_handed_out_twice_and_everything_comes_back(
+        self, wishes: list[tuple[int, int, int | None, bool]]
+    ) -> None:
+        cpu, mem = cpus(), memory()
+        for number, (count, gib, affinity, leaves) in enumerate(wishes):
+            main = container("c", count, gib * GIB)
+            one = pod(main, uid=f"p{number}")
+            try:
+                cpu_after = cpu.allocate(one, main, affinity)
+                cpu, mem = cpu_after, mem.allocate(one, main, affinity)
+            except AllocationError:
+                continue  # dropping what was not kept is all it takes to undo it
+            if leaves:
+                cpu, mem = cpu.release(one.uid), mem.release(one.uid)
+        uids = [PodUid(f"p{number}") for number in range(len(wishes))]
+        held = [id_ for uid in uids for id_ in cpu.pod_held(uid).cpu_ids]
+        assert len(held) == len(set(held)) == 8 - cpu.free_cpus.bit_count()
+        in_blocks = sum(block.size for uid in uids for block in mem.pod_held(uid).memory)
+        assert sum(mem.free().values()) == 8 * GIB - in_blocks
+        assert min(mem.free().values()) >= 0
+        for uid in uids:
+            cpu, mem = cpu.release(uid), mem.release(uid)
+        assert (cpu, mem) == (cpus(), memory())
