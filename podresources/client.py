@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,12 +38,8 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-    # A kubelet that restarts is found again at once, and a client made while it is away
-    # does not hand its waiting time on to the next one in this process.
+    # Or channels to one path share the time to wait after a failed connect.
     ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
 T = TypeVar("T")
@@ -75,7 +72,10 @@ class PodResourcesClient:
         self._timeout = timeout
         self._attempts = rate_limit_attempts
         self._sleep = sleep
-        self._channel = grpc.insecure_channel(sockets.target(self.socket_path), options=OPTIONS)
+        # Guards _channel and _closed.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._channel = self._connect()
 
     def list(self) -> tuple[Pod, ...]:
         """Every active pod with what its containers hold."""
@@ -97,7 +97,9 @@ class PodResourcesClient:
 
     def close(self) -> None:
         """Let the connection go. Closing twice does nothing."""
-        self._channel.close()
+        with self._lock:
+            self._closed = True
+            self._channel.close()
 
     def __enter__(self) -> Self:
         return self
@@ -135,13 +137,27 @@ class PodResourcesClient:
         return retrying(self._attempt, method, request)
 
     def _attempt(self, method: str, request: bytes) -> bytes:
+        channel = self._channel
         try:
-            call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+            call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
             return call(request, timeout=self._timeout)
         except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._replace(channel)
             raise self._translated(error, method) from error
         except ValueError as error:  # what grpc raises on a closed channel
             raise ClientClosed(f"the client for {self.socket_path} is closed") from error
+
+    def _connect(self) -> grpc.Channel:
+        return grpc.insecure_channel(sockets.target(self.socket_path), options=OPTIONS)
+
+    def _replace(self, failed: grpc.Channel) -> None:
+        """Take a fresh channel for the next call. The failed one would answer with its
+        old error until its waiting time is over, even when the kubelet is back."""
+        with self._lock:
+            if self._channel is failed and not self._closed:
+                # Not closed: other threads may have calls on it. It goes with the last.
+                self._channel = self._connect()
 
     def _translated(self, error: grpc.RpcError, method: str) -> PodResourcesError:
         code, text, path = error.code(), error.details() or "", self.socket_path

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+
+from podresources import (
+    AnswerInvalid,
+    AnswerTooLarge,
+    CallFailed,
+    ClientClosed,
+    Container,
+    ContainerDevices,
+    DeadlineExceeded,
+    MemorySource,
+    MethodUnavailable,
+    NotServing,
+    Pod,
+    PodNotFound,
+    PodResourcesClient,
+    PodResourcesError,
+    RateLimited,
+    SocketNotFound,
+)
+from protos import podresources_v1 as v1
+
+LISTER = "v1.PodResourcesLister"
+GPU = "vendor.com/gpu"
+Behaviour = Callable[[bytes, grpc.ServicerContext], bytes]
+
+
+@pytest.fixture
+def kubelet(stack, socket_path) -> Callable[..., None]:
+    """Serve just these methods of v1 with these behaviours, in bytes."""
+
+    def started(**methods: Behaviour) -> None:
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        options = [("grpc.max_send_message_length", -1)]
+        server = grpc.server(pool, options=options)
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(behaviour)
+            for name, behaviour in methods.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(LISTER, handlers),))
+        server.add_insecure_port(f"unix:{socket_path}")
+        server.start()
+        stack.callback(lambda: server.stop(0).wait())
+
+    return started
+
+
+def answering(body: bytes) -> Behaviour:
+    return lambda request, context: body
+
+
+def failing(code: grpc.StatusCode, text: str) -> Behaviour:
+    return lambda request, context: context.abort(code, text)
+
+
+def test_no_socket(client, socket_path):
+    with pytest.raises(SocketNotFound, match=f"no socket at {socket_path}") as caught:
+        client.list()
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+
+
+def test_a_socket_that_nobody_serves(client, socket_path):
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(socket_path))
+    with pytest.raises(NotServing, match=f"nobody answers on {socket_path}"):
+        client.list()
+
+
+def test_a_server_that_appears_later_is_found(serve, client):
+    with pytest.raises(SocketNotFound):
+        client.list()
+    serve(MemorySource([Pod("p", "ns")]))
+    assert client.list() == (Pod("p", "ns"),)
+
+
+def test_failed_calls_leave_no_descriptor_or_thread_behind(client):
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+    with pytest.raises(SocketNotFound):
+        client.list()
+    before = held()
+    for _ in range(50):
+        with pytest.raises(SocketNotFound):
+            client.list()
+    after = held()
+    assert all(new <= old + 2 for new, old in zip(after, before, strict=True)), (before, after)
+
+
+def test_a_listener_that_never_answers(stack, socket_path):
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(socket_path))
+        silent.listen(8)
+        client = stack.enter_context(PodResourcesClient(socket_path, timeout=0.2))
+        with pytest.raises(DeadlineExceeded, match=r"did not answer .*List in 0\.2 s"):
+            client.list()
+
+
+def test_a_kubelet_that_takes_too_long(kubelet, stack, socket_path):
+    release = threading.Event()
+    kubelet(List=lambda request, context: release.wait(30) and b"")
+    client = stack.enter_context(PodResourcesClient(socket_path, timeout=0.2))
+    with pytest.raises(DeadlineExceeded):
+        client.list()
+    release.set()
+
+
+def test_closing_ends_a_call_underway(kubelet, client):
+    asked, release = threading.Event(), threading.Event()
+
+    def hang(request, context):
+        asked.set()
+        release.wait(30)
+        return b""
+
+    kubelet(List=hang)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(client.list)
+        assert asked.wait(10)
+        client.close()
+        assert isinstance(call.exception(timeout=10), ClientClosed)
+        release.set()
+
+
+def test_a_closed_client(client):
+    client.close()
+    client.close()
+    with pytest.raises(ClientClosed, match="is closed"):
+        client.list()
+
+
+def test_an_older_kubelet_without_get(kubelet, client):
+    kubelet(List=answering(b""))
+    assert client.list() == ()
+    with pytest.raises(MethodUnavailable, match=r"does not serve /v1\.PodResourcesLister/Get"):
+        client.get("p", "ns")
+    with pytest.raises(MethodUnavailable):
+        client.get_allocatable()
+    with pytest.raises(MethodUnavailable):
+        client.list_v1alpha1()
+
+
+def test_feature_gates_that_are_off(kubelet, client):
+    text = "Pod Resources API GetAllocatableResources disabled"
+    kubelet(
+        Get=failing(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled"),
+        GetAllocatableResources=failing(grpc.StatusCode.UNKNOWN, text),
+    )
+    with pytest.raises(MethodUnavailable, match="Get method disabled"):
+        client.get("p", "ns")
+    with pytest.raises(MethodUnavailable, match=text):
+        client.get_allocatable()
+
+
+def test_our_server_with_the_gate_off(serve, client):
+    serve(MemorySource([Pod("p", "ns")]), get_enabled=False)
+    with pytest.raises(MethodUnavailable):
+        client.get("p", "ns")
+
+
+def test_an_unknown_pod(serve, client):
+    serve()
+    with pytest.raises(PodNotFound, match="pod p in namespace ns not found"):
+        client.get("p", "ns")
+
+
+def test_another_not_found_is_no_unknown_pod(kubelet, client):
+    kubelet(List=failing(grpc.StatusCode.UNKNOWN, "device not found"))
+    with pytest.raises(CallFailed, match="UNKNOWN: device not found") as caught:
+        client.list()
+    assert caught.value.code == "UNKNOWN"
+
+
+def test_other_errors_keep_their_code_and_text(kubelet, client):
+    kubelet(List=failing(grpc.StatusCode.PERMISSION_DENIED, "go away"))
+    with pytest.raises(CallFailed, match="PERMISSION_DENIED: go away") as caught:
+        client.list()
+    assert caught.value.code == "PERMISSION_DENIED"
+    assert isinstance(caught.value, PodResourcesError)
+
+
+def test_every_grouping_of_devices_and_unknown_fields_are_read(kubelet, client):
+    response = v1.ListPodResourcesResponse()
+    container = response.pod_resources.add(name="p", namespace="ns").containers.add(name="c")
+    container.devices.add(resource_name=GPU, device_ids=["a", "b"])
+    both = [v1.NUMANode(ID=0), v1.NUMANode(ID=1)]
+    container.devices.add(resource_name=GPU, device_ids=["c"], topology=v1.TopologyInfo(nodes=both))
+    container.devices.add(resource_name=GPU, device_ids=["d"], topology=v1.TopologyInfo())
+    later_field = b"\xfa\x01\x01x"  # field 31, a string
+    kubelet(List=answering(response.SerializeToString() + later_field))
+    devices = (
+        ContainerDevices(GPU, ("a", "b")),
+        ContainerDevices(GPU, ("c",), (0, 1)),
+        ContainerDevices(GPU, ("d",)),
+    )
+    assert client.list() == (Pod("p", "ns", (Container("c", devices),)),)
+
+
+def test_an_answer_that_is_no_message(kubelet, client):
+    kubelet(List=answering(b"\xff\xff"), Get=answering(b"\x0a\x05x"))
+    with pytest.raises(AnswerInvalid, match="answered /v1"):
+        client.list()
+    with pytest.raises(AnswerInvalid):
+        client.get("p", "ns")
+
+
+def listing(size: int) -> bytes:
+    """A List response of about this many bytes."""
+    long = v1.PodResources(name="x" * 2**20)
+    return v1.ListPodResourcesResponse(pod_resources=[long] * (size // 2**20)).SerializeToString()
+
+
+def test_answers_up_to_16_mib(kubelet, client):
+    kubelet(List=answering(listing(15 * 2**20)))
+    assert len(client.list()) == 15
+
+
+def test_larger_answers_are_refused(kubelet, client):
+    kubelet(List=answering(listing(17 * 2**20)))
+    with pytest.raises(AnswerTooLarge, match="above 16777216 bytes"):
+        client.list()
+
+
+def test_by_default_a_rejected_call_is_the_callers_to_retry(kubelet, client):
+    calls = []
+
+    def reject(request, context):
+        calls.append(request)
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+    kubelet(List=reject)
+    with pytest.raises(RateLimited, match="try again later"):
+        client.list()
+    assert len(calls) == 1
+
+
+def test_retries_wait_for_tokens(serve, socket_path):
+    now, waited = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        now[0] += seconds
+
+    serve(MemorySource([Pod("p", "ns")]), qps=10, burst=1, clock=lambda: now[0])
+    with PodResourcesClient(socket_path, rate_limit_attempts=8, sleep=sleep) as client:
+        assert client.list() == client.list() == (Pod("p", "ns"),)
+    assert waited == pytest.approx([0.02, 0.04, 0.08])
+
+
+def test_retries_end(serve, socket_path):
+    waited = []
+    serve(qps=1, burst=1, clock=lambda: 0.0)
+    with PodResourcesClient(socket_path, rate_limit_attempts=3, sleep=waited.append) as client:
+        client.list()
+        with pytest.raises(RateLimited):
+            client.list()
+    assert len(waited) == 2
+
+
+def test_other_errors_are_not_retried(kubelet, socket_path):
+    waited = []
+    kubelet(List=failing(grpc.StatusCode.INTERNAL, "no"))
+    client = PodResourcesClient(socket_path, rate_limit_attempts=3, sleep=waited.append)
+    with client, pytest.raises(CallFailed):
+        client.list()
+    assert waited == []
+
+
+def test_endpoint_notation_and_relative_paths(serve, socket_path, monkeypatch):
+    serve(MemorySource([Pod("p", "ns")]))
+    monkeypatch.chdir(socket_path.parent)
+    for written in (f"unix://{socket_path}", f"unix:{socket_path}", "kubelet.sock"):
+        with PodResourcesClient(written) as client:
+            assert client.socket_path == socket_path
+            assert client.list() == (Pod("p", "ns"),)

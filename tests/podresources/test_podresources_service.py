@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import pytest
+
+from podresources import (
+    Allocatable,
+    Container,
+    Counters,
+    MemorySource,
+    Pod,
+    TokenBucket,
+    wire,
+)
+from podresources.service import Refusal, Service
+from protos import podresources_v1 as v1
+from protos import podresources_v1_grpc as v1_grpc
+from protos import podresources_v1alpha1_grpc as v1alpha1_grpc
+
+PREFIX = "kubelet_pod_resources_endpoint"
+PODS = (Pod("p", "ns", (Container("c"),)),)
+
+
+class Harness:
+    """A service with a clock in hand."""
+
+    def __init__(self, source=None, limiter=None, **settings):
+        self.now = 0.0
+        self.counters = Counters()
+        self.errors = []
+        self.service = Service(
+            source or MemorySource(PODS, Allocatable(cpu_ids=(1,))),
+            limiter=limiter,
+            clock=lambda: self.now,
+            counters=self.counters,
+            on_error=self.errors.append,
+            **settings,
+        )
+        self.methods = {method.path: method for method in self.service.methods()}
+
+    def ask(self, path: str, request: bytes = b"") -> bytes:
+        return self.service.answer(self.methods[path], request)
+
+    def refused(self, path: str, request: bytes = b"") -> tuple[str, str]:
+        with pytest.raises(Refusal) as caught:
+            self.ask(path, request)
+        return caught.value.code, caught.value.text
+
+
+def get_request(name: str, namespace: str) -> bytes:
+    return v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace).SerializeToString()
+
+
+def test_every_method_of_both_versions_is_served():
+    assert set(Harness().methods) == {
+        v1_grpc.LIST,
+        v1_grpc.GET_ALLOCATABLE_RESOURCES,
+        v1_grpc.GET,
+        v1alpha1_grpc.LIST,
+    }
+
+
+def test_answers():
+    harness = Harness()
+    assert wire.pods_from_bytes(harness.ask(v1_grpc.LIST)) == PODS
+    assert wire.pods_from_v1alpha1_bytes(harness.ask(v1alpha1_grpc.LIST)) == PODS
+    assert wire.pod_from_bytes(harness.ask(v1_grpc.GET, get_request("p", "ns"))) == PODS[0]
+    allocatable = harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
+    assert wire.allocatable_from_bytes(allocatable).cpu_ids == (1,)
+
+
+@pytest.mark.parametrize(("name", "namespace"), [("p", "other"), ("q", "ns"), ("", "")])
+def test_an_unknown_pod_is_refused_in_the_kubelets_words(name, namespace):
+    assert Harness().refused(v1_grpc.GET, get_request(name, namespace)) == (
+        "UNKNOWN",
+        f"pod {name} in namespace {namespace} not found",
+    )
+
+
+def test_get_with_the_feature_gate_off():
+    harness = Harness(get_enabled=False)
+    assert harness.refused(v1_grpc.GET, get_request("p", "ns")) == (
+        "UNKNOWN",
+        "PodResources API Get method disabled",
+    )
+    assert harness.counters.snapshot()[f"{PREFIX}_errors_get", "v1"] == 1
+
+
+def test_one_limit_holds_for_all_methods_together():
+    harness = Harness(limiter=TokenBucket(100, 3))
+    harness.ask(v1_grpc.LIST)
+    harness.ask(v1alpha1_grpc.LIST)
+    harness.refused(v1_grpc.GET, get_request("unknown", "ns"))
+    for path in harness.methods:
+        assert harness.refused(path) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
+    harness.now = 0.01
+    harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
+    assert harness.refused(v1_grpc.LIST)[0] == "RESOURCE_EXHAUSTED"
+
+
+def test_counters_by_method_and_version():
+    harness = Harness()
+    harness.ask(v1_grpc.LIST)
+    harness.ask(v1_grpc.LIST)
+    harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
+    harness.refused(v1_grpc.GET, get_request("unknown", "ns"))
+    harness.ask(v1alpha1_grpc.LIST)
+    assert harness.counters.snapshot() == {
+        (f"{PREFIX}_errors_get", "v1"): 1,
+        (f"{PREFIX}_requests_get", "v1"): 1,
+        (f"{PREFIX}_requests_get_allocatable", "v1"): 1,
+        (f"{PREFIX}_requests_list", "v1"): 2,
+        (f"{PREFIX}_requests_total", "v1"): 4,
+        (f"{PREFIX}_requests_total", "v1alpha1"): 1,
+    }
+
+
+def test_calls_over_the_limit_count_nowhere():
+    harness = Harness(limiter=TokenBucket(100, 1))
+    harness.ask(v1_grpc.LIST)
+    before = harness.counters.snapshot()
+    harness.refused(v1_grpc.LIST)
+    assert harness.counters.snapshot() == before
+
+
+def test_a_broken_request_is_refused_and_costs_nothing():
+    harness = Harness(limiter=TokenBucket(100, 1))
+    for path in harness.methods:
+        code, text = harness.refused(path, b"\xff\xff")
+        assert code == "INTERNAL"
+        assert text.startswith(f"{path}: the request is no v1")
+    assert harness.counters.snapshot() == {}
+    harness.ask(v1_grpc.LIST)
+
+
+def test_fields_of_a_later_version_in_a_request_are_ignored():
+    unknown_field = b"\xfa\x01\x01x"  # field 31, a string
+    assert wire.pods_from_bytes(Harness().ask(v1_grpc.LIST, unknown_field)) == PODS
+
+
+class Broken(MemorySource):
+    def pods(self):
+        raise OSError("disk gone")
+
+    def allocatable(self):
+        return Allocatable(cpu_ids=(2**63,))  # no int64
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (v1_grpc.LIST, "list"),
+        (v1_grpc.GET, "get"),
+        (v1_grpc.GET_ALLOCATABLE_RESOURCES, "get_allocatable"),
+        (v1alpha1_grpc.LIST, None),
+    ],
+)
+def test_a_failing_source_is_reported_and_counted(path, kind):
+    harness = Harness(Broken())
+    code, text = harness.refused(path)
+    assert code == "INTERNAL"
+    (error,) = harness.errors
+    assert text == f"{path}: cannot read the node's resources: {error!r}"
+    failed = {k: n for k, n in harness.counters.snapshot().items() if "errors" in k[0]}
+    assert failed == ({(f"{PREFIX}_errors_{kind}", "v1"): 1} if kind else {})

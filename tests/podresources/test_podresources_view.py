@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from podresources import (
+    Allocatable,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    MemorySource,
+    Pod,
+    View,
+    wire,
+)
+from protos import podresources_v1 as v1
+from protos import podresources_v1alpha1 as v1alpha1
+
+GPU = "vendor.com/gpu"
+
+
+def pod(name: str, *ids: str, nodes: tuple[int, ...] = ()) -> Pod:
+    return Pod(name, "default", (Container("c", (ContainerDevices(GPU, ids, nodes),)),))
+
+
+def test_a_device_on_two_nodes_has_two_entries():
+    body = View(MemorySource([pod("p", "a", nodes=(0, 1))])).list_v1()
+    (listed,) = v1.ListPodResourcesResponse.FromString(body).pod_resources
+    entries = listed.containers[0].devices
+    assert [list(e.device_ids) for e in entries] == [["a"], ["a"]]
+    assert [[n.ID for n in e.topology.nodes] for e in entries] == [[0], [1]]
+
+
+def test_without_topology_the_field_is_absent():
+    source = MemorySource(
+        [Pod("p", "ns", (Container("c", (ContainerDevices(GPU, ("a",)),)),))],
+        Allocatable((ContainerDevices(GPU, ("a",)),), memory=(ContainerMemory("memory", 1),)),
+    )
+    view = View(source)
+    (listed,) = v1.ListPodResourcesResponse.FromString(view.list_v1()).pod_resources
+    assert not listed.containers[0].devices[0].HasField("topology")
+    allocatable = v1.AllocatableResourcesResponse.FromString(view.allocatable_v1())
+    assert not allocatable.devices[0].HasField("topology")
+    assert not allocatable.memory[0].HasField("topology")
+
+
+def test_pods_and_containers_without_devices_are_listed_in_order():
+    pods = [
+        Pod("b", "ns", (Container("side", restartable_init=True), Container("app"))),
+        Pod("a", "ns"),
+    ]
+    view = View(MemorySource(pods))
+    assert wire.pods_from_bytes(view.list_v1()) == tuple(pods)
+    alpha = v1alpha1.ListPodResourcesResponse.FromString(view.list_v1alpha1())
+    assert [[c.name for c in p.containers] for p in alpha.pod_resources] == [["app"], []]
+
+
+def test_an_empty_node_answers_with_empty_messages():
+    view = View(MemorySource())
+    assert (view.list_v1(), view.list_v1alpha1(), view.allocatable_v1()) == (b"", b"", b"")
+
+
+def test_of_two_pods_with_one_name_get_tells_the_last():
+    view = View(MemorySource([pod("p", "old"), pod("p", "new")]))
+    assert wire.pod_from_bytes(view.get_v1("p", "default")) == pod("p", "new")
+
+
+class CountingSource(MemorySource):
+    """Counts how often its answers are asked for."""
+
+    asked = 0
+
+    def pods(self):
+        self.asked += 1
+        return super().pods()
+
+
+def test_an_unchanged_source_is_asked_once():
+    source = CountingSource([pod("p", "a")])
+    view = View(source)
+    assert view.list_v1() is view.list_v1()
+    view.get_v1("p", "default")
+    assert source.asked == 1
+    source.replace()
+    view.list_v1()
+    assert source.asked == 2
+
+
+def test_only_new_pods_are_encoded(monkeypatch):
+    encoded = []
+    encode = wire.pod_to_bytes
+    monkeypatch.setattr(wire, "pod_to_bytes", lambda pod: encoded.append(pod.name) or encode(pod))
+    kept, gone = pod("kept", "a"), pod("gone", "b")
+    source = MemorySource([kept, gone])
+    view = View(source)
+    view.list_v1()
+    source.replace(pods=[pod("new", "b"), kept])
+    assert wire.pods_from_bytes(view.list_v1()) == (pod("new", "b"), kept)
+    assert encoded == ["kept", "gone", "new"]
+
+
+def test_the_same_allocatable_is_not_encoded_again(monkeypatch):
+    calls = []
+    encode = wire.allocatable_to_bytes
+    monkeypatch.setattr(wire, "allocatable_to_bytes", lambda a: calls.append(a) or encode(a))
+    source = MemorySource(allocatable=Allocatable(cpu_ids=(1,)))
+    view = View(source)
+    view.allocatable_v1()
+    source.replace(pods=[pod("p", "a")])
+    view.allocatable_v1()
+    assert len(calls) == 1
+    source.replace(allocatable=Allocatable(cpu_ids=(2,)))
+    assert wire.allocatable_from_bytes(view.allocatable_v1()).cpu_ids == (2,)
+
+
+class ChangingUnderway(MemorySource):
+    """Changes between the reading of its version and the reading of its pods."""
+
+    def pods(self):
+        if self.version() == 1:
+            self.replace(pods=[pod("new", "a")])
+        return super().pods()
+
+
+def test_a_change_during_the_build_is_not_missed():
+    view = View(ChangingUnderway([pod("old", "a")]))
+    assert [p.name for p in wire.pods_from_bytes(view.list_v1())] == ["new"]
+
+
+class FailingOnce(MemorySource):
+    failed = False
+
+    def pods(self):
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("no state yet")
+        return super().pods()
+
+
+def test_a_source_that_failed_is_asked_again():
+    view = View(FailingOnce([pod("p", "a")]))
+    with pytest.raises(RuntimeError, match="no state yet"):
+        view.list_v1()
+    assert wire.pods_from_bytes(view.list_v1()) == (pod("p", "a"),)
+
+
+def test_no_answer_mixes_versions_or_is_older_than_its_call():
+    source = MemorySource([pod("p0", "0"), pod("p1", "0")], Allocatable(cpu_ids=(0, 0)))
+    view = View(source)
+    told = [0]
+
+    def read(_: int) -> list[object]:
+        wrong: list[object] = []
+        for _ in range(400):
+            before = told[0]
+            listed = wire.pods_from_bytes(view.list_v1())
+            seen = [p.containers[0].devices[0].device_ids[0] for p in listed]
+            seen += map(str, wire.allocatable_from_bytes(view.allocatable_v1()).cpu_ids)
+            got = wire.pod_from_bytes(view.get_v1("p0", "default"))
+            newer = [*seen, got.containers[0].devices[0].device_ids[0]]
+            if seen[0] != seen[1] or seen[2] != seen[3] or min(map(int, newer)) < before:
+                wrong.append((before, newer))
+        return wrong
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads change places between almost any two steps
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            results = [pool.submit(read, n) for n in range(4)]
+            while not all(result.done() for result in results):
+                n = told[0] + 1
+                pods = [pod("p0", str(n)), pod("p1", str(n))]
+                source.replace(pods=pods, allocatable=Allocatable(cpu_ids=(n, n)))
+                told[0] = n
+    finally:
+        sys.setswitchinterval(interval)
+    assert [result.result() for result in results] == [[]] * 4
+    assert told[0] > 400
