@@ -33,8 +33,10 @@ def read_vectors(path: Path) -> Iterator[dict[str, Any]]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReplayError(f"{path}: cannot be read: {error}") from error
+    except OSError as error:
+        raise ReplayError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ReplayError(f"{path}: is not UTF-8 at byte {error.start}") from error
     count = 0
     # Not splitlines(): U+2028 and its like may stand raw inside a JSON string.
     for number, line in enumerate(text.split("\n"), start=1):

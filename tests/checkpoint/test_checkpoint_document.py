@@ -1,0 +1,153 @@
+"""The document as its owner uses it: what it costs, and from several threads."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from checkpoint import Checkpoint, Document, PodDevicesEntry, Rendered, dumps, render_entry
+from checkpoint import document as document_module
+
+
+def entry(number: int, container: str = "main") -> PodDevicesEntry:
+    return PodDevicesEntry(f"u{number}", container, "vendor.com/r", {0: (f"d{number}",)}, b"\x01")
+
+
+def grown(pods: int) -> Document:
+    document = Document()
+    for number in range(pods):
+        document.put(f"u{number}", [render_entry(entry(number))])
+    document.set_registered({"vendor.com/r": tuple(f"d{number}" for number in range(pods))})
+    return document
+
+
+def written(numbers: range | list[int], registered: int) -> bytes:
+    devices = {"vendor.com/r": tuple(f"d{number}" for number in range(registered))}
+    return dumps(Checkpoint(tuple(map(entry, numbers)) or None, devices))
+
+
+@pytest.fixture
+def hashed(monkeypatch) -> list[int]:
+    """The lengths of the texts that were hashed, in order."""
+    lengths: list[int] = []
+    extend = document_module.extend
+
+    def counting(state: int, text: bytes) -> int:
+        lengths.append(len(text))
+        return extend(state, text)
+
+    monkeypatch.setattr(document_module, "extend", counting)
+    return lengths
+
+
+def test_a_new_pod_costs_its_own_bytes(hashed):
+    document = grown(1000)
+    document.render()
+    hashed.clear()
+    new = render_entry(entry(1000))
+    document.put("u1000", [new])
+    assert document.render() == written(range(1001), 1000)
+    assert sum(hashed) == len(b" ") + len(new.hashed) + len(b"]")
+
+
+def test_nothing_new_costs_nothing(hashed):
+    document = grown(1000)
+    before = document.render()
+    hashed.clear()
+    assert document.render() == before
+    assert sum(hashed) == len(b"]")
+
+
+def test_a_change_costs_no_more_than_what_follows_and_one_block(hashed):
+    document = grown(1000)
+    before = document.render()
+    size = len(render_entry(entry(900)).hashed)
+    hashed.clear()
+    document.remove("u900")
+    assert document.render() == written([*range(900), *range(901, 1000)], 1000)
+    assert sum(hashed) < (100 + 64) * (size + 1)
+    hashed.clear()
+    document.remove("u999")
+    document.render()
+    assert sum(hashed) < 64 * (size + 1) + 1
+    assert document.render() != before
+
+
+def test_an_effect_of_the_registered_devices_is_kept_while_they_stay(monkeypatch):
+    made = []
+    effect = document_module.Effect
+
+    def counting(text: bytes) -> object:
+        made.append(text)
+        return effect(text)
+
+    monkeypatch.setattr(document_module, "Effect", counting)
+    document = grown(3)
+    document.render()
+    made.clear()
+    document.put("new", [render_entry(entry(7))])
+    document.set_registered({"vendor.com/r": ("d0", "d1", "d2")})
+    document.render()
+    assert made == []
+
+
+def test_only_the_resource_that_changed_is_rendered_again(monkeypatch):
+    rendered = []
+    render = document_module.render_resource
+
+    def counting(name: str, ids: tuple[str, ...] | None) -> Rendered:
+        rendered.append(name)
+        return render(name, ids)
+
+    monkeypatch.setattr(document_module, "render_resource", counting)
+    document = Document()
+    document.set_registered({"a": ("1",), "b": ("2",)})
+    document.render()
+    rendered.clear()
+    document.set_registered({"b": ("3",), "a": ("1",), "c": None})
+    assert document.render() == dumps(Checkpoint(None, {"a": ("1",), "b": ("3",), "c": None}))
+    assert sorted(rendered) == ["b", "c"]
+
+
+def test_the_mapping_that_was_set_may_change_afterwards():
+    registered = {"a": ("1",)}
+    document = Document()
+    document.set_registered(registered)
+    snapshot = document.snapshot()
+    registered["b"] = ("2",)
+    assert snapshot.render() == dumps(Checkpoint(None, {"a": ("1",)}))
+    document.set_registered(registered)
+    assert document.render() == dumps(Checkpoint(None, registered))
+
+
+def test_a_pod_keeps_its_place_and_its_order():
+    document = Document()
+    for number in (1, 2):
+        document.put(f"u{number}", [render_entry(entry(number, "init"))])
+    document.put("u1", [render_entry(entry(1, "init")), render_entry(entry(1, "app"))])
+    expected = (entry(1, "init"), entry(1, "app"), entry(2, "init"))
+    assert document.render() == dumps(Checkpoint(expected, {}))
+    document.put("u1", [])
+    document.remove("u2")
+    document.remove("never there")
+    assert document.render() == dumps(Checkpoint(None, {}))
+
+
+def test_snapshots_render_from_many_threads():
+    lock = threading.Lock()
+    document = Document()
+    held: list[int] = []
+
+    def admit(number: int) -> None:
+        new = render_entry(entry(number))
+        with lock:
+            document.put(f"u{number}", [new])
+            held.append(number)
+            if number % 5 == 0:
+                gone = held.pop(len(held) // 2)
+                document.remove(f"u{gone}")
+            snapshot, now = document.snapshot(), list(held)
+        assert snapshot.render() == dumps(Checkpoint(tuple(map(entry, now)) or None, {}))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(admit, range(200))) == [None] * 200

@@ -1,0 +1,64 @@
+"""FNV-1a from any state, against the definition."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoint.fnv import OFFSET_BASIS, PRIME, Effect, extend, fnv1a_32
+
+states = st.integers(0, 2**32 - 1)
+texts = st.binary(max_size=300)
+
+
+def reference(state: int, text: bytes) -> int:
+    for byte in text:
+        state = (state ^ byte) * PRIME % 2**32
+    return state
+
+
+def test_known_values():
+    # From the FNV authors' test suite.
+    assert fnv1a_32(b"") == OFFSET_BASIS == 0x811C9DC5
+    assert fnv1a_32(b"a") == 0xE40C292C
+    assert fnv1a_32(b"foobar") == 0xBF9CF968
+
+
+@given(texts)
+def test_the_library_follows_the_definition(text):
+    assert fnv1a_32(text) == reference(OFFSET_BASIS, text)
+
+
+@given(states, texts)
+def test_extend(state, text):
+    assert extend(state, text) == reference(state, text)
+
+
+@given(states, texts, texts)
+def test_extending_twice_is_extending_by_both(state, one, two):
+    assert extend(extend(state, one), two) == extend(state, one + two)
+
+
+@given(texts, st.lists(states, min_size=1, max_size=20))
+def test_an_effect_may_be_used_on_any_state(text, starts):
+    effect = Effect(text)
+    for state in [*starts, *starts]:
+        assert effect.on(state) == reference(state, text)
+
+
+def test_every_low_byte_has_a_seed():
+    for low in range(256):
+        assert extend(0xABCDEF00 | low, b"text") == reference(0xABCDEF00 | low, b"text")
+        assert Effect(b"text").on(0x12345600 | low) == reference(0x12345600 | low, b"text")
+
+
+def test_an_effect_hashes_once_for_each_low_byte(monkeypatch):
+    hashed = []
+
+    def counting(text: bytes) -> int:
+        hashed.append(text)
+        return fnv1a_32(text)
+
+    monkeypatch.setattr("checkpoint.fnv.fnv1a_32", counting)
+    effect = Effect(b"a long text")
+    for state in (0x101, 0x201, 0xFFFFFF01, 0x102):
+        effect.on(state)
+    assert len(hashed) == 2

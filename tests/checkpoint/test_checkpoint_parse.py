@@ -1,0 +1,171 @@
+"""Reading: what is taken as Go takes it, and the one line for what is not a checkpoint."""
+
+import pickle
+
+import pytest
+
+from checkpoint import (
+    Checkpoint,
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointUnreadable,
+    CheckpointWriteError,
+    ChecksumMismatch,
+    PodDevicesEntry,
+    dumps,
+    loads,
+)
+
+ENTRY = PodDevicesEntry("u", "c", "vendor.com/r", {0: ("a",)}, b"\x01")
+ONE = Checkpoint((ENTRY,), {"vendor.com/r": ("a", "b")})
+TEXT = dumps(ONE)
+
+
+def entry(**fields: str) -> bytes:
+    """A file with one entry, made of JSON texts."""
+    inner = ",".join(f'"{name}":{text}' for name, text in fields.items())
+    return f'{{"Data":{{"PodDeviceEntries":[{{{inner}}}]}},"Checksum":0}}'.encode()
+
+
+def read(data: bytes) -> Checkpoint:
+    return loads(data, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'{"Data"', b' {\r\n\t"Data" '),
+        (b"}", b"}\n"),
+        (b'"PodUID"', b'"poduid"'),
+        (b'"Checksum"', b'"CHEC\\u212aSUM"'),
+        (b'"RegisteredDevices"', b'"regi\xc5\xbfteredDevices"'),
+        (b'"PodUID"', b'"Later":{"a":[1.5e3,null,true]},"PodUID"'),
+        (b'{"Data"', b'{"Huge":1' + b"0" * 5000 + b',"Data"'),
+        (b'"u"', b'"\\u0075"'),
+        (b'"0":', b'"+00":'),
+        (b'"AQ=="', b'"A\\nQ=\\r="'),
+        (b'"AQ=="', b'"AR=="'),
+    ],
+)
+def test_other_spellings_of_the_same(old, new):
+    altered = TEXT.replace(old, new, 1)
+    assert altered != TEXT
+    assert loads(altered) == ONE
+
+
+def test_the_order_of_fields_does_not_matter():
+    data, checksum = TEXT[1:-1].rsplit(b",", 1)
+    assert loads(b"{" + checksum + b"," + data + b"}") == ONE
+
+
+def test_null_and_absent_are_the_zero_value():
+    zero = PodDevicesEntry("", "", "", None, None)
+    for text in (b"null", b"{}", b'{"Data":null,"Checksum":null}', b'{"Data":{}}'):
+        assert read(text) == Checkpoint(None, None)
+    assert read(entry()) == Checkpoint((zero,), None)
+    assert read(b'{"Data":{"PodDeviceEntries":[null]}}') == Checkpoint((zero,), None)
+    nulls = dict.fromkeys(
+        ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp"), "null"
+    )
+    assert read(entry(**nulls)) == Checkpoint((zero,), None)
+    found = read(entry(DeviceIDs='{"0":null,"1":[null]}', AllocResp='""')).entries
+    assert found == (PodDevicesEntry("", "", "", {0: None, 1: ("",)}, b""),)
+
+
+def test_lone_surrogates_become_replacement_characters():
+    text = r'"\ud83d\ude00 \ud83d \ude00\ud83d \ud83d\ud83d\ude00"'
+    (found,) = read(entry(PodUID=text)).entries or ()
+    assert found.pod_uid == "\U0001f600 \ufffd \ufffd\ufffd \ufffd\U0001f600"
+    names = read(b'{"Data":{"RegisteredDevices":{"\\ud800":null}}}').registered_devices
+    assert names == {"\ufffd": None}
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "the file is empty"),
+        (b" \n", "the file is blank"),
+        (b"\x00" * 512, "not JSON at character 0"),
+        (b"\xef\xbb\xbf" + TEXT, "not JSON at character 0"),
+        (TEXT + b"\x00", f"not JSON at character {len(TEXT)}: Extra data"),
+        (TEXT + TEXT, f"not JSON at character {len(TEXT)}: Extra data"),
+        (TEXT[:50], "not JSON at character"),
+        (TEXT.replace(b'"u"', b'"\xff"'), "not UTF-8 at byte 40 of 207"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"Later":' * 100_000, "nested too deeply"),
+        (b"[]", "the file: an object belongs there, not a list"),
+        (b'"x"', "the file: an object belongs there, not a string"),
+        (b'{"Data":5}', "Data: an object belongs there, not a number"),
+        (b'{"Data":NaN}', "NaN is no value"),
+        (b'{"Data":-Infinity}', "-Infinity is no value"),
+        (b'{"Data":{},"Data":{}}', 'the key "Data" stands twice'),
+        (b'{"Data":{},"data":{}}', "the file: the field Data stands twice"),
+        (b'{"Data":{"PodDeviceEntries":{}}}', "Data.PodDeviceEntries: a list belongs there"),
+        (b'{"Data":{"PodDeviceEntries":[1]}}', "Data.PodDeviceEntries[0]: an object belongs"),
+        (b'{"Data":{"RegisteredDevices":[]}}', "Data.RegisteredDevices: an object belongs"),
+        (b'{"Data":{"RegisteredDevices":{"r":"a"}}}', 'Devices["r"]: a list belongs there'),
+        (b'{"Data":{"RegisteredDevices":{"r":[1]}}}', 'Devices["r"]: a string belongs there'),
+        (entry(PodUID="7"), "Data.PodDeviceEntries[0].PodUID: a string belongs there"),
+        (entry(ContainerName="true"), "ContainerName: a string belongs there, not a boolean"),
+        (entry(ResourceName="[]"), "ResourceName: a string belongs there, not a list"),
+        (entry(DeviceIDs='["a"]'), "written by a kubelet before v1.20"),
+        (entry(DeviceIDs='{"x":[]}'), '"x" is no NUMA node'),
+        (entry(DeviceIDs='{"":[]}'), '"" is no NUMA node'),
+        (entry(DeviceIDs='{"1_0":[]}'), '"1_0" is no NUMA node'),
+        (entry(DeviceIDs='{"\u0661":[]}'), "is no NUMA node"),
+        (entry(DeviceIDs='{"9223372036854775808":[]}'), "is no NUMA node"),
+        (entry(DeviceIDs='{"%s":[]}' % ("9" * 5000)), "is no NUMA node"),
+        (entry(DeviceIDs='{"1":[],"01":[]}'), "a NUMA node stands twice"),
+        (entry(AllocResp="{}"), "AllocResp: a string belongs there, not an object"),
+        (entry(AllocResp='"A"'), "AllocResp is not base64"),
+        (entry(AllocResp='"AA=A"'), "AllocResp is not base64"),
+        (entry(AllocResp='"AAAA===="'), "AllocResp is not base64"),
+        (entry(AllocResp='"AA-_"'), "AllocResp is not base64"),
+        (entry(AllocResp='"\u00e9AAA"'), "AllocResp is not base64"),
+        (b'{"Checksum":"1"}', "Checksum: a number belongs there, not a string"),
+        (b'{"Checksum":1.0}', "Checksum 1.0 is not a whole number of 64 bits"),
+        (b'{"Checksum":1e3}', "Checksum 1e3 is not a whole number"),
+        (b'{"Checksum":-1}', "Checksum -1 is not a whole number"),
+        (b'{"Checksum":18446744073709551616}', "Checksum 18446744073709551616 is not"),
+        (b'{"Checksum":' + b"9" * 5000 + b"}", "is not a whole number of 64 bits"),
+    ],
+)
+def test_what_is_not_a_checkpoint(data, problem):
+    with pytest.raises(CheckpointCorrupt) as caught:
+        loads(data, source="/some/file")
+    message = str(caught.value)
+    assert message.startswith("/some/file: ")
+    assert problem in message
+    assert message.endswith("; move it away to start afresh, or restore a good copy")
+    assert "\n" not in message
+    assert len(message) < 300
+    assert not isinstance(caught.value, ChecksumMismatch)
+
+
+def test_data_that_was_altered():
+    altered = TEXT.replace(b'"a"', b'"z"')
+    with pytest.raises(ChecksumMismatch) as caught:
+        loads(altered)
+    error = caught.value
+    assert f'"Checksum":{error.found}}}'.encode() in TEXT
+    assert loads(altered.replace(b"%d" % error.found, b"%d" % error.expected)) == read(altered)
+    assert f"the file says checksum {error.found}, but its data has {error.expected}" in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CheckpointNotFound("/a"),
+        CheckpointUnreadable("/a", "why"),
+        CheckpointCorrupt("what", "/a"),
+        ChecksumMismatch(1, 2, "/a"),
+        CheckpointWriteError("/a", "why", True),
+    ],
+)
+def test_errors_survive_the_way_to_another_process(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert isinstance(error, CheckpointError)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)

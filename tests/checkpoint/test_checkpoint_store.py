@@ -1,0 +1,370 @@
+"""The file on disk: replaced as a whole or not at all, whatever goes wrong."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from checkpoint import (
+    CHECKPOINT_NAME,
+    Checkpoint,
+    CheckpointCorrupt,
+    CheckpointNotFound,
+    CheckpointUnreadable,
+    CheckpointWriteError,
+    ChecksumMismatch,
+    FileStore,
+    PodDevicesEntry,
+    checksum,
+    dumps,
+    is_checkpoint_file,
+    load,
+    verify,
+)
+
+OLD = Checkpoint(None, {"vendor.com/r": ("old",)})
+NEW = Checkpoint((PodDevicesEntry("u", "c", "vendor.com/r", {0: ("a",)}, b"\x01"),), {})
+
+
+@pytest.fixture
+def store(tmp_path) -> FileStore:
+    store = FileStore(tmp_path)
+    store.write(dumps(OLD))
+    return store
+
+
+def names(store: FileStore) -> list[str]:
+    return sorted(path.name for path in store.directory.iterdir())
+
+
+def test_write_and_read(store):
+    assert store.path == store.directory / "kubelet_internal_checkpoint"
+    assert load(store.path) == store.load() == OLD
+    store.write(dumps(NEW))
+    assert store.read() == dumps(NEW)
+    assert store.load() == NEW
+    assert verify(store.path) == checksum(NEW)
+    assert names(store) == [CHECKPOINT_NAME]
+    assert store.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_data_is_on_disk_before_it_gets_its_name(store, monkeypatch):
+    done = []
+    rename, fsync = Path.rename, os.fsync
+
+    def recording_fsync(descriptor: int) -> None:
+        done.append(("fsync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def recording_rename(path: Path, target: Path) -> Path:
+        done.append(("rename", path.name))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(Path, "rename", recording_rename)
+    store.write(dumps(NEW))
+    temporary = done[0][1]
+    assert not is_checkpoint_file(temporary)
+    assert done == [("fsync", temporary), ("rename", temporary), ("fsync", store.directory.name)]
+
+
+def failing(code: int):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.ENOSPC, "the disk is full: free some space"),
+        (errno.EDQUOT, "the disk quota is used up: free some space"),
+        (errno.EROFS, "the file system is read-only"),
+        (errno.EACCES, "no permission to write in its directory"),
+        (errno.EIO, "the disk reports an error"),
+        (errno.EMFILE, "Too many open files"),
+    ],
+)
+@pytest.mark.parametrize("step", ["open", "write", "fsync", "close", "rename"])
+def test_a_failed_write_changes_nothing(store, monkeypatch, step, code, reason):
+    with monkeypatch.context() as patch:
+        if step == "rename":
+            patch.setattr(Path, "rename", failing(code))
+        elif step == "close":
+            close = os.close
+
+            def close_and_fail(descriptor: int) -> None:
+                close(descriptor)
+                failing(code)()
+
+            patch.setattr(os, "close", close_and_fail)
+        else:
+            patch.setattr(os, step, failing(code))
+        with pytest.raises(CheckpointWriteError) as caught:
+            store.write(dumps(NEW))
+    error = caught.value
+    assert str(error) == f"{store.path}: cannot be written: {reason}; it is unchanged"
+    assert isinstance(error.__cause__, OSError)
+    assert error.__cause__.errno == code
+    assert not error.replaced
+    assert store.load() == OLD
+    assert names(store) == [CHECKPOINT_NAME]
+    store.write(dumps(NEW))
+    assert store.load() == NEW
+
+
+def test_the_disk_fills_up_in_the_middle(store, monkeypatch):
+    write = os.write
+
+    def write_a_little(descriptor: int, data: memoryview) -> int:
+        if os.fstat(descriptor).st_size >= 100:
+            failing(errno.ENOSPC)()
+        return write(descriptor, data[:50])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write_a_little)
+        with pytest.raises(CheckpointWriteError, match="the disk is full"):
+            store.write(dumps(NEW))
+    assert store.load() == OLD
+    assert names(store) == [CHECKPOINT_NAME]
+
+
+def test_short_writes_are_continued(store, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    store.write(dumps(NEW))
+    assert store.load() == NEW
+
+
+def test_a_limit_of_the_process(store):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(CheckpointWriteError, match="the size limit of this process"):
+            store.write(dumps(NEW))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.load() == OLD
+    assert names(store) == [CHECKPOINT_NAME]
+
+
+def test_the_directory_cannot_be_flushed(store, monkeypatch):
+    fsync = os.fsync
+    failed = failing(errno.EIO)
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: failed() if Path(f"/proc/self/fd/{fd}").is_dir() else fsync(fd)
+    )
+    with pytest.raises(CheckpointWriteError, match="may be lost at a power failure") as caught:
+        store.write(dumps(NEW))
+    assert caught.value.replaced
+    assert store.load() == NEW
+    assert names(store) == [CHECKPOINT_NAME]
+
+
+def test_an_interrupt_leaves_no_temporary_file(store, monkeypatch):
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.write(dumps(NEW))
+    assert store.load() == OLD
+    assert names(store) == [CHECKPOINT_NAME]
+
+
+def test_places_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "taken" / CHECKPOINT_NAME).mkdir(parents=True)
+    for directory, reason in [
+        ("absent", "its directory does not exist"),
+        ("file", "what should be its directory is a file"),
+        ("taken", "a directory stands in its place: move that away"),
+    ]:
+        with pytest.raises(CheckpointWriteError, match=reason):
+            FileStore(tmp_path / directory).write(b"{}")
+    assert names(FileStore(tmp_path / "taken")) == [CHECKPOINT_NAME]
+
+
+def test_no_descriptor_is_left_open(store, monkeypatch):
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = opened()
+    store.write(dumps(NEW))
+    store.load()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing(errno.EIO))
+        with pytest.raises(CheckpointWriteError):
+            store.write(dumps(NEW))
+    with pytest.raises(CheckpointUnreadable):
+        load(store.directory)
+    assert opened() == before
+
+
+def test_no_file(tmp_path):
+    path = tmp_path / CHECKPOINT_NAME
+    with pytest.raises(CheckpointNotFound, match="no such file: nothing was checkpointed there"):
+        load(path)
+    with pytest.raises(CheckpointNotFound):
+        FileStore(tmp_path).load()
+    with pytest.raises(CheckpointNotFound):
+        FileStore(tmp_path).set_aside()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_read(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(dumps(OLD))
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(CheckpointUnreadable, match="it is a directory, not a file; check its"):
+        load(tmp_path)
+    with pytest.raises(CheckpointUnreadable, match="it is a device, pipe or socket, not a file"):
+        load(tmp_path / "pipe")
+    with pytest.raises(CheckpointUnreadable, match="it is a device, pipe or socket"):
+        load("/dev/zero")
+    with pytest.raises(CheckpointUnreadable, match="Too many levels of symbolic links"):
+        load(tmp_path / "loop")
+    with pytest.raises(CheckpointUnreadable, match="Not a directory"):
+        load(tmp_path / "file" / "x")
+    with pytest.raises(CheckpointUnreadable, match="embedded null byte"):
+        load("a\0b")
+    monkeypatch.setattr(os, "read", failing(errno.EIO))
+    with pytest.raises(CheckpointUnreadable, match="Input/output error") as caught:
+        load(tmp_path / "file")
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission_to_read(store):
+    store.path.chmod(0)
+    with pytest.raises(CheckpointUnreadable, match="Permission denied"):
+        store.load()
+
+
+def test_errors_name_the_file(store):
+    store.path.write_bytes(b"")
+    with pytest.raises(CheckpointCorrupt, match=f"^{store.path}: the file is empty; "):
+        store.load()
+    store.path.write_bytes(dumps(OLD).replace(b"old", b"odd"))
+    with pytest.raises(ChecksumMismatch, match=f"^{store.path}: the file says checksum "):
+        verify(store.path)
+
+
+def test_set_aside_overwrites_nothing(store):
+    (store.directory / f"{CHECKPOINT_NAME}.corrupt-1").write_text("mine")
+    (store.directory / f"{CHECKPOINT_NAME}.corrupt-3").mkdir()
+    for content, number in [(b"first", 2), (b"second", 4), (b"third", 5)]:
+        store.path.write_bytes(content)
+        aside = store.set_aside()
+        assert aside == store.directory / f"{CHECKPOINT_NAME}.corrupt-{number}"
+        assert aside.read_bytes() == content
+        assert not store.path.exists()
+    assert (store.directory / f"{CHECKPOINT_NAME}.corrupt-1").read_text() == "mine"
+    assert all(map(is_checkpoint_file, names(store)))
+    store.write(dumps(NEW))
+    assert store.load() == NEW
+
+
+def test_a_directory_in_the_files_place_is_set_aside_with_what_it_holds(tmp_path):
+    (tmp_path / CHECKPOINT_NAME).mkdir()
+    (tmp_path / CHECKPOINT_NAME / "inside").write_text("kept")
+    store = FileStore(tmp_path)
+    aside = store.set_aside()
+    assert (aside / "inside").read_text() == "kept"
+    store.write(dumps(NEW))
+    assert store.load() == NEW
+
+
+def test_set_aside_fails_and_leaves_everything(store, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", failing(errno.EROFS))
+        with pytest.raises(CheckpointWriteError, match="read-only"):
+            store.set_aside()
+    assert store.load() == OLD
+    assert names(store) == [CHECKPOINT_NAME]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        (CHECKPOINT_NAME, True),
+        (f"{CHECKPOINT_NAME}.corrupt-1", True),
+        (f"{CHECKPOINT_NAME}.corrupt-12", True),
+        (f"{CHECKPOINT_NAME}.corrupt-0", False),
+        (f"{CHECKPOINT_NAME}.corrupt-1\n", False),
+        (f"{CHECKPOINT_NAME}.corrupt-", False),
+        (f"{CHECKPOINT_NAME}.corrupt-1.sock", False),
+        (f".{CHECKPOINT_NAME}.tmp-1-0", False),
+        ("kubelet.sock", False),
+        ("", False),
+    ],
+)
+def test_what_a_start_must_keep(name, kept):
+    assert is_checkpoint_file(name) is kept
+
+
+def test_clean_up_takes_leftovers_only(store):
+    leftovers = [f".{CHECKPOINT_NAME}.tmp-{pid}-0" for pid in (1, os.getpid())]
+    others = [".other", f".{CHECKPOINT_NAME}", f"{CHECKPOINT_NAME}.corrupt-1", "vendor.sock"]
+    for name in leftovers + others:
+        (store.directory / name).touch()
+    directory = store.directory / f".{CHECKPOINT_NAME}.tmp-dir"
+    directory.mkdir()
+    assert store.clean_up() == sorted(store.directory / name for name in leftovers)
+    assert names(store) == sorted([*others, CHECKPOINT_NAME, directory.name])
+    assert store.clean_up() == []
+    assert FileStore(store.directory / "absent").clean_up() == []
+
+
+def test_a_leftover_of_the_same_name_is_no_obstacle(store):
+    (store.directory / f".{CHECKPOINT_NAME}.tmp-{os.getpid()}-1").write_text("leftover")
+    for _ in range(3):
+        store.write(dumps(NEW))
+    assert store.load() == NEW
+    assert len(store.clean_up()) == 1
+
+
+WRITER = """
+import sys
+from checkpoint import Document, FileStore, PodDevicesEntry, render_entry
+store, document = FileStore(sys.argv[1]), Document()
+print("ready", flush=True)
+for number in range(1_000_000):
+    entry = PodDevicesEntry(f"u{number}", "c", "vendor.com/r", {0: (f"d{number}",)}, b"x" * 2000)
+    document.put(str(number), [render_entry(entry)])
+    store.write(document.render())
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.timeout(50)
+def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path):
+    store = FileStore(tmp_path)
+    left_over = 0
+    for kill in range(24):
+        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            # Not to wait for anything: only so that the kills fall on different moments.
+            time.sleep(kill * 0.0013)
+            writer.send_signal(signal.SIGKILL)
+            answered = writer.stdout.read().splitlines(keepends=True)
+        whole = [int(line) for line in answered if line.endswith("\n")]
+        if whole:
+            held = store.load().entries
+            assert held is not None
+            assert {f"u{number}" for number in whole} <= {entry.pod_uid for entry in held}
+        elif store.path.exists():
+            store.load()
+        left_over += len(store.clean_up())
+        assert set(names(store)) <= {CHECKPOINT_NAME}
+        store.path.unlink(missing_ok=True)
+    assert left_over, "no kill fell into a write: the test has proved nothing"
