@@ -18,12 +18,12 @@ demo: $(READY)
 
 # The whole suite comes last: its closing line is the last line.
 test: test-lines
-	$(BIN)/python -m pytest -n logical --cov --cov-report=term $(ARGS)
+	WIRE_LINE=dev $(BIN)/python -m pytest -n logical --cov --cov-report=term $(ARGS)
 
 test-lines: $(LINES:%=test-%)
 
 test-%: .cache/%/.ready
-	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -m wire
+	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -n logical -m wire
 
 lint: $(READY)
 	$(BIN)/ruff check

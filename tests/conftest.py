@@ -2,8 +2,12 @@
 
 import os
 from importlib.metadata import version
+from pathlib import Path
 
 import hypothesis
+
+TESTS = Path(__file__).parent
+WIRE_ROOMS = {"podresources", "protos", "typed"}
 
 # CI machines are shared: how long an example takes says nothing about the code.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -13,7 +17,12 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 def pytest_report_header():
-    """Which wire libraries this run is on: older ones are laid over the environment."""
-    import google.protobuf
+    """Which wire libraries this run is on: older ones may be laid over the environment."""
+    return f"wire: protobuf {version('protobuf')}, grpcio {version('grpcio')}"
 
-    return f"wire: protobuf {google.protobuf.__version__}, grpcio {version('grpcio')}"
+
+def pytest_collection_modifyitems(items):
+    """Mark all tests of the rooms that do nothing but speak to peers."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in WIRE_ROOMS:
+            item.add_marker("wire")

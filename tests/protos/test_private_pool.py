@@ -11,8 +11,6 @@ from google.protobuf import __version__, descriptor_pool
 
 from protos import deviceplugin_v1beta1 as dp
 
-pytestmark = pytest.mark.wire
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -22,8 +22,6 @@ from protos import (
     podresources_v1alpha1_grpc,
 )
 
-pytestmark = pytest.mark.wire
-
 DEADLINE = 20.0
 
 SERVICES = [
@@ -120,10 +118,10 @@ def test_every_service_is_exported_under_the_names_grpc_gives(messages, services
         assert getattr(services, exported).__module__ == services.__name__
 
 
-def test_the_libraries_laid_over_are_the_ones_in_use():
+def test_the_libraries_pinned_for_this_line_are_the_ones_in_use():
     line = os.environ.get("WIRE_LINE")
     if line is None:
-        pytest.skip("WIRE_LINE is not set: nothing is laid over this environment")
+        pytest.skip("WIRE_LINE is not set: this environment claims no line")
     pins = Path(__file__).resolve().parents[2].joinpath("constraints", f"{line}.txt").read_text()
     wanted = dict(re.findall(r"^(grpcio|protobuf)==(\S+)$", pins, flags=re.M))
     assert wanted == {"grpcio": grpc.__version__, "protobuf": google.protobuf.__version__}

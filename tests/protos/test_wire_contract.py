@@ -17,8 +17,6 @@ from protos import (
     podresources_v1alpha1_grpc,
 )
 
-pytestmark = pytest.mark.wire
-
 MESSAGES = {
     deviceplugin_v1beta1: {
         "DevicePluginOptions": [
