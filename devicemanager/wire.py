@@ -13,9 +13,10 @@ import attrs
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-from devicemanager.core.devices import Device
+from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId
+from devicemanager.core.inventory import Columns
 from devicemanager.core.runoptions import (
     ContainerSettings,
     DeviceSpec,
@@ -26,7 +27,6 @@ from devicemanager.core.runoptions import (
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
-    "DeviceColumns",
     "WireError",
     "device_columns",
     "devices_from_list",
@@ -143,18 +143,6 @@ def settings_to_bytes(settings: ContainerSettings) -> bytes:
 # --- device lists ---------------------------------------------------------------------
 
 
-@attrs.frozen
-class DeviceColumns:
-    """A device list by columns of equal length, in the plugin's order.
-
-    ``numa`` holds each device's NUMA nodes; () is no topology, or one without nodes (Q13).
-    """
-
-    ids: list[DeviceId]
-    health: list[str]
-    numa: list[tuple[int, ...]]
-
-
 def _raw_list_class() -> type[Message]:
     """ListAndWatchResponse with its devices left as bytes.
 
@@ -176,7 +164,7 @@ _ID_TAG = 0x0A
 _LONG = 0x80
 
 
-def device_columns(message: bytes) -> DeviceColumns:
+def device_columns(message: bytes) -> Columns:
     """Read the bytes of a ListAndWatchResponse. Raises ``WireError`` if they are not one."""
     raw: Any = _RawList()
     try:
@@ -188,11 +176,11 @@ def device_columns(message: bytes) -> DeviceColumns:
         ) from error
 
 
-def _columns(devices: Iterable[bytes]) -> DeviceColumns:
+def _columns(devices: Iterable[bytes]) -> Columns:
     ids: list[str] = []
     health: list[str] = []
-    numa: list[tuple[int, ...]] = []
-    states: dict[bytes, tuple[str, tuple[int, ...]]] = {}
+    numa: list[Nodes] = []
+    states: dict[bytes, tuple[str, Nodes]] = {}
     for device in devices:
         # Encoders write the id first; below 128 bytes its length is one byte.
         if len(device) > 2 and device[0] == _ID_TAG and device[1] < _LONG:
@@ -204,7 +192,7 @@ def _columns(devices: Iterable[bytes]) -> DeviceColumns:
                 numa.append(state[1])
                 continue
         whole = dp.Device.FromString(device)
-        state = whole.health, tuple(node.ID for node in whole.topology.nodes)
+        state = whole.health, _numa(whole)
         ids.append(whole.ID)
         health.append(state[0])
         numa.append(state[1])
@@ -212,7 +200,13 @@ def _columns(devices: Iterable[bytes]) -> DeviceColumns:
         if rest:
             states[rest] = state
     # NewType's call costs as much as the walk when made once per device.
-    return DeviceColumns(cast("list[DeviceId]", ids), health, numa)
+    return Columns(cast("list[DeviceId]", ids), health, numa)
+
+
+def _numa(device: dp.Device) -> Nodes:
+    if not device.HasField("topology"):
+        return None
+    return tuple(node.ID for node in device.topology.nodes)
 
 
 def _rest(device: bytes, device_id: str) -> bytes:

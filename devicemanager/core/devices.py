@@ -13,18 +13,23 @@ WITHOUT_TOPOLOGY = -1
 (``nodeWithoutTopology``, pkg/kubelet/cm/devicemanager/manager.go)."""
 
 
+Nodes = tuple[int, ...] | None
+"""The NUMA nodes of a device, in the plugin's order. None: the plugin sent no topology.
+Empty: it sent one without nodes, which is the same (Q13) but for one rule of hints
+(``DeviceHintProvider``)."""
+
+
 @attrs.frozen
 class Device:
     """One device of a ListAndWatch message.
 
     ``health`` is the plugin's own text: anything other than ``Healthy`` counts as
-    unhealthy. ``numa`` holds NUMA node ids, in the plugin's order; empty means no
-    topology, also when the plugin sent a topology without nodes (Q13).
+    unhealthy.
     """
 
     id: DeviceId
     health: str = HEALTHY
-    numa: tuple[int, ...] = ()
+    numa: Nodes = None
 
     @property
     def is_healthy(self) -> bool:

@@ -1,0 +1,235 @@
+"""Allocation of a pod, all or nothing.
+
+``allocate_pod`` is a generator: it yields what it wants asked of a plugin
+(``PreferenceWanted``, ``AllocateWanted``), gets the answer sent in or the plugin's
+``RpcError`` thrown in, and returns what the pod is about to hold. The shell holds its
+lock only while the generator runs, never over an RPC. On any refusal the draft is
+dropped, so the ledger is as it was.
+
+Follows ``Allocate`` and ``allocateContainerResources`` of
+pkg/kubelet/cm/devicemanager/manager.go and the scopes of
+pkg/kubelet/cm/topologymanager (v1.32).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+
+import attrs
+
+from devicemanager.core import bitset, texts
+from devicemanager.core.devices import WITHOUT_TOPOLOGY
+from devicemanager.core.endpoints import Endpoints
+from devicemanager.core.errors import (
+    AllocationError,
+    PluginError,
+    Refused,
+    RequestError,
+    refused_by_allocation,
+)
+from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
+from devicemanager.core.inventory import EMPTY, DeviceList
+from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.selection import (
+    AllocateAnswer,
+    AllocateWanted,
+    Answer,
+    Pick,
+    Selection,
+    Wanted,
+    select,
+)
+from devicemanager.core.topology import Hint
+
+Reusable = dict[ResourceName, frozenset[DeviceId]]
+"""Per resource, what ordinary init containers of the pod may hand on."""
+
+NO_AFFINITY = Hint(None, True)
+
+Affinities = dict[ContainerName, Hint]
+"""Per container, the hint it was aligned to; its mask is None for no affinity."""
+
+
+@attrs.frozen
+class Situation:
+    """What the shell knows about the pod and the kubelet at the time of admission."""
+
+    sources_ready: bool = True
+    """False while a restarted kubelet still learns which pods there are."""
+    running: frozenset[ContainerName] = frozenset()
+    """Containers of the pod that the runtime reports running."""
+    finished: frozenset[ContainerName] = frozenset()
+    """Init containers that have run to completion."""
+    quirks: frozenset[str] = frozenset()
+    """Defects of the reference to bring back (``Q5``, ``Q16``)."""
+
+    def needs_nothing(self, container: ContainerName) -> bool:
+        """A container that started before a kubelet restart already has its devices."""
+        if self.sources_ready:
+            return False
+        if container in self.running:
+            return True
+        # Q5: finished init containers were asked for devices again, and the pod killed.
+        return container in self.finished and "Q5" not in self.quirks
+
+
+@attrs.define(eq=False)
+class PodAllocation:
+    """One pod's allocation under way, and its outcome once the generator returned."""
+
+    pod: Pod
+    endpoints: Endpoints
+    ledger: Ledger
+    situation: Situation = Situation()
+    pick: Pick = bitset.lowest
+    draft: Draft = attrs.field(init=False)
+    affinities: Affinities = attrs.field(factory=dict)
+    reusable: Reusable = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.draft = Draft(self.pod.uid)
+
+    def is_device_resource(self, resource: ResourceName) -> bool:
+        """``isDevicePluginResource``: registered now, or holding an allocation."""
+        return resource in self.endpoints or self.ledger.is_held(resource)
+
+    def requests(self, container: Container) -> Mapping[ResourceName, int]:
+        """The container's device requests, sorted by resource."""
+        return {
+            resource: container.limits[resource]
+            for resource in sorted(container.limits)
+            if self.is_device_resource(resource)
+        }
+
+    def drafted(self, container: ContainerName) -> Mapping[ResourceName, Holding]:
+        """What this admission gave a container, over what it held before."""
+        return {
+            **self.ledger.container(self.pod.uid, container),
+            **self.draft.holdings.get(container, {}),
+        }
+
+
+AllocationSteps = Generator[Wanted, Answer, None]
+
+
+def allocate_container(
+    allocation: PodAllocation, container: Container, is_init: bool
+) -> AllocationSteps:
+    """Devices for one container, into the draft."""
+    for resource, required in allocation.requests(container).items():
+        yield from _allocate_resource(allocation, container, resource, required)
+    _hand_on(allocation, container, is_init)
+
+
+def _hand_on(allocation: PodAllocation, container: Container, is_init: bool) -> None:
+    """Keep the pool of devices that later containers of the pod may reuse.
+
+    What an ordinary init container holds joins it; what an app container or a
+    restartable init container holds leaves it.
+    """
+    keeps = not is_init or container.restartable
+    for resource, holding in allocation.drafted(container.name).items():
+        pool = allocation.reusable.get(resource, frozenset())
+        allocation.reusable[resource] = pool - holding.ids if keeps else pool | holding.ids
+
+
+def _allocate_resource(
+    allocation: PodAllocation, container: Container, resource: ResourceName, required: int
+) -> AllocationSteps:
+    if not _is_needed(allocation, container, resource, required):
+        return
+    selection = Selection(
+        resource=resource,
+        required=required,
+        affinity=allocation.affinities.get(container.name, NO_AFFINITY).mask,
+        endpoints=allocation.endpoints,
+        ledger=allocation.ledger,
+        draft=allocation.draft,
+        pick=allocation.pick,
+    )
+    chosen = yield from select(selection, allocation.reusable.get(resource, frozenset()))
+    response = yield from _ask(allocation, resource, chosen)
+    devices = by_numa_node(allocation.endpoints.devices(resource) or EMPTY, chosen)
+    allocation.ledger.record(allocation.draft, container.name, resource, Holding(devices, response))
+
+
+def _is_needed(
+    allocation: PodAllocation, container: Container, resource: ResourceName, required: int
+) -> bool:
+    """The checks of ``devicesToAllocate``, in its order; whether to go on."""
+    held = allocation.ledger.held(allocation.pod.uid, container.name, resource)
+    if held is not None and len(held) != required:
+        raise AllocationError(
+            texts.CHANGED_REQUEST.format(
+                pod=allocation.pod.uid,
+                container=container.name,
+                resource=resource,
+                held=len(held),
+                required=required,
+            )
+        )
+    if allocation.situation.needs_nothing(container.name):
+        return False
+    if required == 0 and "Q16" not in allocation.situation.quirks:
+        return False  # Q16: a limit of 0 was refused when nothing was healthy
+    devices = allocation.endpoints.devices(resource)
+    if devices is None:
+        raise AllocationError(texts.UNREGISTERED.format(resource=resource))
+    if not devices.healthy:
+        raise AllocationError(texts.NO_HEALTHY.format(resource=resource))
+    if held is not None and not _all_healthy(devices, held):
+        raise AllocationError(texts.HELD_UNHEALTHY.format(resource=resource))
+    return held is None and required > 0
+
+
+def _all_healthy(devices: DeviceList, ids: frozenset[DeviceId]) -> bool:
+    bits = devices.numbering.bits(ids)
+    return bits.bit_count() == len(ids) and not bits & ~devices.healthy
+
+
+def _ask(
+    allocation: PodAllocation, resource: ResourceName, chosen: frozenset[DeviceId]
+) -> Generator[Wanted, Answer, bytes]:
+    """One Allocate RPC for one container; its first response."""
+    endpoint = allocation.endpoints.serving(resource)
+    if endpoint is None:
+        raise AllocationError(texts.UNKNOWN_PLUGIN.format(resource=resource))
+    answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
+    if not isinstance(answer, AllocateAnswer):
+        raise TypeError(f"the answer to Allocate is an AllocateAnswer, not {answer!r}")
+    if not answer.responses:
+        raise AllocationError(texts.NO_CONTAINER_RESPONSE)
+    return answer.responses[0]
+
+
+def by_numa_node(devices: DeviceList, ids: frozenset[DeviceId]) -> DevicesPerNuma:
+    """The ids under each NUMA node they are on, or ``WITHOUT_TOPOLOGY``; all sorted."""
+    numbering = devices.numbering
+    nodes: dict[int, list[DeviceId]] = {}
+    for id_ in sorted(ids):
+        number = numbering.index.get(id_)
+        numa = () if number is None else numbering.numa[number]
+        for node in sorted(set(numa or ())) or (WITHOUT_TOPOLOGY,):
+            nodes.setdefault(node, []).append(id_)
+    return {node: tuple(nodes[node]) for node in sorted(nodes)}
+
+
+def all_or_nothing(
+    allocation: PodAllocation, steps: AllocationSteps
+) -> Generator[Wanted, Answer, None]:
+    """Run ``steps``; on any failure give back what the draft reserved.
+
+    Raises ``Refused`` with the reason and message of the pod's status.
+    """
+    try:
+        yield from steps
+    except Refused:
+        allocation.ledger.drop(allocation.draft)
+        raise
+    except (PluginError, RequestError) as error:
+        allocation.ledger.drop(allocation.draft)
+        raise refused_by_allocation(error) from error
+    except BaseException:
+        allocation.ledger.drop(allocation.draft)
+        raise

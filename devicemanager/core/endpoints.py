@@ -1,0 +1,204 @@
+"""The life of plugin endpoints, per resource.
+
+Each registration is one endpoint with a number of its own; late events of an old
+connection name that number and so cannot touch a newer one (Q1). Several plugins may
+serve a resource at a time: the newest connected one serves, and when it leaves a
+surviving one is promoted with the last list it sent, so the counts do not dip
+(k/k#135437). When the last one leaves, the devices stay but none may be allocated;
+once that has lasted for more than the grace period, the resource is forgotten.
+
+Time is a parameter, in seconds on any clock that does not go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+import attrs
+
+from devicemanager.core.errors import InternalError
+from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.core.inventory import EMPTY, DeviceList
+
+
+class EndpointState(Enum):
+    """Where a registration is in its life; ``_NEXT`` says what may follow what."""
+
+    CONNECTED = "connected"
+    STOPPED = "stopped"
+    GONE = "gone"
+
+
+_NEXT = {
+    EndpointState.CONNECTED: {EndpointState.STOPPED, EndpointState.GONE},
+    EndpointState.STOPPED: {EndpointState.GONE},
+    EndpointState.GONE: frozenset[EndpointState](),
+}
+
+
+@attrs.frozen
+class PluginOptions:
+    """DevicePluginOptions, from GetDevicePluginOptions alone."""
+
+    pre_start_required: bool = False
+    get_preferred_allocation_available: bool = False
+
+
+@attrs.frozen(eq=False)
+class Endpoint:
+    """One registration. Immutable: a transition gives a new value."""
+
+    id: EndpointId
+    resource: ResourceName
+    name: str
+    """The socket's file name, or the path of a plugin found by the watcher."""
+    options: PluginOptions = PluginOptions()
+    state: EndpointState = EndpointState.CONNECTED
+    devices: DeviceList | None = None
+    """The last list that this registration sent; None before the first."""
+
+    def to(self, state: EndpointState) -> Endpoint:
+        if state not in _NEXT[self.state]:
+            raise InternalError(f"endpoint {self.name}: {self.state.value} -> {state.value}")
+        return attrs.evolve(self, state=state)
+
+
+@attrs.define(eq=False)
+class _Resource:
+    """Mutable, private to ``Endpoints``: one resource's registrations, newest last."""
+
+    endpoints: list[Endpoint] = attrs.field(factory=list)
+    devices: DeviceList = EMPTY
+    stopped_at: float | None = None
+    last: Endpoint | None = None
+    """The endpoint that served last, for its name and options, once none is connected."""
+
+
+@attrs.frozen(eq=False)
+class Departure:
+    """What the end of one registration meant for its resource."""
+
+    endpoint: Endpoint
+    was_serving: bool
+    promoted: Endpoint | None = None
+    before: DeviceList = EMPTY
+    after: DeviceList = EMPTY
+
+
+class Endpoints:
+    """All registrations and the device list that counts for each resource."""
+
+    def __init__(self) -> None:
+        self._resources: dict[ResourceName, _Resource] = {}
+        self._by_id: dict[EndpointId, Endpoint] = {}
+        self._last_id = 0
+
+    def __contains__(self, resource: object) -> bool:
+        """Whether the resource is known: connected, or stopped within its grace time."""
+        return resource in self._resources
+
+    def resources(self) -> Iterator[tuple[ResourceName, DeviceList]]:
+        """Every known resource and its list, sorted by name."""
+        for name in sorted(self._resources):
+            yield name, self._resources[name].devices
+
+    def devices(self, resource: ResourceName) -> DeviceList | None:
+        """The list that counts for a resource, None when the resource is unknown."""
+        found = self._resources.get(resource)
+        return None if found is None else found.devices
+
+    def serving(self, resource: ResourceName) -> Endpoint | None:
+        """The endpoint that is asked to allocate: the newest one, else the last one
+        that was (stopped), else None."""
+        found = self._resources.get(resource)
+        if found is None:
+            return None
+        return found.endpoints[-1] if found.endpoints else found.last
+
+    def connected(self) -> tuple[Endpoint, ...]:
+        """Every connected registration, oldest first."""
+        return tuple(self._by_id.values())
+
+    def is_connected(self, endpoint: EndpointId) -> bool:
+        return endpoint in self._by_id
+
+    def connect(
+        self, resource: ResourceName, name: str, options: PluginOptions
+    ) -> tuple[Endpoint, tuple[Endpoint, ...]]:
+        """A plugin has registered. Returns its endpoint and those it replaces: older
+        registrations of the same resource on the same socket (Q2), now gone."""
+        self._last_id += 1
+        endpoint = Endpoint(EndpointId(self._last_id), resource, name, options)
+        entry = self._resources.setdefault(resource, _Resource())
+        replaced = [old for old in entry.endpoints if old.name == name]
+        for old in replaced:
+            entry.endpoints.remove(old)
+            del self._by_id[old.id]
+        entry.endpoints.append(endpoint)
+        entry.stopped_at = None
+        self._by_id[endpoint.id] = endpoint
+        return endpoint, tuple(old.to(EndpointState.GONE) for old in replaced)
+
+    def current(self, endpoint: EndpointId) -> Endpoint | None:
+        """The present value of a connected registration."""
+        return self._by_id.get(endpoint)
+
+    def update(self, endpoint: EndpointId, devices: DeviceList) -> bool:
+        """A registration sent a list. Returns whether it is the one that counts; a
+        list of one that is no longer connected is ignored."""
+        old = self._by_id.get(endpoint)
+        if old is None:
+            return False
+        new = attrs.evolve(old, devices=devices)
+        entry = self._resources[old.resource]
+        entry.endpoints[entry.endpoints.index(old)] = new
+        self._by_id[endpoint] = new
+        if entry.endpoints[-1] is not new:
+            return False
+        entry.devices = devices
+        return True
+
+    def disconnect(self, endpoint: EndpointId, now: float) -> Departure | None:
+        """A registration's list stream has ended. None if it was no longer connected."""
+        old = self._by_id.pop(endpoint, None)
+        if old is None:
+            return None
+        entry = self._resources[old.resource]
+        was_serving = entry.endpoints[-1] is old
+        entry.endpoints.remove(old)
+        stopped = old.to(EndpointState.STOPPED)
+        before = entry.devices
+        promoted = self._promote(entry, stopped, now) if was_serving else None
+        return Departure(stopped, was_serving, promoted, before, entry.devices)
+
+    @staticmethod
+    def _promote(entry: _Resource, stopped: Endpoint, now: float) -> Endpoint | None:
+        if not entry.endpoints:
+            entry.devices = entry.devices.disconnected()
+            entry.stopped_at = now
+            entry.last = stopped
+            return None
+        promoted = entry.endpoints[-1]
+        if promoted.devices is not None:
+            entry.devices = promoted.devices
+        return promoted
+
+    def restore(self, resource: ResourceName, now: float) -> None:
+        """A resource that a checkpoint names: 0 devices and a stopped endpoint whose
+        grace time starts now (``readCheckpoint``, v1.32)."""
+        if resource not in self._resources:
+            last = Endpoint(EndpointId(0), resource, resource, state=EndpointState.STOPPED)
+            self._resources[resource] = _Resource(stopped_at=now, last=last)
+
+    def expire(self, now: float, grace: float) -> tuple[ResourceName, ...]:
+        """Forget resources whose last endpoint stopped more than ``grace`` seconds ago
+        (``GetCapacity``, v1.32). Returns their names, sorted."""
+        expired = [
+            name
+            for name, entry in self._resources.items()
+            if entry.stopped_at is not None and now - entry.stopped_at > grace
+        ]
+        for name in expired:
+            del self._resources[name]
+        return tuple(sorted(expired))

@@ -1,0 +1,254 @@
+"""Who holds which devices: the one truth.
+
+A pod's allocation is written in a draft first. What a draft holds counts as in use for
+every other pod, but becomes an entry only when the whole pod is committed, so a
+refused pod leaves nothing behind (Q4).
+
+Indexes (how often a device is held, the set in use by number) are private and can be
+checked against a recount with ``self_check``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+import attrs
+
+from devicemanager.core.errors import InternalError
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.inventory import Numbering
+
+DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
+"""NUMA node id to sorted device ids; ``WITHOUT_TOPOLOGY`` for those without."""
+
+
+@attrs.frozen
+class Holding:
+    """What one container holds of one resource, with the plugin's stored answer."""
+
+    devices: DevicesPerNuma
+    response: bytes | None
+    """The serialized first ContainerAllocateResponse; opaque here."""
+    ids: frozenset[DeviceId] = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        ids = frozenset(id_ for held in self.devices.values() for id_ in held)
+        object.__setattr__(self, "ids", ids)
+
+
+ContainerHoldings = dict[ResourceName, Holding]
+"""Resource to what a container holds of it."""
+PodHoldings = dict[ContainerName, ContainerHoldings]
+"""Container to its holdings."""
+
+_NOTHING: Mapping[ResourceName, Holding] = MappingProxyType({})
+
+
+@attrs.define(eq=False)
+class _Index:
+    """Private index of one resource: what is in use, and by whom."""
+
+    holders: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
+    """The pod of each holding that names a device: several only within one pod (reuse),
+    or in a checkpoint that another program wrote."""
+    numbering: Numbering | None = None
+    bits: int = 0
+
+    def add(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
+        for id_ in ids:
+            before = self.holders.get(id_, ())
+            self.holders[id_] = (*before, pod)
+            if not before:
+                self._flip(id_)
+
+    def remove(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
+        for id_ in ids:
+            holders = list(self.holders[id_])
+            holders.remove(pod)
+            if holders:
+                self.holders[id_] = tuple(holders)
+            else:
+                del self.holders[id_]
+                self._flip(id_)
+
+    def _flip(self, id_: DeviceId) -> None:
+        if self.numbering is not None and id_ in self.numbering.index:
+            self.bits ^= 1 << self.numbering.index[id_]
+
+    def in_use(self, numbering: Numbering) -> int:
+        if self.numbering is not numbering:
+            self.numbering = numbering
+            self.bits = numbering.bits(self.holders)
+        return self.bits
+
+
+class Draft:
+    """What a pod is about to hold. Belongs to one ledger until committed or dropped."""
+
+    def __init__(self, pod: PodUid) -> None:
+        self.pod = pod
+        self.holdings: PodHoldings = {}
+        self.reserved: dict[ResourceName, list[frozenset[DeviceId]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.holdings)
+
+
+class Ledger:
+    """Committed holdings by pod, and the drafts under way."""
+
+    def __init__(self) -> None:
+        self._pods: dict[PodUid, PodHoldings] = {}
+        self._index: dict[ResourceName, _Index] = {}
+
+    # -- reading ---------------------------------------------------------------------
+
+    def pods(self) -> Iterable[PodUid]:
+        """The pods that hold something, in the order of their first allocation."""
+        return self._pods.keys()
+
+    def __contains__(self, pod: object) -> bool:
+        return pod in self._pods
+
+    def pod(self, pod: PodUid) -> Mapping[ContainerName, Mapping[ResourceName, Holding]]:
+        return self._pods.get(pod, {})
+
+    def container(self, pod: PodUid, container: ContainerName) -> Mapping[ResourceName, Holding]:
+        return self._pods.get(pod, {}).get(container, _NOTHING)
+
+    def held(
+        self, pod: PodUid, container: ContainerName, resource: ResourceName
+    ) -> frozenset[DeviceId] | None:
+        """The devices a container holds of a resource; None if nothing is recorded
+        (``containerDevices``, v1.32)."""
+        holding = self.container(pod, container).get(resource)
+        return None if holding is None else holding.ids
+
+    def held_by_pod(self, pod: PodUid, resource: ResourceName) -> frozenset[DeviceId]:
+        """All devices of a resource that a pod holds (``podDevices``, v1.32)."""
+        ids: set[DeviceId] = set()
+        for holdings in self._pods.get(pod, {}).values():
+            if resource in holdings:
+                ids |= holdings[resource].ids
+        return frozenset(ids)
+
+    def is_held(self, resource: ResourceName) -> bool:
+        """Whether anybody holds, or is about to hold, a device of the resource."""
+        index = self._index.get(resource)
+        return index is not None and bool(index.holders)
+
+    def in_use(self, resource: ResourceName, numbering: Numbering) -> int:
+        """The set of devices that are held or drafted, by number."""
+        index = self._index.get(resource)
+        return 0 if index is None else index.in_use(numbering)
+
+    def holders_of(
+        self, resource: ResourceName, ids: Iterable[DeviceId]
+    ) -> dict[PodUid, set[DeviceId]]:
+        """Which pods hold which of the given devices of a resource (Q8)."""
+        index = self._index.get(resource, _Index())
+        found: dict[PodUid, set[DeviceId]] = {}
+        for id_ in ids:
+            for pod in index.holders.get(id_, ()):
+                found.setdefault(pod, set()).add(id_)
+        return found
+
+    def resources(self) -> Iterator[tuple[ResourceName, int]]:
+        """Every held resource and how many of its devices are, sorted by name."""
+        for resource in sorted(self._index):
+            if count := len(self._index[resource].holders):
+                yield resource, count
+
+    # -- writing ---------------------------------------------------------------------
+
+    def reserve(self, draft: Draft, resource: ResourceName, ids: frozenset[DeviceId]) -> None:
+        """Mark devices in use for a draft, before its plugin has answered."""
+        draft.reserved.setdefault(resource, []).append(ids)
+        self._index.setdefault(resource, _Index()).add(draft.pod, ids)
+
+    @staticmethod
+    def record(
+        draft: Draft, container: ContainerName, resource: ResourceName, holding: Holding
+    ) -> None:
+        """Note the answer for devices that were reserved."""
+        draft.holdings.setdefault(container, {})[resource] = holding
+
+    def commit(self, draft: Draft) -> None:
+        """Make a draft's holdings entries."""
+        if draft.holdings:
+            pod = self._pods.setdefault(draft.pod, {})
+            for container, holdings in draft.holdings.items():
+                pod.setdefault(container, {}).update(holdings)
+        draft.reserved = {}
+
+    def drop(self, draft: Draft) -> None:
+        """Give back what a draft reserved. Dropping twice, or after commit, does nothing."""
+        for resource, reservations in draft.reserved.items():
+            for ids in reservations:
+                self._index[resource].remove(draft.pod, ids)
+        draft.reserved = {}
+
+    def retract(self, draft: Draft) -> None:
+        """Undo a commit whose checkpoint could not be written."""
+        pod = self._pods.get(draft.pod, {})
+        for container, holdings in draft.holdings.items():
+            for resource in holdings:
+                holding = pod.get(container, {}).pop(resource, None)
+                if holding is not None:
+                    self._index[resource].remove(draft.pod, holding.ids)
+            if not pod.get(container, True):
+                del pod[container]
+        if not pod:
+            self._pods.pop(draft.pod, None)
+
+    def restore(
+        self, pod: PodUid, container: ContainerName, resource: ResourceName, holding: Holding
+    ) -> None:
+        """Take an entry over from a checkpoint; a later one of the same key counts."""
+        holdings = self._pods.setdefault(pod, {}).setdefault(container, {})
+        index = self._index.setdefault(resource, _Index())
+        if resource in holdings:
+            index.remove(pod, holdings[resource].ids)
+        holdings[resource] = holding
+        index.add(pod, holding.ids)
+
+    def release(self, pod: PodUid) -> PodHoldings:
+        """Free everything a pod holds, and return it."""
+        released = self._pods.pop(pod, {})
+        for holdings in released.values():
+            for resource, holding in holdings.items():
+                self._index[resource].remove(pod, holding.ids)
+        return released
+
+    # -- checking --------------------------------------------------------------------
+
+    def self_check(self, drafts: Iterable[Draft] = ()) -> None:
+        """Recount every index from the entries and the given open drafts."""
+        counted: dict[ResourceName, dict[DeviceId, list[PodUid]]] = {}
+        for pod, resource, ids in self._all_held(drafts):
+            holders = counted.setdefault(resource, {})
+            for id_ in ids:
+                holders.setdefault(id_, []).append(pod)
+        for resource, index in self._index.items():
+            recounted = counted.pop(resource, {})
+            indexed = {id_: sorted(pods) for id_, pods in index.holders.items()}
+            if indexed != {id_: sorted(pods) for id_, pods in recounted.items()}:
+                raise InternalError(f"ledger: holders of {resource} do not match the entries")
+            numbering = index.numbering
+            if numbering is not None and index.bits != numbering.bits(index.holders):
+                raise InternalError(f"ledger: set in use of {resource} does not match")
+        if counted:
+            raise InternalError(f"ledger: no index for {sorted(counted)}")
+
+    def _all_held(
+        self, drafts: Iterable[Draft]
+    ) -> Iterator[tuple[PodUid, ResourceName, frozenset[DeviceId]]]:
+        for uid, pod in self._pods.items():
+            for holdings in pod.values():
+                for resource, holding in holdings.items():
+                    yield uid, resource, holding.ids
+        for draft in drafts:
+            for resource, reservations in draft.reserved.items():
+                for ids in reservations:
+                    yield draft.pod, resource, ids

@@ -1,0 +1,55 @@
+"""The texts that the kubelet shows.
+
+People grep for them and the vectors compare them, so they are data in one place.
+Source: pkg/kubelet/cm/devicemanager, pkg/kubelet/lifecycle and
+pkg/kubelet/cm/topologymanager of Kubernetes v1.32.
+"""
+
+UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
+TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
+OUT_OF = "OutOf{resource}"
+
+ALLOCATE_FAILED = "Allocate failed due to {error}, which is unexpected"
+TOPOLOGY_LOCALITY = "Resources cannot be allocated with Topology locality"
+NODE_TOO_SMALL = (
+    "Node didn't have enough resource: {resource}, "
+    "requested: {requested}, used: {used}, capacity: {capacity}"
+)
+
+CHANGED_REQUEST = (
+    'pod "{pod}" container "{container}" changed request for resource "{resource}" '
+    "from {held} to {required}"
+)
+UNREGISTERED = "cannot allocate unregistered device {resource}"
+NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {resource}"
+HELD_UNHEALTHY = (
+    "previously allocated devices are no longer healthy; "
+    "cannot allocate unhealthy devices {resource}"
+)
+UNAVAILABLE = (
+    "requested number of devices unavailable for {resource}. "
+    "Requested: {requested}, Available: {available}"
+)
+UNKNOWN_PLUGIN = "unknown Device Plugin {resource}"
+# %v of an empty gogo-generated AllocateResponse.
+NO_CONTAINER_RESPONSE = (
+    "no containers return in allocation response "
+    "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
+)
+STOPPED_ENDPOINT = "endpoint {endpoint} has been stopped"
+PREFERRED_FAILED = "device plugin GetPreferredAllocation rpc failed with err: {error}"
+PRE_START_FAILED = "device plugin PreStartContainer rpc failed with err: {error}"
+CHECKPOINT_FAILED = 'failed to write checkpoint file "kubelet_internal_checkpoint": {error}'
+RPC_ERROR = "rpc error: code = {code} desc = {description}"
+
+BAD_VERSION = (
+    'requested API version "{version}" is not supported by kubelet. '
+    'Supported version is ["v1beta1"]'
+)
+BAD_RESOURCE_NAME = 'the ResourceName "{resource}" is invalid'
+DIAL_FAILED = "failed to dial device plugin: {error}"
+OPTIONS_FAILED = "failed to get device plugin options: {error}"
+BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
+LISTEN_FAILED = (
+    "failed to listen to socket while starting device plugin registry, with error {error}"
+)

@@ -1,0 +1,333 @@
+"""The device manager: admits pods, and keeps who holds what.
+
+The core decides under the one lock of ``State``; the RPCs it wants, the checkpoint and
+the events happen outside it.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+from collections.abc import Mapping
+
+import attrs
+
+import checkpoint
+from devicemanager.clock import Clock, SystemClock
+from devicemanager.core import bitset, texts
+from devicemanager.core.admission import DeviceHintProvider, DeviceHints, admit_pod
+from devicemanager.core.allocator import (
+    Affinities,
+    AllocationSteps,
+    PodAllocation,
+    Situation,
+    all_or_nothing,
+    allocate_container,
+)
+from devicemanager.core.errors import (
+    AllocationError,
+    PluginError,
+    RequestError,
+    refused_by_allocation,
+)
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.inventory import DeviceList
+from devicemanager.core.ledger import Holding
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.selection import (
+    AllocateWanted,
+    Answer,
+    Pick,
+    PreferenceWanted,
+    Wanted,
+)
+from devicemanager.core.topology import configure
+from devicemanager.events import EventKind, EventStream
+from devicemanager.persistence import MemoryStore, Store
+from devicemanager.plugins import PluginHandler
+from devicemanager.settings import Settings
+from devicemanager.state import State
+
+
+@attrs.frozen
+class Capacity:
+    """What the node has of device resources (``GetCapacity``, v1.32)."""
+
+    capacity: Mapping[ResourceName, int]
+    allocatable: Mapping[ResourceName, int]
+    removed: tuple[ResourceName, ...] = ()
+    """Resources whose grace time ended at this reading."""
+
+
+class Manager:
+    """Complete once constructed; ``restore`` takes over an earlier checkpoint and must be
+    called before anything else happens. ``plugins`` takes what plugins tell."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        events: EventStream | None = None,
+    ) -> None:
+        """Raises TopologyConfigError for topology settings the kubelet would refuse."""
+        self.settings = settings or Settings()
+        self.clock = clock or SystemClock()
+        self.events = events or EventStream(self.clock)
+        self.policy = configure(
+            self.settings.numa,
+            self.settings.topology_policy,
+            self.settings.topology_scope,
+            self.settings.topology_options,
+        )
+        self.state = State(store or MemoryStore())
+        self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
+        self.plugins = PluginHandler(
+            self.state, self.clock, self.events, self.health_updates, self._write
+        )
+        # Guarded by the state's lock, too.
+        self._hints = DeviceHintProvider(self.policy)
+        self._open: dict[PodUid, PodAllocation] = {}
+        self._affinities: dict[PodUid, Affinities] = {}
+        self._inactive: set[PodUid] = set()
+        self._sources_ready = True
+        self._pick = _pick(self.settings.shuffle_seed)
+
+    # -- restart ---------------------------------------------------------------------
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Take over a checkpoint. Until ``sources_ready`` nothing in it is freed."""
+        now = self.clock.monotonic()
+        with self.state.lock:
+            self.state.load(saved, now)
+            self._sources_ready = not self.state.ledger.pods()
+
+    def sources_ready(self, active: frozenset[PodUid]) -> None:
+        """All pods are known now: what belongs to no active pod is freed."""
+        with self.state.lock:
+            self._sources_ready = True
+            gone = [pod for pod in self.state.ledger.pods() if pod not in active]
+        self.release(*gone)
+
+    @property
+    def is_sources_ready(self) -> bool:
+        """False while a restarted kubelet still learns which pods there are."""
+        return self._sources_ready
+
+    # -- pods ------------------------------------------------------------------------
+
+    def admit(self, pod: Pod, situation: Situation | None = None) -> PodAllocation:
+        """Allocate everything the pod asks for, or raise ``Refused`` and change nothing.
+
+        Returns once what the pod holds is on disk.
+        """
+        with self.state.lock:
+            allocation = self._begin(pod, situation)
+            steps = admit_pod(allocation, self._hints)
+        return self._carry_out(allocation, steps)
+
+    def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
+        """Allocate for one container of an active pod of which nothing is recorded
+        (``GetDeviceRunContainerOptions``, v1.32)."""
+        with self.state.lock:
+            allocation = self._begin(pod, None)
+            allocation.affinities = dict(self._affinities.get(pod.uid, {}))
+            steps = all_or_nothing(allocation, allocate_container(allocation, container, is_init))
+        return self._carry_out(allocation, steps)
+
+    def _begin(self, pod: Pod, situation: Situation | None) -> PodAllocation:
+        if pod.uid in self._open:
+            raise RequestError(f"pod {pod.uid} is being admitted already: wait for the answer")
+        if self._sources_ready:
+            while self._inactive:
+                self._forget(self._inactive.pop())
+        allocation = PodAllocation(
+            pod,
+            self.state.endpoints,
+            self.state.ledger,
+            situation or Situation(self._sources_ready, quirks=self.settings.quirks),
+            self._pick,
+        )
+        self._open[pod.uid] = allocation
+        return allocation
+
+    def _carry_out(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
+        try:
+            self._drive(steps)
+            self._commit(allocation)
+        finally:
+            with self.state.lock:
+                del self._open[allocation.pod.uid]
+        return allocation
+
+    def _drive(self, steps: AllocationSteps) -> None:
+        """Run the core's generator, making the calls it wants without the lock."""
+        answer: Answer = None
+        error: Exception | None = None
+        try:
+            while True:
+                with self.state.lock:
+                    wanted = steps.send(answer) if error is None else steps.throw(error)
+                answer = error = None
+                try:
+                    answer = self._ask(wanted)
+                except PluginError as failed:
+                    error = failed
+        except StopIteration:
+            return
+        finally:
+            with self.state.lock:
+                steps.close()  # gives back what was reserved if we were interrupted
+
+    def _ask(self, wanted: Wanted) -> Answer:
+        client = self.state.clients.get(wanted.endpoint)
+        if client is None:
+            raise PluginError(texts.STOPPED_ENDPOINT.format(endpoint=wanted.endpoint_name))
+        match wanted:
+            case AllocateWanted():
+                return client.allocate(wanted.device_ids)
+            case PreferenceWanted():
+                return client.preferred_allocation(
+                    wanted.available, wanted.must_include, wanted.size
+                )
+
+    def _commit(self, allocation: PodAllocation) -> None:
+        """Make the draft an entry and durable; if it cannot be, it was never there."""
+        pod, draft, state = allocation.pod, allocation.draft, self.state
+        with state.lock:
+            if draft:
+                state.ledger.commit(draft)
+                state.note_pod(pod.uid)
+            self._affinities[pod.uid] = allocation.affinities
+        if not draft:
+            return
+        try:
+            state.writer.flush()
+        except checkpoint.CheckpointWriteError as error:
+            with state.lock:
+                state.ledger.retract(draft)
+                state.note_pod(pod.uid)
+            self.events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
+            text = texts.CHECKPOINT_FAILED.format(error=error)
+            raise refused_by_allocation(AllocationError(text)) from error
+
+    def release(self, *pods: PodUid) -> None:
+        """Free what pods hold, and write that down once (Q10)."""
+        with self.state.lock:
+            released = [pod for pod in pods if self._forget(pod)]
+        if released:
+            self._write()
+
+    def deactivate(self, pod: PodUid) -> None:
+        """A pod has failed, but is not deleted: what it holds is freed before the next
+        allocation, and shown until then (``UpdateAllocatedDevices``, v1.32)."""
+        with self.state.lock:
+            self._inactive.add(pod)
+
+    def _forget(self, pod: PodUid) -> bool:
+        self._affinities.pop(pod, None)
+        self._inactive.discard(pod)
+        return self.state.forget(pod)
+
+    # -- containers ------------------------------------------------------------------
+
+    def pre_start(self, pod: PodUid, container: ContainerName) -> None:
+        """Call PreStartContainer of every plugin that asks for it, in order of resource.
+
+        Raises AllocationError with the kubelet's text; the container must not start.
+        """
+        for resource, holding in sorted(self.holdings(pod).get(container, {}).items()):
+            with self.state.lock:
+                endpoint = self.state.endpoints.serving(resource)
+                client = None if endpoint is None else self.state.clients.get(endpoint.id)
+            if endpoint is None or not endpoint.options.pre_start_required or not holding.ids:
+                continue
+            try:
+                if client is None:
+                    raise PluginError(texts.STOPPED_ENDPOINT.format(endpoint=endpoint.name))
+                client.pre_start_container(tuple(sorted(holding.ids)))
+            except PluginError as error:
+                raise AllocationError(texts.PRE_START_FAILED.format(error=error)) from error
+
+    # -- reading ---------------------------------------------------------------------
+
+    def holdings(self, pod: PodUid) -> dict[ContainerName, dict[ResourceName, Holding]]:
+        """What a pod holds, by container and resource."""
+        with self.state.lock:
+            held = self.state.ledger.pod(pod)
+            return {container: dict(by_resource) for container, by_resource in held.items()}
+
+    def devices(self) -> dict[ResourceName, DeviceList]:
+        """Every known resource's list, sorted by name."""
+        with self.state.lock:
+            return dict(self.state.endpoints.resources())
+
+    def is_known(self, resource: ResourceName) -> bool:
+        """Whether a plugin registered the resource, or somebody holds a device of it."""
+        with self.state.lock:
+            return resource in self.state.endpoints or self.state.ledger.is_held(resource)
+
+    def capacity(self) -> Capacity:
+        """Count devices; first forget resources whose grace time is over."""
+        now = self.clock.monotonic()
+        with self.state.lock:
+            removed = self.state.endpoints.expire(now, self.settings.grace_period)
+            for resource in removed:
+                self.state.note_list(resource, None)
+            lists = list(self.state.endpoints.resources())
+        for resource in removed:
+            self.events.publish(
+                EventKind.ENDPOINT_EXPIRED,
+                f"{resource}: no plugin for {self.settings.grace_period:g} s, resource removed",
+                resource=resource,
+            )
+        if removed:
+            self._write()
+        return Capacity(
+            {name: devices.capacity for name, devices in lists},
+            {name: devices.allocatable for name, devices in lists},
+            removed,
+        )
+
+    def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
+        """Device hints as of now: for the pod's first container, and for the whole pod."""
+        with self.state.lock:
+            allocation = PodAllocation(pod, self.state.endpoints, self.state.ledger)
+            first, _ = next(pod.all_containers())
+            return (
+                self._hints.container_hints(allocation, first),
+                self._hints.pod_hints(allocation),
+            )
+
+    def self_check(self) -> None:
+        """Recount every index. Raises InternalError if one is wrong."""
+        with self.state.lock:
+            self.state.ledger.self_check(open_.draft for open_ in self._open.values())
+
+    def close(self) -> None:
+        """Close every connection, as a kubelet that stops does."""
+        with self.state.lock:
+            clients = list(self.state.clients.values())
+            self.state.clients.clear()
+        for client in clients:
+            client.close()
+
+    def _write(self) -> None:
+        """Write the checkpoint; if that fails, say so and leave it to the next write."""
+        try:
+            self.state.writer.flush()
+        except checkpoint.CheckpointWriteError as error:
+            self.events.publish(EventKind.CHECKPOINT_FAILED, str(error))
+
+
+def _pick(seed: int | None) -> Pick:
+    """How free devices are chosen: the lowest, or at random from a seed (Q22)."""
+    if seed is None:
+        return bitset.lowest
+    source = random.Random(seed)
+
+    def pick(bits: int, count: int) -> int:
+        return bitset.of(source.sample(sorted(bitset.numbers(bits)), count))
+
+    return pick

@@ -1,0 +1,128 @@
+"""Keeping the ledger in the checkpoint file.
+
+``Writer`` makes concurrent admissions share durable writes: whoever comes while a write
+is under way waits for the next one, which covers everybody who came in the meantime.
+Nobody is told "done" before a write that began after his change has reached the disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import attrs
+
+import checkpoint
+from checkpoint import PodDevicesEntry
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.ledger import Holding, Ledger
+
+
+class Store(Protocol):
+    """Where the file is: ``checkpoint.FileStore``, or memory in tests."""
+
+    def write(self, data: bytes) -> None:
+        """Replace the contents, atomically and durably. Raises CheckpointWriteError."""
+
+
+@attrs.define
+class MemoryStore:
+    """A store without a disk, for tests and replays: keeps the last contents."""
+
+    data: bytes | None = None
+    writes: int = 0
+
+    def write(self, data: bytes) -> None:
+        self.data = data
+        self.writes += 1
+
+
+@attrs.define(eq=False)
+class _Round:
+    """One durable write and those who wait for it."""
+
+    done: bool = False
+    error: BaseException | None = None
+
+
+class Writer:
+    """Shares durable writes among those who ask for one at the same time."""
+
+    def __init__(self, store: Store, render: Callable[[], bytes]) -> None:
+        self._store = store
+        self._render = render
+        # Guards the two fields below; held neither while rendering nor while writing.
+        self._turn = threading.Condition()
+        self._next = _Round()
+        self._writing = False
+
+    def flush(self) -> None:
+        """Return once everything changed before this call is on disk.
+
+        Raises CheckpointWriteError, to everybody who shared the write that failed.
+        """
+        with self._turn:
+            mine = self._next
+            while self._writing and not mine.done:
+                self._turn.wait()
+            if mine.done:
+                return self._answer(mine)
+            self._writing = True
+            self._next = _Round()  # later comers need a later write
+        self._write(mine)
+        return self._answer(mine)
+
+    def _write(self, mine: _Round) -> None:
+        try:
+            self._store.write(self._render())
+        except checkpoint.CheckpointWriteError as error:
+            mine.error = error
+        except BaseException as error:
+            mine.error = error  # the others must not take this for a success
+            raise
+        finally:
+            with self._turn:
+                mine.done = True
+                self._writing = False
+                self._turn.notify_all()
+
+    @staticmethod
+    def _answer(mine: _Round) -> None:
+        if mine.error is not None:
+            raise mine.error
+
+
+# -- between the ledger's values and the file's -------------------------------------------
+
+
+def pod_entries(
+    pod: PodUid, holdings: Mapping[ContainerName, Mapping[ResourceName, Holding]]
+) -> list[PodDevicesEntry]:
+    """A pod's entries: containers in the order they were allocated, resources sorted."""
+    return [
+        PodDevicesEntry(
+            pod_uid=pod,
+            container_name=container,
+            resource_name=resource,
+            device_ids=held[resource].devices,
+            alloc_resp=held[resource].response,
+        )
+        for container, held in holdings.items()
+        for resource in sorted(held)
+    ]
+
+
+def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
+    """Take over what a checkpoint holds."""
+    for entry in entries:
+        devices = {
+            node: tuple(DeviceId(id_) for id_ in ids or ())
+            for node, ids in (entry.device_ids or {}).items()
+        }
+        ledger.restore(
+            PodUid(entry.pod_uid),
+            ContainerName(entry.container_name),
+            ResourceName(entry.resource_name),
+            Holding(devices, entry.alloc_resp),
+        )

@@ -1,0 +1,167 @@
+"""What plugins tell the manager: that they are there, what they have, that they left."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from devicemanager.clock import Clock
+from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
+from devicemanager.core.inventory import EMPTY, Changes, Columns, DeviceList, changes, listed
+from devicemanager.events import EventKind, EventStream
+from devicemanager.state import PluginClient, State
+
+
+@attrs.frozen
+class _Difference:
+    """What a new list means: the changes, and which pods hold devices they concern."""
+
+    changes: Changes
+    held: Mapping[PodUid, set[DeviceId]]
+
+
+class PluginHandler:
+    """Takes registrations, lists and departures into the state.
+
+    ``health_updates`` is the kubelet's queue of pods whose devices changed health.
+    ``write`` brings the checkpoint up to date; it is called after every changed list.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        clock: Clock,
+        events: EventStream,
+        health_updates: queue.Queue[PodUid],
+        write: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._events = events
+        self._health_updates = health_updates
+        self._write = write
+
+    def connect(
+        self, resource: ResourceName, name: str, options: PluginOptions, client: PluginClient
+    ) -> EndpointId:
+        """A plugin has registered; what it replaces is closed (Q2, Q3)."""
+        state = self._state
+        with state.lock:
+            is_new = resource not in state.endpoints
+            endpoint, replaced = state.endpoints.connect(resource, name, options)
+            state.clients[endpoint.id] = client
+            closed = [state.clients.pop(old.id) for old in replaced]
+            if is_new:
+                state.note_list(resource, state.endpoints.devices(resource))
+        for old in closed:
+            old.close()
+            self._events.publish(
+                EventKind.REPLACED,
+                f"{resource}: {name} registered again, its older connection is closed",
+                resource=resource,
+            )
+        self._events.publish(
+            EventKind.REGISTERED, f"{resource}: plugin {name} registered", resource=resource
+        )
+        return endpoint.id
+
+    def update(self, endpoint: EndpointId, columns: Columns) -> None:
+        """A registration sent its whole list. Ignored if it is no longer connected."""
+        state = self._state
+        with state.lock:
+            current = state.endpoints.current(endpoint)
+            if current is None:
+                return
+            resource = current.resource
+            before = state.endpoints.devices(resource) or EMPTY
+            devices = listed(columns, before)
+            if not state.endpoints.update(endpoint, devices):
+                return
+            difference = self._note(resource, before, devices)
+        self._events.publish(
+            EventKind.LISTED,
+            f"{resource}: {devices.capacity} devices, {devices.allocatable} healthy"
+            + _describe(difference.changes),
+            resource=resource,
+            capacity=devices.capacity,
+            allocatable=devices.allocatable,
+        )
+        self._follow_up(resource, difference)
+
+    def disconnect(self, endpoint: EndpointId, cause: str) -> None:
+        """A registration's list stream has ended; ``cause`` is one line for people."""
+        now = self._clock.monotonic()
+        state = self._state
+        with state.lock:
+            departure = state.endpoints.disconnect(endpoint, now)
+            client = state.clients.pop(endpoint, None)
+            if departure is not None:
+                resource = departure.endpoint.resource
+                difference = self._note(resource, departure.before, departure.after)
+        if client is not None:
+            client.close()
+        if departure is None:
+            return
+        self._events.publish(
+            EventKind.STREAM_ENDED,
+            f"{resource}: list stream of {departure.endpoint.name} ended: {cause}",
+            resource=resource,
+        )
+        if departure.promoted is not None:
+            self._events.publish(
+                EventKind.PROMOTED,
+                f"{resource}: {departure.promoted.name} serves now",
+                resource=resource,
+            )
+        self._follow_up(resource, difference)
+
+    def _note(self, resource: ResourceName, before: DeviceList, after: DeviceList) -> _Difference:
+        """With the lock held: take a changed list into the checkpoint and tell whose
+        devices it concerns."""
+        difference = changes(before, after)
+        if difference:
+            self._state.note_list(resource, after)
+        touched = {*difference.changed, *difference.removed, *difference.added}
+        return _Difference(difference, self._state.ledger.holders_of(resource, touched))
+
+    def _follow_up(self, resource: ResourceName, difference: _Difference) -> None:
+        for pod, ids in difference.held.items():
+            self._report(resource, pod, ", ".join(sorted(ids)))
+        if difference.changes:
+            self._write()
+
+    def _report(self, resource: ResourceName, pod: PodUid, ids: str) -> None:
+        """Queue a pod whose device changed health; dropped when the queue is full."""
+        try:
+            self._health_updates.put_nowait(pod)
+        except queue.Full:
+            self._events.publish(
+                EventKind.HEALTH_DROPPED,
+                f"{resource} {ids}: report of changed health dropped, "
+                f"{self._health_updates.maxsize} are waiting",
+                resource=resource,
+                pod=pod,
+            )
+            return
+        self._events.publish(
+            EventKind.DEVICE_HEALTH,
+            f"{resource} {ids}: health changed, held by pod {pod}",
+            resource=resource,
+            pod=pod,
+        )
+
+
+def _describe(difference: Changes) -> str:
+    parts = [
+        f"{len(ids)} {word}"
+        for word, ids in (
+            ("added", difference.added),
+            ("removed", difference.removed),
+            ("changed", difference.changed),
+        )
+        if ids
+    ]
+    return f" ({', '.join(parts)})" if parts else ""

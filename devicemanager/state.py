@@ -1,0 +1,103 @@
+"""The core's state and the one lock that guards it.
+
+Whoever takes ``State.lock`` only lets the core decide: no RPC, file write or callback
+while it is held. Methods here say whether they take the lock or want it held.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+import checkpoint
+from devicemanager.core.endpoints import Endpoints
+from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
+from devicemanager.core.inventory import DeviceList
+from devicemanager.core.ledger import Ledger
+from devicemanager.core.selection import AllocateAnswer
+from devicemanager.persistence import Store, Writer, pod_entries, restore
+
+
+class PluginClient(Protocol):
+    """What the manager asks of a plugin: the real endpoint, or a fake in tests.
+
+    Every call raises ``RpcError`` if the RPC fails, with the status as Go prints it.
+    """
+
+    def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
+        """Allocate for one container."""
+
+    def preferred_allocation(
+        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
+    ) -> tuple[DeviceId, ...]:
+        """GetPreferredAllocation for one container; the first container's answer."""
+
+    def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
+        """PreStartContainer."""
+
+    def close(self) -> None:
+        """Let the connection go; calls under way fail. Never blocks."""
+
+
+class State:
+    """Endpoints, ledger and their clients, with the checkpoint that mirrors them."""
+
+    def __init__(self, store: Store) -> None:
+        self.lock = threading.Lock()
+        """Guards every other field here."""
+        self.endpoints = Endpoints()
+        self.ledger = Ledger()
+        self.clients: dict[EndpointId, PluginClient] = {}
+        self.version = 0
+        """Grows with every change of lists, holdings or known resources."""
+        self._document = checkpoint.Document()
+        self._registered: dict[str, tuple[str, ...]] = {}
+        self.writer = Writer(store, self._render)
+
+    # -- with the lock held ----------------------------------------------------------
+
+    def changed(self) -> None:
+        """Something that PodResources or capacity shows is different now."""
+        self.version += 1
+
+    def note_list(self, resource: ResourceName, devices: DeviceList | None) -> None:
+        """The list that counts for a resource is another one; None: it is gone."""
+        if devices is None:
+            self._registered.pop(resource, None)
+        else:
+            self._registered[resource] = devices.numbering.select(devices.healthy)
+        self._document.set_registered(self._registered)
+        self.changed()
+
+    def note_pod(self, pod: PodUid) -> None:
+        """A pod holds something else now."""
+        entries = pod_entries(pod, self.ledger.pod(pod))
+        self._document.put(pod, [checkpoint.render_entry(entry) for entry in entries])
+        self.changed()
+
+    def forget(self, pod: PodUid) -> bool:
+        """Free what a pod holds. Returns whether it held anything."""
+        if pod not in self.ledger:
+            return False
+        self.ledger.release(pod)
+        self._document.remove(pod)
+        self.changed()
+        return True
+
+    def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
+        """Take over a checkpoint: its resources are known, with 0 devices and a stopped
+        endpoint each, until their plugin lists again (``readCheckpoint``, v1.32)."""
+        restore(self.ledger, saved.entries or ())
+        for pod in self.ledger.pods():
+            self.note_pod(pod)
+        for name in sorted(saved.registered_devices or ()):
+            resource = ResourceName(name)
+            self.endpoints.restore(resource, now)
+            self.note_list(resource, self.endpoints.devices(resource))
+
+    # -- taking the lock -------------------------------------------------------------
+
+    def _render(self) -> bytes:
+        with self.lock:
+            snapshot = self._document.snapshot()
+        return snapshot.render()

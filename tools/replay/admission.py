@@ -1,0 +1,269 @@
+"""Replays admission scenarios through the manager that the mock kubelet runs on.
+
+Plugins are fakes without sockets; everything else is the real path: checkpoint restored,
+plugins connected and listed, pods admitted one after another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+import checkpoint
+from checkpoint import PodDevicesEntry
+from devicemanager import wire
+from devicemanager.core import bitset
+from devicemanager.core.devices import Device
+from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.errors import Refused, RpcError
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.inventory import Columns
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.runoptions import ContainerSettings
+from devicemanager.core.selection import AllocateAnswer
+from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
+from devicemanager.manager import Manager
+from devicemanager.settings import Settings
+from tools.replay.report import Outcome, ReplayError, difference, read_vectors
+
+__all__ = ["replay_file", "replay_scenario"]
+
+Scenario = Mapping[str, Any]
+_RESPONSE = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
+_KNOWN_STEP_FIELDS = frozenset(
+    {
+        "admit",
+        "affinity",
+        "allocatable",
+        "calls",
+        "capacity",
+        "device_counts",
+        "devices",
+        "hints",
+        "message",
+        "reason",
+    }
+)
+
+
+@attrs.define
+class ScriptedPlugin:
+    """A plugin that answers as a scenario says and writes down what it was asked."""
+
+    resource: str
+    preferred: str
+    allocate_error: str
+    calls: list[dict[str, Any]]
+
+    def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
+        call = {"method": "Allocate", "resource": self.resource, "devices": sorted(device_ids)}
+        self.calls.append(call)
+        if self.allocate_error:
+            raise RpcError("Unknown", self.allocate_error)
+        return AllocateAnswer((_RESPONSE,))
+
+    def preferred_allocation(
+        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
+    ) -> tuple[DeviceId, ...]:
+        call: dict[str, Any] = {
+            "method": "GetPreferredAllocation",
+            "resource": self.resource,
+            "available": sorted(available),
+            "size": size,
+        }
+        if must_include:
+            call["must_include"] = sorted(must_include)
+        self.calls.append(call)
+        if self.preferred == "error":
+            raise RpcError("Unknown", "no preference for you")
+        if self.preferred == "garbage":
+            return (DeviceId("no-such-device"), DeviceId("another"))
+        return self._choose(available, must_include, size)
+
+    def _choose(
+        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
+    ) -> tuple[DeviceId, ...]:
+        backwards = self.preferred == "reverse"
+        rest = sorted(set(available) - set(must_include), reverse=backwards)
+        chosen = (*sorted(must_include), *rest)[: max(size, len(must_include))]
+        if self.preferred == "short" and len(chosen) > len(must_include):
+            chosen = chosen[:-1]
+        return chosen
+
+    def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
+        raise AssertionError("no scenario starts a container")
+
+    def close(self) -> None:
+        pass
+
+
+def replay_file(path: Path, policy: str | None = None) -> Iterator[Outcome]:
+    """Replay every scenario of a file; with ``policy``, those of that policy only."""
+    for scenario in read_vectors(path):
+        if policy is None or scenario.get("policy") == policy:
+            yield replay_scenario(scenario)
+
+
+def replay_scenario(scenario: Scenario) -> Outcome:
+    """Run one scenario and compare every field that it specifies."""
+    try:
+        return Outcome(scenario["id"], _differences(scenario))
+    except (KeyError, TypeError, AttributeError) as error:
+        name = scenario.get("id", "?")
+        raise ReplayError(f"scenario {name} is malformed: {error!r}") from error
+
+
+def _differences(scenario: Scenario) -> list[str]:
+    expect = scenario["expect"]
+    try:
+        manager = Manager(_settings(scenario))
+    except TopologyConfigError as error:
+        return difference("config_error", expect.get("config_error"), str(error))
+    if "config_error" in expect:
+        return difference("config_error", expect["config_error"], None)
+    calls = _set_up(manager, scenario)
+    found: list[str] = []
+    for pod, step in zip(scenario["pods"], expect["steps"], strict=False):
+        calls.clear()
+        actual = _step(manager, _pod(pod), calls)
+        found += _compare(pod["uid"], step, actual)
+        manager.self_check()
+    return found
+
+
+def _settings(scenario: Scenario) -> Settings:
+    numa = NumaTopology.of(scenario["numa_nodes"], scenario.get("numa_distances"))
+    return Settings(
+        numa=numa,
+        topology_policy=scenario["policy"],
+        topology_scope=scenario["scope"],
+        topology_options=scenario["policy_options"] or {},
+    )
+
+
+def _set_up(manager: Manager, scenario: Scenario) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = []
+    allocated = scenario["allocated"] or []
+    if allocated:
+        manager.restore(_checkpoint(allocated))
+    for resource, plugin in sorted(scenario["resources"].items()):
+        client = ScriptedPlugin(resource, plugin["preferred"], plugin["allocate_error"], calls)
+        options = PluginOptions(get_preferred_allocation_available=bool(plugin["preferred"]))
+        endpoint = manager.plugins.connect(ResourceName(resource), "plugin", options, client)
+        manager.plugins.update(endpoint, Columns.of(map(_device, plugin["devices"])))
+    manager.sources_ready(frozenset(map(PodUid, scenario["active_pods"] or ())))
+    return calls
+
+
+def _checkpoint(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoint:
+    entries = tuple(
+        PodDevicesEntry(
+            pod_uid=held["pod_uid"],
+            container_name=held["container"],
+            resource_name=held["resource"],
+            device_ids={int(node): tuple(ids) for node, ids in held["devices"].items()},
+            alloc_resp=_RESPONSE,
+        )
+        for held in allocated
+    )
+    return checkpoint.Checkpoint(entries, {entry.resource_name: () for entry in entries})
+
+
+def _device(device: Mapping[str, Any]) -> Device:
+    return Device(
+        DeviceId(device["id"]),
+        device["health"],
+        None if device["numa"] is None else tuple(device["numa"]),
+    )
+
+
+def _pod(pod: Mapping[str, Any]) -> Pod:
+    return Pod(
+        uid=PodUid(pod["uid"]),
+        name=pod["uid"],
+        namespace="default",
+        containers=tuple(map(_container, pod["containers"] or ())),
+        init_containers=tuple(map(_container, pod["init_containers"] or ())),
+    )
+
+
+def _container(container: Mapping[str, Any]) -> Container:
+    limits = {ResourceName(name): value for name, value in (container["limits"] or {}).items()}
+    return Container(
+        ContainerName(container["name"]), limits, limits, bool(container.get("restartable"))
+    )
+
+
+def _step(manager: Manager, pod: Pod, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    first, whole = manager.hints(pod)
+    actual: dict[str, Any] = {"hints": {"container": _hints(first), "pod": _hints(whole)}}
+    try:
+        allocation = manager.admit(pod)
+    except Refused as refused:
+        actual |= {"admit": False, "reason": refused.reason, "message": refused.message}
+    else:
+        actual |= {"admit": True, "reason": "", "message": ""}
+        actual["affinity"] = {
+            container.name: _affinity(allocation.affinities.get(container.name))
+            for container, _ in pod.all_containers()
+        }
+    held = manager.holdings(pod.uid)
+    actual["devices"] = {
+        container.name: {
+            resource: sorted(holding.ids)
+            for resource, holding in held.get(container.name, {}).items()
+        }
+        for container, _ in pod.all_containers()
+    }
+    actual["calls"] = sorted(calls, key=lambda call: json.dumps(call, sort_keys=True))
+    counts = manager.capacity()
+    actual["capacity"] = dict(counts.capacity)
+    actual["allocatable"] = dict(counts.allocatable)
+    return actual
+
+
+def _hints(hints: Mapping[str, Hints | None]) -> dict[str, Any]:
+    return {
+        resource: None
+        if found is None
+        else [{"nodes": _nodes(hint.mask), "preferred": hint.preferred} for hint in found]
+        for resource, found in hints.items()
+    }
+
+
+def _affinity(hint: Hint | None) -> dict[str, Any] | None:
+    if hint is None or hint.mask is None:
+        return None
+    return {"nodes": _nodes(hint.mask), "preferred": hint.preferred}
+
+
+def _nodes(mask: int | None) -> list[int] | None:
+    return None if mask is None else list(bitset.numbers(mask))
+
+
+def _compare(pod: str, step: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    for field, expected in step.items():
+        if field not in _KNOWN_STEP_FIELDS:
+            raise ReplayError(f"pod {pod}: field {field!r} of a step is not known to this replay")
+        if field == "hints":
+            for kind, hints in expected.items():
+                found += difference(f"{pod} hints.{kind}", hints, actual["hints"][kind])
+        elif field == "device_counts":
+            found += difference(f"{pod} device_counts", expected, _counts(actual["devices"]))
+        elif field == "affinity" and "affinity" not in actual:
+            found.append(f"{pod} affinity: the pod was refused: {actual['message']}")
+        else:
+            found += difference(f"{pod} {field}", expected, actual[field])
+    return found
+
+
+def _counts(devices: Mapping[str, Mapping[str, list[str]]]) -> dict[str, dict[str, int]]:
+    return {
+        container: {resource: len(ids) for resource, ids in by_resource.items()}
+        for container, by_resource in devices.items()
+    }
