@@ -1,0 +1,61 @@
+"""The other side of the socket: write a device plugin, or run a simulated one.
+
+What belongs here: what a plugin's author writes against (:class:`Plugin`,
+:class:`Lister`, :class:`Manager`, :func:`serve` and the value types), the gRPC server and
+the registration underneath, and a simulated plugin on top. What never does: anything of
+the kubelet's side. Plugins made here run against any kubelet and cannot know which.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.plugin.errors import (
+    ConfigurationError,
+    DeviceRefused,
+    PluginError,
+    UnhealthyDevice,
+    UnknownDevice,
+)
+from devicemanager.plugin.values import ContainerSettings, Device, DeviceSpec, Mount
+
+if TYPE_CHECKING:
+    from devicemanager.plugin.author import Lister, Plugin, StaticLister
+    from devicemanager.plugin.manager import Manager, serve
+    from devicemanager.plugin.settings import PluginSettings
+
+__all__ = [
+    "ConfigurationError",
+    "ContainerSettings",
+    "Device",
+    "DeviceRefused",
+    "DeviceSpec",
+    "Lister",
+    "Manager",
+    "Mount",
+    "Plugin",
+    "PluginError",
+    "PluginSettings",
+    "StaticLister",
+    "UnhealthyDevice",
+    "UnknownDevice",
+    "serve",
+]
+
+_LAZY = {
+    "Lister": "author",
+    "Manager": "manager",
+    "Plugin": "author",
+    "PluginSettings": "settings",
+    "StaticLister": "author",
+    "serve": "manager",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # The value types alone must not pay for importing grpc.
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,0 +1,231 @@
+"""Runs all resources of a lister, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+from devicemanager.plugin.author import Lister, Plugin, StaticLister
+from devicemanager.plugin.errors import PluginError
+from devicemanager.plugin.follow import follow
+from devicemanager.plugin.names import check_resource_name, socket_names
+from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
+from devicemanager.plugin.service import Service
+from devicemanager.plugin.settings import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, PluginSettings
+from devicemanager.plugin.wake import Wake
+from devicemanager.plugin.watch import DirectoryWatch
+
+__all__ = ["Manager", "serve"]
+
+_log = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+_STOP_LIMIT = 8.0
+_HOPELESS = 0
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+class Manager:
+    """The resources of one lister in one plugin directory.
+
+    ``directory`` is where the kubelet listens; without it ``DEVICE_PLUGIN_DIRECTORY`` of
+    the environment, else ``/var/lib/kubelet/device-plugins``. It need not be there yet.
+    A context manager: entering starts, leaving stops and removes every socket. Raises
+    ConfigurationError if no socket could ever be made there.
+    """
+
+    def __init__(
+        self,
+        lister: Lister,
+        directory: str | os.PathLike[str] | None = None,
+        settings: PluginSettings | None = None,
+        *,
+        socket_name: str | None = None,
+        service: ServiceFactory = Service,
+    ) -> None:
+        chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY
+        self._directory = Path(chosen).absolute()
+        next(socket_names("", str(self._directory), unique=True))
+        self._lister = lister
+        self._settings = settings or PluginSettings()
+        self._socket_name = socket_name
+        self._service = service
+        self._changed = Wake()
+        self._stopping = lister.stopping
+        self._watch = DirectoryWatch(self._directory, self._ring)
+        # Signals, and _HOPELESS. A put may interrupt another one, as a handler's must.
+        self._inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
+        # Guards _resources; never held while a resource is waited for.
+        self._lock = threading.Lock()
+        self._resources: dict[str, Resource] = {}
+        self._discovered = False
+        self._keeper = threading.Thread(target=self._keep_watch, name="keep watch", daemon=True)
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    def resources(self) -> list[ResourceStatus]:
+        """How each resource is doing, by name."""
+        with self._lock:
+            return [self._resources[name].status for name in sorted(self._resources)]
+
+    def wait_registered(self, timeout: float, *, streaming: bool = False) -> bool:
+        """Wait until there are resources and all of them are registered.
+
+        With ``streaming`` also until the kubelet has opened each one's list.
+        """
+
+        def ready() -> bool:
+            resources = self.resources()
+            return bool(resources) and all(
+                r.state is ResourceState.REGISTERED and (r.streams or not streaming)
+                for r in resources
+            )
+
+        return self._changed.wait_for(ready, timeout)
+
+    def start(self) -> None:
+        # The watch is there before anything looks at a socket, so no change falls between.
+        self._watch.ensure()
+        self._keeper.start()
+        threading.Thread(target=self._discover, name="discover", daemon=True).start()
+
+    def stop(self) -> None:
+        """Unregister everything and remove our sockets. Returns within some 10 s, whatever
+        the authors' hooks do."""
+        self._stopping.set()
+        self._changed.ring()
+        with self._lock:
+            resources = list(self._resources.values())
+        for resource in resources:
+            resource.ask_to_stop()
+        _join(resources)
+        # Not the discovering one: only the author's generator knows when it looks up.
+        self._keeper.join()
+        self._watch.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    def run(self) -> None:
+        """Start, and stop at SIGTERM, SIGINT or SIGQUIT. From the main thread only.
+
+        Raises PluginError if no resource is left that could be served.
+        """
+        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        try:
+            with self:
+                number = self._inbox.get()
+                # From here on a second signal has its usual effect.
+                _restore(before)
+                if number == _HOPELESS:
+                    raise PluginError("none of the resources could be started; see the log")
+                _log.info("stopping: %s", signal.Signals(number).name)
+        finally:
+            _restore(before)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._inbox.put(number)
+
+    def _ring(self) -> None:
+        """Something changed: let every resource and every waiter look."""
+        with self._lock:
+            resources = list(self._resources.values())
+        for resource in resources:
+            resource.wake.ring()
+        self._noticed()
+
+    def _noticed(self) -> None:
+        self._changed.ring()
+        if self._discovered and all(r.state is ResourceState.FAILED for r in self.resources()):
+            self._inbox.put(_HOPELESS)
+
+    def _keep_watch(self) -> None:
+        while not self._stopping.wait(self._settings.recheck):
+            if self._watch.ensure():
+                self._ring()
+
+    def _discover(self) -> None:
+        what = f"{self._lister.namespace}: discover()"
+        backoff = self._settings.list_backoff
+        follow(what, self._lister.discover, self._apply, self._stopping, backoff)
+        self._discovered = True
+        self._noticed()
+
+    def _apply(self, last_names: Iterable[str]) -> None:
+        """Make these the resources: each list replaces the one before."""
+        wanted = {f"{self._lister.namespace}/{last_name}": last_name for last_name in last_names}
+        with self._lock:
+            vanished = [self._resources.pop(name) for name in self._resources.keys() - wanted]
+            new = sorted(wanted.keys() - self._resources.keys())
+        for resource in vanished:
+            resource.ask_to_stop()
+        for name in new:
+            self._add(name, wanted[name])
+        _join(vanished)
+        self._changed.ring()
+
+    def _add(self, name: str, last_name: str) -> None:
+        try:
+            check_resource_name(name)
+            plugin = self._lister.new_plugin(last_name)
+        except Exception:
+            _log.exception("%s: no plugin, the resource is left out", name)
+            return
+        resource = Resource(
+            name,
+            plugin,
+            self._directory,
+            self._settings,
+            on_change=self._noticed,
+            socket_name=self._socket_name,
+            service=self._service,
+        )
+        with self._lock:
+            # Both are looked at under the lock: whoever stops finds it, or it never starts.
+            if self._stopping.is_set():
+                return
+            self._resources[name] = resource
+        resource.start()
+
+
+def _join(resources: Iterable[Resource]) -> None:
+    deadline = time.monotonic() + _STOP_LIMIT
+    for resource in resources:
+        if not resource.join(max(deadline - time.monotonic(), 0)):
+            _log.error("%s: its plugin's hook does not end; left behind", resource.name)
+
+
+def _restore(handlers: Mapping[signal.Signals, _Handler]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def serve(
+    plugin: Plugin,
+    resource: str,
+    directory: str | os.PathLike[str] | None = None,
+    settings: PluginSettings | None = None,
+) -> None:
+    """Serve one resource until SIGTERM, SIGINT or SIGQUIT.
+
+    Raises ConfigurationError for a resource name or a directory that cannot work, and
+    PluginError if the plugin's ``start`` fails for good.
+    """
+    check_resource_name(resource)
+    namespace, _, last_name = resource.partition("/")
+    Manager(StaticLister(namespace, {last_name: plugin}), directory, settings).run()

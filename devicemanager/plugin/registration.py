@@ -1,0 +1,60 @@
+"""One attempt to register with the kubelet, which can be given up at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+
+from devicemanager.plugin import wire
+from devicemanager.plugin.errors import RegistrationFailed
+from devicemanager.plugin.sockets import target
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc
+
+__all__ = ["register"]
+
+_OPTIONS = (
+    # A fresh connection each time: grpc would otherwise remember a failure and wait.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+)
+
+
+def register(
+    kubelet: Path,
+    endpoint: str,
+    resource: str,
+    options: dp.DevicePluginOptions,
+    timeout: float,
+    wait: Callable[[grpc.Future[dp.Empty]], bool],
+) -> bool:
+    """Call Register; False if ``wait`` gave up on the call that it was handed.
+
+    The kubelet dials ``endpoint`` and opens the list stream before it answers, so nothing
+    that those need may be held meanwhile. Raises RegistrationFailed with the kubelet's own
+    text.
+    """
+    request = dp.RegisterRequest(
+        version=wire.API_VERSION, endpoint=endpoint, resource_name=resource, options=options
+    )
+    with grpc.insecure_channel(target(kubelet), options=_OPTIONS) as channel:
+        call = deviceplugin_v1beta1_grpc.RegistrationStub(channel).Register.future(
+            request, timeout=timeout
+        )
+        if not wait(call):
+            call.cancel()
+            return False
+        try:
+            call.result()
+        except grpc.RpcError as error:
+            raise RegistrationFailed(_explain(error)) from error
+    return True
+
+
+def _explain(error: grpc.RpcError) -> str:
+    if not isinstance(error, grpc.Call):
+        return str(error)
+    return f"{error.details()} ({error.code().name})"

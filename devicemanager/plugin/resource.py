@@ -1,0 +1,247 @@
+"""The life of one resource: start hook, server, registration, and all of it again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+
+import attrs
+from tenacity import RetryCallState, RetryError, Retrying, stop_after_attempt, wait_fixed
+
+from devicemanager.plugin.author import Plugin
+from devicemanager.plugin.feed import Feed
+from devicemanager.plugin.life import Sight, Step, decide
+from devicemanager.plugin.names import socket_names
+from devicemanager.plugin.pool import DaemonPool
+from devicemanager.plugin.server import PluginServer
+from devicemanager.plugin.service import Service
+from devicemanager.plugin.session import Session
+from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.sockets import FileIdentity
+from devicemanager.plugin.streams import Streams
+from devicemanager.plugin.wake import Wake
+
+__all__ = ["KUBELET_SOCKET", "Resource", "ResourceState", "ResourceStatus", "ServiceFactory"]
+
+_log = logging.getLogger(__name__)
+
+KUBELET_SOCKET = "kubelet.sock"
+
+ServiceFactory = Callable[[Plugin, PluginSettings, Streams], Service]
+"""Makes the service of one server."""
+
+
+class ResourceState(Enum):
+    """Where a resource is in its life."""
+
+    STARTING = "starting"
+    WAITING = "waiting for the kubelet"
+    SERVING = "serving"
+    REGISTERED = "registered"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@attrs.frozen
+class ResourceStatus:
+    """``registrations`` counts those that the kubelet accepted; ``endpoint`` is the file
+    name of the socket, ``streams`` the number of open list streams."""
+
+    name: str
+    state: ResourceState
+    endpoint: str | None
+    registrations: int
+    streams: int
+
+
+class Resource:
+    """One plugin under one resource name, on a thread of its own.
+
+    That thread alone touches the session; others only set a flag and ring the bell.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plugin: Plugin,
+        directory: Path,
+        settings: PluginSettings,
+        *,
+        on_change: Callable[[], None],
+        socket_name: str | None = None,
+        service: ServiceFactory = Service,
+    ) -> None:
+        self.name = name
+        self.plugin = plugin
+        self.wake = Wake()
+        self._directory = directory
+        self._kubelet = directory / KUBELET_SOCKET
+        self._settings = settings
+        self._on_change = on_change
+        self._socket_name = socket_name or name
+        self._make_service = service
+        self._pool = DaemonPool(settings.workers, f"calls of {name}")
+        self._feed = Feed(name, plugin, settings)
+        self._thread = threading.Thread(target=self._run, name=f"resource {name}", daemon=True)
+        self._session: Session | None = None
+        self._registrations = 0
+        self._short_lives = 0
+        self._state = ResourceState.STARTING
+        self._complaint = ""
+        # Made here, on one thread, before several can ask for them.
+        self._stopping = plugin.stopping
+        self._devices = plugin.device_list
+
+    @property
+    def status(self) -> ResourceStatus:
+        session = self._session
+        server = session.server if session else None
+        return ResourceStatus(
+            name=self.name,
+            state=self._state,
+            endpoint=server.endpoint if server else None,
+            registrations=self._registrations,
+            streams=server.service.streams.counts.open if server else 0,
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        self._stopping.set()
+        self._devices.wake()
+        self.wake.ring()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end after :meth:`ask_to_stop`. False if it takes longer."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            if self._call_start():
+                self._feed.start()
+                self._live()
+                self._call_stop()
+                self._enter(ResourceState.STOPPED)
+        except Exception:
+            _log.exception("%s: given up", self.name)
+            self._end_session()
+            self._enter(ResourceState.FAILED)
+        finally:
+            self._pool.close()
+
+    def _live(self) -> None:
+        self._devices.wait_published(self._settings.first_list_wait, self._stopping.is_set)
+        while not self._stopping.is_set():
+            seen = self.wake.count
+            try:
+                pause = self._step()
+            except OSError as error:
+                self._complain(str(error))
+                pause = self._settings.register_backoff
+            if pause:
+                self.wake.wait(seen, pause)
+        self._end_session()
+        self._feed.join(self._settings.stop_grace)
+
+    def _step(self) -> float:
+        """Look, decide, act; the seconds until the next look."""
+        decision = decide(self._look(), self._settings)
+        if decision.step is Step.SERVE:
+            _log.info("%s: %s", self.name, decision.reason)
+            self._serve()
+        elif decision.step is Step.REGISTER:
+            self._register()
+        elif decision.step is Step.IDLE:
+            self._end_session()
+            self._enter(ResourceState.WAITING)
+        return decision.timeout
+
+    def _look(self) -> Sight:
+        if self._session is not None:
+            return self._session.look(self._short_lives)
+        return Sight(now=time.monotonic(), kubelet=FileIdentity.of(self._kubelet))
+
+    def _serve(self) -> None:
+        old = self._session
+        self._end_session()
+        kubelet = FileIdentity.of(self._kubelet)
+        if kubelet is None:
+            return
+        # A kubelet that still knows our old path may refuse it for ever (Q2).
+        again = old is not None and old.kubelet_identity == kubelet
+        self._short_lives = self._short_lives + 1 if again and old and old.was_short else 0
+        names = socket_names(
+            self._socket_name, str(self._directory), unique=again or self._settings.unique_socket
+        )
+        streams = Streams(self._settings.max_streams, self.wake.ring)
+        service = self._make_service(self.plugin, self._settings, streams)
+        server = PluginServer(self._directory, names, service, self._pool)
+        self._session = Session(
+            self.name, server, self._kubelet, kubelet, self._settings, self.wake
+        )
+        self._complaint = ""
+        self._enter(ResourceState.SERVING)
+
+    def _register(self) -> None:
+        assert self._session is not None
+        if self._session.register(self._stopping.is_set):
+            self._registrations += 1
+            _log.info("%s: registered as %s", self.name, self._session.server.endpoint)
+            self._enter(ResourceState.REGISTERED)
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _call_start(self) -> bool:
+        """The author's start hook, tried a few times as kubevirt's dpm does."""
+        attempts = Retrying(
+            stop=stop_after_attempt(self._settings.start_attempts),
+            wait=wait_fixed(self._settings.start_delay),
+            sleep=self._nap,
+            retry=self._may_start_again,
+            after=self._log_start,
+        )
+        try:
+            attempts(self.plugin.start)
+        except RetryError:
+            _log.error("%s: start() failed too often: not served", self.name)
+            self._enter(ResourceState.FAILED)
+            return False
+        except Exception:
+            self._enter(ResourceState.STOPPED)
+            return False
+        return not self._stopping.is_set()
+
+    def _nap(self, seconds: float) -> None:
+        self._stopping.wait(seconds)
+
+    def _may_start_again(self, state: RetryCallState) -> bool:
+        return bool(state.outcome and state.outcome.failed) and not self._stopping.is_set()
+
+    def _log_start(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        _log.error("%s: start() failed", self.name, exc_info=error)
+
+    def _call_stop(self) -> None:
+        try:
+            self.plugin.stop()
+        except Exception:
+            _log.exception("%s: stop() failed", self.name)
+
+    def _enter(self, state: ResourceState) -> None:
+        self._state = state
+        self._on_change()
+
+    def _complain(self, text: str) -> None:
+        # Once per text: a directory that stays unwritable is looked at every second.
+        if text != self._complaint:
+            self._complaint = text
+            _log.error("%s: cannot serve: %s", self.name, text)

@@ -1,0 +1,127 @@
+"""One server and its registration, with one kubelet."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+
+from devicemanager.plugin.errors import RegistrationFailed
+from devicemanager.plugin.life import Sight
+from devicemanager.plugin.registration import register
+from devicemanager.plugin.server import PluginServer
+from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.sockets import FileIdentity
+from devicemanager.plugin.wake import Wake
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["Session"]
+
+_log = logging.getLogger(__name__)
+
+
+class Session:
+    """Lives from serving until the kubelet, our socket or the last stream is gone."""
+
+    def __init__(
+        self,
+        resource: str,
+        server: PluginServer,
+        kubelet: Path,
+        identity: FileIdentity,
+        settings: PluginSettings,
+        wake: Wake,
+    ) -> None:
+        self.server = server
+        self.kubelet_identity = identity
+        self.registered_at: float | None = None
+        self._resource = resource
+        self._kubelet = kubelet
+        self._settings = settings
+        self._wake = wake
+
+    def look(self, short_lives: int) -> Sight:
+        return Sight(
+            now=time.monotonic(),
+            kubelet=FileIdentity.of(self._kubelet),
+            served_kubelet=self.kubelet_identity,
+            own_socket=self.server.is_reachable(),
+            registered_at=self.registered_at,
+            streams=self.server.service.streams.counts,
+            short_lives=short_lives,
+        )
+
+    @property
+    def was_short(self) -> bool:
+        """Whether the list stream ended soon after it had been opened."""
+        streams = self.server.service.streams.counts
+        lived = streams.last_ended - streams.last_opened
+        return streams.opened > 0 and lived < self._settings.stream_settled
+
+    def register(self, stopping: Callable[[], bool]) -> bool:
+        """Register, again and again with growing pauses. False if it no longer makes
+        sense: we stop, or it is another kubelet, or our socket is gone."""
+
+        def pointless() -> bool:
+            return (
+                stopping()
+                or FileIdentity.of(self._kubelet) != self.kubelet_identity
+                or not self.server.is_reachable()
+            )
+
+        def nap(seconds: float) -> None:
+            deadline = time.monotonic() + seconds
+            while not pointless() and (left := deadline - time.monotonic()) > 0:
+                self._wake.wait(self._wake.count, min(left, self._settings.recheck))
+
+        settings = self._settings
+        attempts = Retrying(
+            retry=retry_if_exception_type(RegistrationFailed),
+            wait=wait_exponential(
+                multiplier=settings.register_backoff, max=settings.register_backoff_limit
+            ),
+            sleep=nap,
+            before_sleep=self._log_failure,
+        )
+        if attempts(self._attempt, pointless):
+            self.registered_at = time.monotonic()
+        return self.registered_at is not None
+
+    def close(self) -> None:
+        """End it, and wait until its threads and descriptors are gone."""
+        grace = self._settings.stop_grace
+        self.server.close(grace).wait(grace + 1)
+
+    def _attempt(self, pointless: Callable[[], bool]) -> bool:
+        if pointless():
+            return False
+
+        def wait(call: grpc.Future[dp.Empty]) -> bool:
+            call.add_done_callback(lambda _call: self._wake.ring())
+            while not call.done():
+                seen = self._wake.count
+                if pointless():
+                    return False
+                if not call.done():
+                    self._wake.wait(seen, self._settings.recheck)
+            return True
+
+        return register(
+            self._kubelet,
+            self.server.endpoint,
+            self._resource,
+            self.server.service.options(),
+            self._settings.register_timeout,
+            wait,
+        )
+
+    def _log_failure(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        pause = state.next_action.sleep if state.next_action else 0.0
+        _log.warning(
+            "%s: the kubelet did not register it: %s; again in %.0f s", self._resource, error, pause
+        )

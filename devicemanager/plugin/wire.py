@@ -1,0 +1,50 @@
+"""Between the author's plain values and the messages of deviceplugin v1beta1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from devicemanager.plugin.values import ContainerSettings, Device
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["API_VERSION", "HEALTHY", "UNHEALTHY", "container_response", "encode_list", "to_bytes"]
+
+API_VERSION = "v1beta1"
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+
+
+def device_message(device: Device) -> dp.Device:
+    message = dp.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
+    # Without nodes the field stays absent: an empty topology hides a device (Q13).
+    for node in device.numa:
+        message.topology.nodes.add(ID=node)
+    return message
+
+
+def encode_list(devices: Iterable[Device]) -> bytes:
+    """A ListAndWatchResponse, serialised once for all streams."""
+    return dp.ListAndWatchResponse(devices=map(device_message, devices)).SerializeToString()
+
+
+def container_response(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
+    return dp.ContainerAllocateResponse(
+        envs=settings.envs,
+        mounts=[
+            dp.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+            for m in settings.mounts
+        ],
+        devices=[
+            dp.DeviceSpec(
+                container_path=d.container_path, host_path=d.host_path, permissions=d.permissions
+            )
+            for d in settings.devices
+        ],
+        annotations=settings.annotations,
+        cdi_devices=[dp.CDIDevice(name=name) for name in settings.cdi_devices],
+    )
+
+
+def to_bytes(message: dp.Empty | bytes) -> bytes:
+    """The serialiser of every answer; bytes that are already made pass through."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
