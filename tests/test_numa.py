@@ -88,7 +88,7 @@ def test_json_has_text_keys(tmp_path: Path) -> None:
     ("content", "fault"),
     [
         ("", ": expected a mapping with `nodes`"),
-        ("nodes: [", ": not YAML: line 1"),
+        ("nodes: [", ": not YAML: line "),
         ("nodes: 0\nnode: 1", ": unknown key `node`: choose from nodes, distances, cpus, memory"),
         ("cpus: {0: 1}", ": nodes: expected a list of numbers"),
         ("nodes: 0\n---\nnodes: 1", ": expected a mapping with `nodes`"),
