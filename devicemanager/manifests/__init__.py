@@ -18,8 +18,9 @@ from devicemanager.manifests.spec import DefaultUid, pod_from, stable_uid
 
 __all__ = ["DefaultUid", "ManifestError", "Source", "parse", "stable_uid"]
 
-Source = Mapping[str, Any] | str | Path | object
-"""A decoded manifest, YAML text, a path (as Path or text), or a ``kubernetes`` V1Pod."""
+Source = Mapping[str, Any] | str | Path | Pod | object
+"""A decoded manifest, YAML text, a path (as Path or text), a ``kubernetes`` V1Pod, or a pod
+that was parsed already."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -31,6 +32,8 @@ def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
     name. Raises ManifestError with one line: the file, the field, what is wrong with it.
     """
     try:
+        if isinstance(source, Pod):
+            return source
         if isinstance(source, Mapping):
             return pod_from(source, default_uid)
         if isinstance(source, str):

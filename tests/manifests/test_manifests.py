@@ -148,6 +148,10 @@ def test_neither_kubernetes_nor_yaml_is_loaded_for_a_dict() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
 
 
+def test_a_parsed_pod_is_taken_as_it_is() -> None:
+    assert parse(POD) is POD
+
+
 # --- meaning
 
 

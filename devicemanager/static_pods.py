@@ -1,0 +1,290 @@
+"""Static pods: a directory of manifests, watched, as the kubelet's ``--pod-manifest-path``.
+
+A file that appears is admitted, one that changes is admitted anew, one that vanishes is
+terminated. Nothing here knows a kubelet: the owner hands in what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import attrs
+
+from devicemanager.core.errors import DeviceManagerError, RequestError
+from devicemanager.core.pods import Pod
+from devicemanager.manifests import ManifestError, parse
+
+if TYPE_CHECKING:
+    from watchdog.events import FileSystemEvent
+
+__all__ = ["ManifestDirectoryError", "PodOwner", "StaticPods"]
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Names of manifests. Whatever else lies there, such as an editor's copies, is left alone."""
+
+_PATIENCE = 2.0
+
+Report = Callable[[str], None]
+"""Takes one line for the user."""
+
+
+class ManifestDirectoryError(RequestError):
+    """The manifest directory cannot be watched."""
+
+
+class PodOwner(Protocol):
+    """Who runs the pods."""
+
+    def admit(self, pod: Pod, path: Path) -> bool:
+        """A manifest appeared; whether its pod runs now. May raise DeviceManagerError."""
+
+    def terminate(self, uid: str) -> None:
+        """The manifest of a pod that runs is gone. May raise DeviceManagerError."""
+
+
+@attrs.define
+class _File:
+    """What became of one manifest."""
+
+    pod: Pod | None = None
+    runs: bool = False
+    complaint: str = ""
+    """Why the file as it is now cannot be used; empty if it can."""
+    unreadable: bool = False
+    """Whether permissions are what is wrong."""
+    wanted_uid: str | None = None
+    """The UID that another file's pod has, if that is what is wrong."""
+
+
+class ManifestFiles:
+    """Which file stands for which pod. Called by one thread at a time."""
+
+    def __init__(self, directory: Path, owner: PodOwner, report: Report) -> None:
+        self._directory = directory
+        self._owner = owner
+        self._report = report
+        self._files: dict[str, _File] = {}
+
+    def scan(self) -> None:
+        """Look at every file there is, and at those that were there, in order of name."""
+        present = {entry.name for entry in self._directory.iterdir() if is_manifest(entry.name)}
+        for name in sorted(present | self._files.keys()):
+            self.look_at(name)
+
+    def look_at(self, name: str) -> None:
+        """A file may have appeared, changed or vanished."""
+        path = self._directory / name
+        # A link to nothing counts as gone.
+        if not path.exists():
+            self._vanished(name)
+            return
+        if path.is_dir():
+            return
+        try:
+            pod = parse(path)
+        except ManifestError as error:
+            self._complain(name, str(error))
+            self._files[name].unreadable = not os.access(path, os.R_OK)
+        else:
+            self._found(name, path, pod)
+
+    def moved(self, old: str, new: str) -> None:
+        """A file got another name: its pod runs on, unless the contents changed, too."""
+        if new != old and old in self._files and (self._directory / new).exists():
+            self._vanished(new)
+            self._files[new] = self._files.pop(old)
+        self.look_at(new)
+        self.look_at(old)
+
+    def look_again_at_unreadable(self, name: str) -> None:
+        """Permissions may have changed: of interest only where they were the trouble."""
+        if name in self._files and self._files[name].unreadable:
+            self.look_at(name)
+
+    def all_gone(self) -> None:
+        """The directory itself is gone, and with it every manifest."""
+        for name in sorted(self._files):
+            self._stop(name, self._files.pop(name))
+
+    def _found(self, name: str, path: Path, pod: Pod) -> None:
+        old = self._files.get(name, _File())
+        first = self._holder(pod, name)
+        if first is not None:
+            who = f"pod {pod.namespace}/{pod.name} has the UID of the pod in {first} ({pod.uid})"
+            self._complain(name, f"{path}: {who}: the first keeps it; remove one or name it anew")
+            self._files[name].wanted_uid = pod.uid
+            return
+        runs_on = old.runs and old.pod == pod
+        file = self._files[name] = _File(pod, runs_on)
+        if not runs_on:
+            self._stop(name, old, successor=pod.uid)
+            file.runs = self._guarded(name, lambda: self._owner.admit(pod, path)) is True
+
+    def _holder(self, pod: Pod, name: str) -> str | None:
+        """Another file whose pod has this UID."""
+        for other, file in self._files.items():
+            if other != name and file.pod is not None and file.pod.uid == pod.uid:
+                return other
+        return None
+
+    def _vanished(self, name: str) -> None:
+        if file := self._files.pop(name, None):
+            self._stop(name, file)
+
+    def _stop(self, name: str, file: _File, successor: str | None = None) -> None:
+        """End a file's pod, and give its UID to a file that waited for it."""
+        pod = file.pod
+        if pod is None:
+            return
+        if file.runs:
+            self._guarded(name, lambda: self._owner.terminate(pod.uid))
+        if pod.uid != successor:
+            waiting = [each for each, f in self._files.items() if f.wanted_uid == pod.uid]
+            for other in sorted(waiting):
+                self.look_at(other)
+
+    def _complain(self, name: str, line: str) -> None:
+        file = self._files.setdefault(name, _File())
+        file.unreadable, file.wanted_uid = False, None
+        if file.complaint == line:
+            return
+        file.complaint = line
+        rest = "; the pod admitted from it before keeps running" if file.runs else ""
+        self._report(f"{line}{rest}")
+
+    def _guarded(self, name: str, act: Callable[[], Any]) -> Any:
+        """The owner's trouble with one pod must not keep the others waiting."""
+        try:
+            return act()
+        except DeviceManagerError as error:
+            self._report(f"{self._directory / name}: {error}")
+            return None
+
+
+class StaticPods:
+    """Watches a manifest directory from ``start`` to ``stop``; a context manager.
+
+    ``owner`` and ``report`` are called by one thread at a time: by the caller's for the
+    manifests that are there at the start, by a thread of the watch afterwards. A file is
+    read once it is complete: when its writer closes it, or when it is moved or linked
+    here. A bad file is reported in one line and read again when it changes; its pod, if
+    it had a good one before, keeps running.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], owner: PodOwner, report: Report) -> None:
+        self.directory = Path(directory)
+        self._files = ManifestFiles(self.directory, owner, report)
+        self._report = report
+        self._observer: Any = None
+        # Held while files are looked at: events that come during the first scan wait for it.
+        self._looking = threading.Lock()
+
+    def start(self) -> None:
+        """Admit what is there and watch from now on. Raises ManifestDirectoryError."""
+        if not self.directory.is_dir():
+            fault = "is not a directory" if self.directory.exists() else "does not exist"
+            raise ManifestDirectoryError(f"manifest directory {self.directory} {fault}")
+        with self._looking:
+            # Watched before the scan, so that nothing is missed in between.
+            try:
+                self._observer = self._watch()
+                self._files.scan()
+            except OSError as error:
+                self._end_watch()
+                reason = error.strerror or error
+                raise ManifestDirectoryError(
+                    f"manifest directory {self.directory} cannot be watched: {reason}"
+                ) from error
+
+    def stop(self) -> None:
+        """Stop watching. Pods are left as they are. Stopping twice does nothing."""
+        self._end_watch()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _watch(self) -> Any:
+        from watchdog.events import FileSystemEventHandler
+        from watchdog.observers.inotify import InotifyObserver
+
+        static_pods = self
+
+        class Handler(FileSystemEventHandler):
+            def on_any_event(self, event: FileSystemEvent) -> None:
+                static_pods._handle(event)
+
+        # Full events tell a file moved here, which is complete, from one being created.
+        observer = InotifyObserver(generate_full_events=True)
+        observer.schedule(Handler(), str(self.directory.resolve()), recursive=False)
+        observer.start()
+        return observer
+
+    def _end_watch(self) -> None:
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.stop()
+            # An admission may hang in a plugin's call; the thread is a daemon.
+            observer.join(_PATIENCE)
+
+    def _handle(self, event: FileSystemEvent) -> None:
+        with self._looking:
+            if self._observer is None:
+                return
+            try:
+                self._react(event)
+            # An error here would end the watch without a word.
+            except Exception as error:
+                self._report(f"manifest directory {self.directory}: {error}")
+
+    def _react(self, event: FileSystemEvent) -> None:
+        kind, old, new = event.event_type, _name(event.src_path), _name(event.dest_path)
+        if kind == "deleted" and event.is_directory and not self.directory.exists():
+            self._report(f"manifest directory {self.directory} is gone, and its pods with it")
+            self._files.all_gone()
+        elif kind in ("moved", "deleted", "created") and _is_pivot(old, new):
+            self._files.scan()
+        elif kind == "moved" and is_manifest(old) and is_manifest(new):
+            self._files.moved(old, new)
+        elif kind in ("moved", "deleted", "closed"):
+            for name in filter(is_manifest, (new, old)):
+                self._files.look_at(name)
+        elif kind == "created" and is_manifest(old) and _is_linked(self.directory / old):
+            self._files.look_at(old)
+        elif kind in ("modified", "attrib") and is_manifest(old):
+            self._files.look_again_at_unreadable(old)
+
+
+def is_manifest(name: str) -> bool:
+    """Whether a file of this name is read: no dotfile, no temporary file of an editor."""
+    return name.endswith(SUFFIXES) and not name.startswith((".", "#"))
+
+
+def _name(path: bytes | str | None) -> str:
+    return Path(os.fsdecode(path or "")).name
+
+
+def _is_pivot(old: str, new: str) -> bool:
+    """The name through which a mounted ConfigMap turns all its files over at once."""
+    return "..data" in (old, new)
+
+
+def _is_linked(path: Path) -> bool:
+    """A link comes complete; of any other new file the writer's close will be told."""
+    try:
+        return path.is_symlink() or path.stat().st_nlink > 1
+    except OSError:
+        return False
