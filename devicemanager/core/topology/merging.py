@@ -79,6 +79,19 @@ def _merge(topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: boo
     return Hint(fittest(topology, fitting, prefer_closest), False)
 
 
+def ranked_unpreferred(
+    topology: NumaTopology, hints: Sequence[Hints], prefer_closest: bool
+) -> list[int]:
+    """Every reachable set, in the order in which an unpreferred result is chosen."""
+    wanted = wanted_size(hints)
+
+    def rank(mask: int) -> tuple[bool, int, float, int]:
+        distance = topology.average_distance(mask) if prefer_closest else 0.0
+        return (*_misfit(wanted, mask.bit_count()), distance, mask)
+
+    return sorted(reachable_masks(topology, hints), key=rank)
+
+
 _merged = lru_cache(maxsize=1024)(_merge)
 
 

@@ -1,0 +1,178 @@
+"""An admission in plain words, with a small drawing of NUMA nodes and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from devicemanager.core import bitset
+from devicemanager.core.explain import (
+    AdmissionExplanation,
+    Fault,
+    MergeExplanation,
+    ResourceExplanation,
+    State,
+    StepExplanation,
+)
+from devicemanager.core.topology import Hints, NumaTopology, PolicyName
+from devicemanager.core.topology.numa import nodes_of
+
+SYMBOLS = {State.FREE: ".", State.IN_USE: "#", State.UNHEALTHY: "x", State.CHOSEN: "*"}
+LEGEND = ", ".join(f"{symbol} {state.value}" for state, symbol in SYMBOLS.items())
+WIDEST_DRAWING = 64
+"""Devices of one node that are still drawn one by one."""
+MOST_HINTS = 8
+"""Hints of one resource that are listed; there may be hundreds."""
+
+
+def render(explanation: AdmissionExplanation) -> str:
+    """The whole admission as text, ending in a newline."""
+    return "\n".join(_lines(explanation)) + "\n"
+
+
+def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
+    """What the policy decided and why, in one sentence.
+
+    ``resources`` adds numbers to what fits nowhere.
+    """
+    if merge.policy is PolicyName.NONE:
+        return "none: nothing is aligned"
+    if merge.affinity.preferred:
+        return f"{merge.policy}: {_aligned(merge)}"
+    why = "; ".join(_faults(merge, {one.resource: one for one in resources}))
+    if not merge.admitted:
+        return f"{merge.policy}: {why}"
+    assert merge.affinity.mask is not None
+    nodes = node_names(nodes_of(merge.affinity.mask))
+    return f"{merge.policy}: not aligned, {nodes} as far as possible: {why}"
+
+
+def node_names(nodes: tuple[int, ...]) -> str:
+    """``node 0``, ``nodes 0+1``."""
+    return ("node " if len(nodes) == 1 else "nodes ") + "+".join(map(str, nodes))
+
+
+def _lines(explanation: AdmissionExplanation) -> Iterator[str]:
+    pod, policy = explanation.pod, explanation.policy
+    verdict = "admitted" if explanation.admitted else f"refused: {explanation.reason}"
+    yield f"pod {pod.namespace}/{pod.name} {verdict}"
+    if explanation.message:
+        yield f"  {explanation.message}"
+    yield f"  policy {policy.name}, scope {policy.scope}"
+    for step in explanation.steps:
+        yield ""
+        yield "the pod as a whole" if step.container is None else f"container {step.container}"
+        yield from (f"  {line}" for line in _step(step, policy.topology))
+    if any(step.resources for step in explanation.steps):
+        yield ""
+        yield f"each device is one of: {LEGEND}"
+
+
+def _step(step: StepExplanation, topology: NumaTopology) -> Iterator[str]:
+    hints = dict(step.merge.hints) if step.merge else {}
+    for one in step.resources:
+        yield f"{one.resource}: {one.request} requested"
+        yield from (f"  {line}" for line in _drawing(one, topology))
+        if one.chosen:
+            yield f"  chosen: {', '.join(one.chosen_ids)}"
+        if one.resource in hints:
+            yield f"  fits: {_hints(hints.pop(one.resource))}"
+    for name, others in hints.items():
+        yield f"{name} fits: {_hints(others)}"
+    if step.merge:
+        yield f"=> {sentence(step.merge, step.resources)}"
+        if len(step.merge.candidates) > 1:
+            best = " ".join(_set(nodes_of(hint.mask or 0)) for hint in step.merge.candidates)
+            yield f"   best of what was possible: {best}"
+    if step.error:
+        yield f"=> {step.error}"
+
+
+def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:
+    places = one.places(topology)
+    names = {node: "no node" if node is None else f"node {node}" for node in places}
+    drawn = {node: f"[{_devices(one, bits)}]" for node, bits in places.items()}
+    free = one.free_per_node(topology)
+    for node, bits in places.items():
+        yield (
+            f"{names[node]:{max(map(len, names.values()))}} "
+            f"{drawn[node]:{max(map(len, drawn.values()))}} "
+            f"{free[node]} of {bits.bit_count()} free"
+        )
+
+
+def _devices(one: ResourceExplanation, bits: int) -> str:
+    if bits.bit_count() <= WIDEST_DRAWING:
+        return "".join(SYMBOLS[one.state(number)] for number in bitset.numbers(bits))
+    chosen, in_use = bits & one.chosen, bits & one.in_use & ~one.chosen
+    free = bits & one.free & ~one.chosen
+    counts = {
+        State.FREE: free.bit_count(),
+        State.IN_USE: in_use.bit_count(),
+        State.UNHEALTHY: (bits & ~free & ~in_use & ~chosen).bit_count(),
+        State.CHOSEN: chosen.bit_count(),
+    }
+    return " ".join(f"{SYMBOLS[state]} {count}" for state, count in counts.items() if count)
+
+
+def _hints(hints: Hints | None) -> str:
+    """Preferred sets first, as they come; an exclamation mark stands after each."""
+    if hints is None:
+        return "anywhere, it has no topology"
+    if not hints:
+        return "nowhere"
+    ordered = sorted(hints, key=lambda hint: not hint.preferred)
+    shown = [
+        ("any" if hint.mask is None else _set(nodes_of(hint.mask))) + "!" * hint.preferred
+        for hint in ordered[:MOST_HINTS]
+    ]
+    more = f" and {len(hints) - MOST_HINTS} more" if len(hints) > MOST_HINTS else ""
+    return " ".join(shown) + more + (" (! preferred)" if ordered[0].preferred else "")
+
+
+def _set(nodes: tuple[int, ...]) -> str:
+    return "+".join(map(str, nodes))
+
+
+def _aligned(merge: MergeExplanation) -> str:
+    if all(hints is None for hints in merge.hints.values()):
+        return "nothing to align"
+    if merge.affinity.mask is None:
+        return "aligned to the whole machine"
+    return f"aligned to {node_names(nodes_of(merge.affinity.mask))}"
+
+
+def _faults(merge: MergeExplanation, resources: dict[str, ResourceExplanation]) -> Iterator[str]:
+    together = []
+    for name, fault in merge.faults.items():
+        if fault is Fault.NO_COMMON_NODES:
+            together.append(name)
+        else:
+            yield f"{name} {_alone(merge, name, fault, resources.get(name))}"
+    if together:
+        only = [
+            f"{name} {'could be aligned' if place == 0 else 'only'} to {_either(merge, name)}"
+            for place, name in enumerate(together)
+        ]
+        singles = all(len(nodes) == 1 for name in together for nodes in merge.aligned_to(name))
+        yield f"{', '.join(only)}; no common {'node' if singles else 'set of nodes'}"
+
+
+def _either(merge: MergeExplanation, name: str) -> str:
+    sets = merge.aligned_to(name)
+    shown = " or ".join(node_names(nodes) for nodes in sets[:MOST_HINTS])
+    return shown + (" or others" if len(sets) > MOST_HINTS else "")
+
+
+def _alone(
+    merge: MergeExplanation, name: str, fault: Fault, one: ResourceExplanation | None
+) -> str:
+    if fault is Fault.FITS_NOWHERE:
+        if one is None:
+            return "fits nowhere"
+        free, on_nodes = one.free, one.free & one.devices.numbering.with_topology
+        of_them = f", {on_nodes.bit_count()} of them on a node" if on_nodes != free else ""
+        return f"fits on no set of nodes: {one.request} requested, {free.bit_count()} free{of_them}"
+    narrowest = node_names(merge.narrowest(name))
+    if fault is Fault.WIDE:
+        return f"does not fit on one node: {narrowest} would do"
+    return f"is free only across {narrowest}, though fewer nodes would do were none in use"
