@@ -1,0 +1,66 @@
+"""Device nodes of the host: what kind they are, and their numbers."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+
+__all__ = ["HostNode", "HostNodes", "read_nodes"]
+
+
+@attrs.frozen
+class HostNode:
+    """One device node. ``type`` is OCI's: ``c``, ``b`` or ``p`` (a FIFO, without numbers)."""
+
+    type: str
+    major: int = 0
+    minor: int = 0
+    mode: int = 0o666
+    uid: int = 0
+    gid: int = 0
+
+
+HostNodes: TypeAlias = Callable[[str], Mapping[str, HostNode]]
+"""From a host path to the nodes there, by path below it; "" is the path itself."""
+
+
+def read_nodes(host_path: str) -> Mapping[str, HostNode]:
+    """The node at a path, or all nodes below a directory; empty for anything else.
+
+    Links are followed for the path itself. Below a directory they are not, and a
+    vanishing entry is left out. Raises ``OSError`` if there is nothing at the path.
+    """
+    status = Path(host_path).stat()
+    if not stat.S_ISDIR(status.st_mode):
+        node = _node(status)
+        return {"": node} if node else {}
+    return dict(sorted(_below(Path(host_path))))
+
+
+def _below(directory: Path) -> list[tuple[str, HostNode]]:
+    nodes = []
+    for parent, _, files in os.walk(directory):
+        for file in files:
+            path = Path(parent, file)
+            try:
+                node = _node(path.lstat())
+            except OSError:
+                continue
+            if node:
+                nodes.append((str(path.relative_to(directory)), node))
+    return nodes
+
+
+def _node(status: os.stat_result) -> HostNode | None:
+    mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
+    if stat.S_ISFIFO(status.st_mode):
+        return HostNode("p", 0, 0, mode, *owner)
+    kind = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}.get(stat.S_IFMT(status.st_mode))
+    if kind is None:
+        return None
+    return HostNode(kind, os.major(status.st_rdev), os.minor(status.st_rdev), mode, *owner)
