@@ -18,6 +18,7 @@ from devicemanager.core.topology import (
     ProviderHints,
     layout_hints,
 )
+from devicemanager.core.topology.hints import union
 
 NOT_ENOUGH_CPUS = (
     "not enough cpus available to satisfy request: requested={requested}, available={available}"
@@ -53,12 +54,12 @@ class CpuProvider:
     @property
     def allocatable_cpus(self) -> int:
         """The set of CPUs that can be handed out."""
-        return _union(self.per_node.values()) & ~self.reserved
+        return union(self.per_node.values()) & ~self.reserved
 
     @property
     def free_cpus(self) -> int:
         """The set of CPUs that nobody has for itself."""
-        used = _union(cpus for held in self._assigned.values() for cpus in held.values())
+        used = union(cpus for held in self._assigned.values() for cpus in held.values())
         return self.allocatable_cpus & ~used
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
@@ -79,7 +80,7 @@ class CpuProvider:
         request = effective_request(pod, lambda container: exclusive_cpus(pod, container))
         if not request:
             return {}
-        held = _union(self._assigned.get(pod.uid, {}).values())
+        held = union(self._assigned.get(pod.uid, {}).values())
         if held.bit_count() == request:
             return {CPU: layout_hints(self._layout(), held, 0, request)}
         reusable = held | self._reusable.get(pod.uid, 0)
@@ -116,7 +117,7 @@ class CpuProvider:
 
     def pod_held(self, pod_uid: PodUid) -> Held:
         """All exclusive CPUs of the pod."""
-        return _as_held(_union(self._assigned.get(pod_uid, {}).values()))
+        return _as_held(union(self._assigned.get(pod_uid, {}).values()))
 
     def allocatable(self) -> Held:
         """Every CPU that can be handed out."""
@@ -129,7 +130,7 @@ class CpuProvider:
         """``staticPolicy.allocateCPUs``: what is aligned first, then the rest."""
         near = 0
         if affinity is not None:
-            on_nodes = _union(c for node, c in self.per_node.items() if affinity >> node & 1)
+            on_nodes = union(c for node, c in self.per_node.items() if affinity >> node & 1)
             near = bitset.lowest(allowed & on_nodes, request)
         rest, missing = allowed & ~near, request - near.bit_count()
         if rest.bit_count() < missing:
@@ -148,13 +149,6 @@ def exclusive_cpus(pod: Pod, container: Container) -> int:
     if milli % 1000 or not is_guaranteed(pod):
         return 0
     return milli // 1000
-
-
-def _union(sets: Iterable[int]) -> int:
-    result = 0
-    for bits in sets:
-        result |= bits
-    return result
 
 
 def _as_held(cpus: int) -> Held:

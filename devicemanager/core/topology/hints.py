@@ -235,8 +235,3 @@ def _counts_within(
     for smaller, larger in subset_steps(len(within)):
         within[larger] += within[smaller]
     return within
-
-
-def hint_of_nodes(nodes: Iterable[int] | None, preferred: bool) -> Hint:
-    """A hint from node ids, for tests and messages."""
-    return Hint(None if nodes is None else bitset.of(nodes), preferred)
