@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 
 import attrs
 
-from devicemanager.core import bitset
 from devicemanager.core.topology.numa import (
     NumaTopology,
     dense_index,
