@@ -83,6 +83,14 @@ def _device_specs(devices: Iterable[DeviceSpec | str]) -> tuple[DeviceSpec, ...]
     return tuple(DeviceSpec(device) if isinstance(device, str) else device for device in devices)
 
 
+def _mounts(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
+    return tuple(mounts)
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)
+
+
 def _environment(_instance: object, _attribute: object, envs: Mapping[str, str]) -> None:
     for name, value in envs.items():
         if not name or "=" in name or "\0" in name:
@@ -126,9 +134,11 @@ class ContainerSettings:
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict, validator=_environment)
-    mounts: tuple[Mount, ...] = attrs.field(default=(), converter=tuple, validator=_one_source_each)
+    mounts: tuple[Mount, ...] = attrs.field(
+        default=(), converter=_mounts, validator=_one_source_each
+    )
     devices: tuple[DeviceSpec, ...] = attrs.field(
         default=(), converter=_device_specs, validator=_one_source_each
     )
     annotations: Mapping[str, str] = attrs.field(factory=dict, validator=_annotation_keys)
-    cdi_devices: tuple[str, ...] = attrs.field(default=(), converter=tuple, validator=_cdi_names)
+    cdi_devices: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_cdi_names)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from google.protobuf.message import Message
+
 from devicemanager.plugin.values import ContainerSettings, Device
 from protos import deviceplugin_v1beta1 as dp
 
@@ -45,6 +47,6 @@ def container_response(settings: ContainerSettings) -> dp.ContainerAllocateRespo
     )
 
 
-def to_bytes(message: dp.Empty | bytes) -> bytes:
+def to_bytes(message: Message | bytes) -> bytes:
     """The serialiser of every answer; bytes that are already made pass through."""
     return message if isinstance(message, bytes) else message.SerializeToString()

@@ -1,0 +1,32 @@
+"""A ready plugin with virtual devices: for demos, and to see what a kubelet does with faults.
+
+What belongs here: settings by environment and flags, the devices, faults on purpose, and
+the deployment to a cluster. What never does: hardware, or anything of the kubelet's side.
+"""
+
+from devicemanager.plugin.simulated.command import add_arguments, run, simulate_main
+from devicemanager.plugin.simulated.deployment import DeploymentError, deploy, undeploy
+from devicemanager.plugin.simulated.faults import AllocateFault, Faults, ListFault, RpcError
+from devicemanager.plugin.simulated.manifest import manifest
+from devicemanager.plugin.simulated.plugin import SimulatedPlugin
+from devicemanager.plugin.simulated.recording import RpcCall
+from devicemanager.plugin.simulated.settings import IdShape, PreferredPolicy, SimulationSettings
+
+__all__ = [
+    "AllocateFault",
+    "DeploymentError",
+    "Faults",
+    "IdShape",
+    "ListFault",
+    "PreferredPolicy",
+    "RpcCall",
+    "RpcError",
+    "SimulatedPlugin",
+    "SimulationSettings",
+    "add_arguments",
+    "deploy",
+    "manifest",
+    "run",
+    "simulate_main",
+    "undeploy",
+]

@@ -1,0 +1,94 @@
+"""``devicemanager simulate``: run the plugin, or print, apply or remove its manifest."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import attrs
+
+from devicemanager.plugin.errors import PluginError
+from devicemanager.plugin.settings import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
+from devicemanager.plugin.simulated.deployment import deploy, undeploy
+from devicemanager.plugin.simulated.manifest import DEFAULT_IMAGE, manifest
+from devicemanager.plugin.simulated.plugin import SimulatedPlugin
+from devicemanager.plugin.simulated.settings import SimulationSettings
+
+__all__ = ["add_arguments", "run", "simulate_main"]
+
+_ACTIONS = ("run", "manifest", "deploy", "undeploy")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The action and a flag for every setting. A flag overrides its variable."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=_ACTIONS,
+        default="run",
+        help="run the plugin here (default), print its Kubernetes manifest, or apply or "
+        "remove that with KUBECONFIG",
+    )
+    parser.add_argument(
+        "--directory",
+        help=f"plugin directory of the kubelet ({DIRECTORY_VARIABLE}, else {DEFAULT_DIRECTORY})",
+    )
+    parser.add_argument(
+        "--image",
+        default=os.environ.get("IMAGE") or DEFAULT_IMAGE,
+        help="container image of the manifest (IMAGE, else %(default)s)",
+    )
+    for field in attrs.fields(SimulationSettings):
+        parser.add_argument(
+            "--" + field.name.replace("_", "-"),
+            metavar=field.name.upper(),
+            help=field.metadata["help"].replace("%", "%%"),
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the arguments say. 0 if it went well, 1 with one line on stderr if not."""
+    try:
+        return _run(args)
+    except PluginError as error:
+        print(f"devicemanager simulate: {error}", file=sys.stderr)
+        return 1
+
+
+def simulate_main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="devicemanager simulate",
+        description="A device plugin with virtual devices, for any kubelet. Every flag is also "
+        "an environment variable, under the name shown behind it.",
+    )
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
+
+
+def _run(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    match args.action:
+        case "manifest":
+            print(manifest(settings, args.image), end="")
+        case "deploy":
+            print(deploy(settings, args.image))
+        case "undeploy":
+            print(undeploy(settings))
+        case _:
+            _configure_logging()
+            SimulatedPlugin(settings, args.directory).manager.run()
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> SimulationSettings:
+    names = [field.name for field in attrs.fields(SimulationSettings)]
+    flags = {name.upper(): value for name in names if (value := getattr(args, name)) is not None}
+    return SimulationSettings.from_env(os.environ | flags)
+
+
+def _configure_logging() -> None:
+    # Leaves a program's own configuration alone.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -1,0 +1,64 @@
+"""The control file: one line a device, its id and Healthy, Unhealthy or gone."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from devicemanager.plugin.simulated.table import GONE, HEALTH
+from devicemanager.plugin.watch import DirectoryWatch
+
+__all__ = ["ControlFile", "parse_control"]
+
+_log = logging.getLogger(__name__)
+
+
+def parse_control(text: str, where: str) -> dict[str, str]:
+    """The words by device id. Empty lines and those that start with # say nothing; of a
+    wrong line a warning tells, and the rest counts."""
+    words: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
+            continue
+        if len(parts) == 2 and (parts[1] in HEALTH or parts[1] == GONE):
+            words[parts[0]] = parts[1]
+        else:
+            _log.warning("%s:%d: not an id and Healthy, Unhealthy or gone: %r", where, number, line)
+    return words
+
+
+class ControlFile:
+    """Watches the file's directory, so that it may appear, vanish or be replaced.
+
+    ``take`` gets what the file says at every change, on the thread that noticed. Without
+    the file nothing is said.
+    """
+
+    def __init__(self, path: Path, take: Callable[[dict[str, str]], None]) -> None:
+        self._path = path.absolute()
+        self._take = take
+        self._watch = DirectoryWatch(self._path.parent, self._read, contents=True)
+        # Guards _text, and keeps an older reading from being taken after a newer one.
+        self._lock = threading.Lock()
+        self._text = ""
+
+    def look(self) -> None:
+        """See to it that there is a watch, and read what was written before it."""
+        self._watch.ensure()
+        self._read()
+
+    def close(self) -> None:
+        self._watch.stop()
+
+    def _read(self) -> None:
+        with self._lock:
+            try:
+                text = self._path.read_text(errors="replace")
+            except OSError:
+                text = ""
+            if text != self._text:
+                self._text = text
+                self._take(parse_control(text, str(self._path)))

@@ -1,0 +1,144 @@
+"""Applies the objects to a cluster and removes them, through the kubernetes client."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from devicemanager.plugin.errors import PluginError
+from devicemanager.plugin.simulated.manifest import (
+    DEFAULT_IMAGE,
+    MANAGED_BY,
+    daemon_set,
+    namespace,
+)
+from devicemanager.plugin.simulated.settings import SimulationSettings
+
+__all__ = ["DeploymentError", "deploy", "undeploy"]
+
+_NOT_FOUND = 404
+_CONFLICT = 409
+_LIMIT = {"_request_timeout": 30}
+
+
+@attrs.frozen
+class _Apis:
+    # Any: the client's own types differ from release to release.
+    core: Any
+    apps: Any
+
+
+class DeploymentError(PluginError):
+    """The cluster could not be reached, or it refused. One line that says what to do."""
+
+
+def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
+    """Create the namespace, unless it is there, and the DaemonSet. What was done, as text."""
+    name = f"{settings.namespace}/{settings.plugin_name}"
+    with _cluster(f"deploy {name}") as api:
+        # A namespace that is there already is as good.
+        _unless(_CONFLICT, lambda: api.core.create_namespace(namespace(settings), **_LIMIT))
+        created = _unless(
+            _CONFLICT,
+            lambda: api.apps.create_namespaced_daemon_set(
+                settings.namespace, daemon_set(settings, image), **_LIMIT
+            ),
+        )
+        if not created:
+            raise DeploymentError(
+                f"DaemonSet {name} is already there: undeploy it first, or choose another "
+                "PLUGIN_NAME"
+            )
+    return f"DaemonSet {name} created"
+
+
+def undeploy(settings: SimulationSettings) -> str:
+    """Remove the DaemonSet, and the namespace if it was made here and serves no other one."""
+    name = f"{settings.namespace}/{settings.plugin_name}"
+    with _cluster(f"undeploy {name}") as api:
+        deleted = _unless(
+            _NOT_FOUND,
+            lambda: api.apps.delete_namespaced_daemon_set(
+                settings.plugin_name, settings.namespace, **_LIMIT
+            ),
+        )
+        if not deleted:
+            raise DeploymentError(f"there is no DaemonSet {name}: nothing removed")
+        removed = _remove_namespace(settings, api)
+    return f"DaemonSet {name} removed" + (", and its namespace" if removed else "")
+
+
+def _remove_namespace(settings: SimulationSettings, api: _Apis) -> bool:
+    labels = api.core.read_namespace(settings.namespace, **_LIMIT).metadata.labels
+    if not MANAGED_BY.items() <= (labels or {}).items():
+        return False
+    others = api.apps.list_namespaced_daemon_set(settings.namespace, **_LIMIT)
+    # Foreground deletion may still show the one that was just removed.
+    if any(other.metadata.name != settings.plugin_name for other in others.items):
+        return False
+    api.core.delete_namespace(settings.namespace, **_LIMIT)
+    return True
+
+
+def _unless(status: int, call: Callable[[], object]) -> bool:
+    """Make the call. False if the answer was this HTTP status."""
+    from kubernetes.client import ApiException
+
+    try:
+        call()
+    except ApiException as error:
+        if error.status == status:
+            return False
+        raise
+    return True
+
+
+@contextlib.contextmanager
+def _cluster(purpose: str) -> Iterator[_Apis]:
+    """The cluster of KUBECONFIG, with its errors told in one line."""
+    # Importing the client takes a fifth of a second: only where a cluster is wanted.
+    from kubernetes import client, config
+    from urllib3.exceptions import HTTPError
+
+    configuration = client.Configuration()
+    try:
+        _load(config, configuration)
+    except (config.ConfigException, OSError) as error:
+        raise DeploymentError(
+            f"cannot {purpose}: no cluster is configured ({error}); set KUBECONFIG"
+        ) from error
+    configuration.retries = False
+    try:
+        with client.ApiClient(configuration) as api:
+            yield _Apis(client.CoreV1Api(api), client.AppsV1Api(api))
+    except client.ApiException as error:
+        raise DeploymentError(f"cannot {purpose}: {_refusal(error)}") from error
+    except HTTPError as error:
+        raise DeploymentError(
+            f"cannot {purpose}: no cluster answers at {configuration.host}: {error}"
+        ) from error
+
+
+def _load(config: Any, configuration: object) -> None:
+    # The client reads KUBECONFIG when it is imported, which may have been long ago.
+    chosen = os.environ.get("KUBECONFIG")
+    try:
+        config.load_kube_config(config_file=chosen, client_configuration=configuration)
+    except config.ConfigException:
+        if chosen:
+            raise
+        config.load_incluster_config(client_configuration=configuration)
+
+
+def _refusal(error: Any) -> str:
+    """The API server's own message and the HTTP status."""
+    try:
+        message = json.loads(error.body)["message"]
+    except (ValueError, TypeError, KeyError):
+        message = error.reason
+    return f"the cluster refused: {message} ({error.status})"

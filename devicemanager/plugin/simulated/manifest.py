@@ -1,0 +1,102 @@
+"""The Kubernetes objects that run the simulated plugin on every node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from devicemanager.plugin.settings import DEFAULT_DIRECTORY
+from devicemanager.plugin.simulated.settings import SimulationSettings
+
+__all__ = ["DEFAULT_IMAGE", "MANAGED_BY", "daemon_set", "manifest", "namespace", "variables"]
+
+DEFAULT_IMAGE = "simulated-device-plugin:latest"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "kubelet-devicemanager"}
+
+_VOLUME = "device-plugins"
+
+
+def manifest(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
+    """Namespace and DaemonSet as YAML, for kubectl apply."""
+    import yaml
+
+    return yaml.safe_dump_all([namespace(settings), daemon_set(settings, image)], sort_keys=False)
+
+
+def namespace(settings: SimulationSettings) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": settings.namespace, "labels": dict(MANAGED_BY)},
+    }
+
+
+def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": settings.plugin_name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": settings.plugin_name,
+            "namespace": settings.namespace,
+            "labels": labels | MANAGED_BY,
+        },
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": dict(labels)}, "spec": _pod(settings, image)},
+        },
+    }
+
+
+def variables(settings: SimulationSettings) -> dict[str, str]:
+    """The environment that :meth:`SimulationSettings.from_env` reads these settings from.
+
+    Without the node name, which every node has its own of, and what is the default anyway.
+    """
+    default = SimulationSettings()
+    found = {}
+    for field in attrs.fields(SimulationSettings):
+        value = getattr(settings, field.name)
+        if field.name != "node_name" and value != getattr(default, field.name):
+            found[field.name.upper()] = _text(value)
+    return found
+
+
+def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
+    env: list[dict[str, Any]] = [
+        {"name": name, "value": value} for name, value in variables(settings).items()
+    ]
+    node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    container = {
+        "name": "plugin",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [*env, {"name": "NODE_NAME", "valueFrom": node}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": _VOLUME, "mountPath": DEFAULT_DIRECTORY}],
+    }
+    return {
+        # Devices are part of a node: also of one that takes no ordinary pods.
+        "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "system-node-critical",
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        "volumes": [
+            {"name": _VOLUME, "hostPath": {"path": DEFAULT_DIRECTORY, "type": "Directory"}}
+        ],
+    }
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ",".join(map(str, value))
+        case dict():
+            return ",".join(f"{key}={entry}" for key, entry in value.items())
+    return str(value)

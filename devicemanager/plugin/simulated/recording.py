@@ -1,0 +1,182 @@
+"""The service of the simulated plugin: it records every call, and it misbehaves on order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import attrs
+import grpc
+
+from devicemanager.plugin import wire
+from devicemanager.plugin.author import Plugin
+from devicemanager.plugin.service import Service
+from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.simulated.faults import (
+    GARBAGE,
+    AllocateFault,
+    Faults,
+    ListFault,
+    faulty_lists,
+)
+from devicemanager.plugin.simulated.settings import PreferredPolicy
+from devicemanager.plugin.streams import Streams
+from devicemanager.plugin.wake import Wake
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["Recorder", "RecordingService", "RpcCall"]
+
+_FLOOD_INTERVAL = 0.001
+
+Request = (
+    dp.Empty | dp.AllocateRequest | dp.PreferredAllocationRequest | dp.PreStartContainerRequest
+)
+
+
+@attrs.frozen
+class RpcCall:
+    """A call as it arrived: the RPC's name and its request message."""
+
+    rpc: str
+    request: Request
+
+    @property
+    def device_ids(self) -> tuple[tuple[str, ...], ...]:
+        """The ids asked for, a tuple a container, of Allocate and PreStartContainer."""
+        if isinstance(self.request, dp.AllocateRequest):
+            return tuple(tuple(c.devices_ids) for c in self.request.container_requests)
+        if isinstance(self.request, dp.PreStartContainerRequest):
+            return (tuple(self.request.devices_ids),)
+        return ()
+
+
+class Recorder:
+    """All calls of a plugin, over all its servers, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._calls: list[RpcCall] = []
+        self._arrived = Wake()
+
+    @property
+    def calls(self) -> tuple[RpcCall, ...]:
+        return tuple(self._calls)
+
+    def add(self, call: RpcCall) -> None:
+        self._calls.append(call)
+        self._arrived.ring()
+
+    def wait_for(self, rpc: str, count: int, timeout: float) -> bool:
+        """Wait until ``rpc`` has been called ``count`` times."""
+        return self._arrived.wait_for(
+            lambda: sum(call.rpc == rpc for call in self.calls) >= count, timeout
+        )
+
+
+class RecordingService(Service):
+    """Each call is recorded, delayed, failed or answered wrongly, in this order."""
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        settings: PluginSettings,
+        streams: Streams,
+        *,
+        recorder: Recorder,
+        faults: Faults,
+        policy: PreferredPolicy,
+    ) -> None:
+        super().__init__(plugin, settings, streams)
+        self._recorder = recorder
+        self._faults = faults
+        self._policy = policy
+
+    def GetDevicePluginOptions(
+        self, request: dp.Empty, context: grpc.ServicerContext
+    ) -> dp.DevicePluginOptions | bytes:
+        self._arrive("GetDevicePluginOptions", request, context)
+        return super().GetDevicePluginOptions(request, context)
+
+    def ListAndWatch(
+        self, request: dp.Empty, context: grpc.ServicerContext
+    ) -> Iterator[dp.ListAndWatchResponse | bytes]:
+        self._arrive("ListAndWatch", request, context)
+        lists = super().ListAndWatch(request, context)
+        fault = self._faults.lists
+        if fault is ListFault.NONE:
+            yield from lists
+        elif fault is ListFault.SILENT:
+            _wait(context, None)
+        elif fault is ListFault.FLOOD:
+            yield from self._flood(lists, context)
+        else:
+            for payload in lists:
+                yield from faulty_lists(fault, wire.to_bytes(payload))
+                if fault is ListFault.CLOSE:
+                    return
+                if fault is ListFault.ABORT:
+                    context.abort(grpc.StatusCode.INTERNAL, "simulated end of the list stream")
+
+    def Allocate(
+        self, request: dp.AllocateRequest, context: grpc.ServicerContext
+    ) -> dp.AllocateResponse | bytes:
+        self._arrive("Allocate", request, context)
+        answer = dp.AllocateResponse.FromString(wire.to_bytes(super().Allocate(request, context)))
+        match self._faults.allocate:
+            case AllocateFault.NO_RESPONSES:
+                answer.Clear()
+            case AllocateFault.EXTRA_RESPONSE:
+                answer.container_responses.add()
+            case AllocateFault.HANG:
+                _wait(context, None)
+            case AllocateFault.GARBAGE:
+                return GARBAGE
+        return answer
+
+    def GetPreferredAllocation(
+        self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> dp.PreferredAllocationResponse | bytes:
+        self._arrive("GetPreferredAllocation", request, context)
+        answer = dp.PreferredAllocationResponse.FromString(
+            wire.to_bytes(super().GetPreferredAllocation(request, context))
+        )
+        # The framework puts wrong answers right, so these are made after it.
+        for container in answer.container_responses:
+            if self._policy is PreferredPolicy.SHORT and container.deviceIDs:
+                container.deviceIDs.pop()
+            elif self._policy is PreferredPolicy.GARBAGE:
+                container.deviceIDs[:] = [f"not-a-device-{i}" for i in range(3)]
+        return answer
+
+    def PreStartContainer(
+        self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> dp.PreStartContainerResponse | bytes:
+        self._arrive("PreStartContainer", request, context)
+        return super().PreStartContainer(request, context)
+
+    def _arrive(self, rpc: str, request: Request, context: grpc.ServicerContext) -> None:
+        self._recorder.add(RpcCall(rpc, request))
+        delay = self._faults.delays.get(rpc)
+        if delay:
+            _wait(context, delay)
+        error = self._faults.errors.get(rpc)
+        if error is not None:
+            context.abort(grpc.StatusCode[error.code], error.text)
+
+    def _flood(
+        self, lists: Iterator[dp.ListAndWatchResponse | bytes], context: grpc.ServicerContext
+    ) -> Iterator[dp.ListAndWatchResponse]:
+        message = dp.ListAndWatchResponse.FromString(wire.to_bytes(next(lists)))
+        pace = threading.Event()
+        while context.is_active():
+            yield message
+            for device in message.devices[-1:]:
+                healthy = device.health == wire.HEALTHY
+                device.health = wire.UNHEALTHY if healthy else wire.HEALTHY
+            pace.wait(_FLOOD_INTERVAL)
+
+
+def _wait(context: grpc.ServicerContext, seconds: float | None) -> None:
+    """Wait, but not longer than the caller does. None: as long as the caller does."""
+    gone = threading.Event()
+    if context.add_callback(gone.set):
+        gone.wait(seconds)

@@ -1,0 +1,84 @@
+"""The virtual devices and what has been done to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from devicemanager.plugin.errors import UnknownDevice
+from devicemanager.plugin.simulated.ids import device_id
+from devicemanager.plugin.simulated.settings import SimulationSettings
+from devicemanager.plugin.values import Device
+
+__all__ = ["GONE", "HEALTH", "DeviceTable"]
+
+GONE = "gone"
+HEALTH = {"Healthy": True, "Unhealthy": False}
+"""The two words a kubelet knows, and what they say of a device."""
+
+
+class DeviceTable:
+    """The devices by id. Iterating gives them as they are at that moment.
+
+    What the control file says stands above what :meth:`put` and :meth:`remove` did.
+    """
+
+    def __init__(self, settings: SimulationSettings) -> None:
+        self._numa = settings.numa
+        # Guards all below.
+        self._lock = threading.Lock()
+        self._indexes: dict[str, int] = {}
+        self._devices: dict[str, Device] = {}
+        self._controlled: Mapping[str, str] = {}
+        for index in range(settings.number_devices):
+            self.put(device_id(settings, index))
+
+    def __iter__(self) -> Iterator[Device]:
+        with self._lock:
+            devices = dict(self._devices)
+            for id_, word in self._controlled.items():
+                if word == GONE:
+                    devices.pop(id_, None)
+                else:
+                    known = devices.get(id_) or self._make(id_)
+                    devices[id_] = attrs.evolve(known, healthy=HEALTH[word])
+        return iter(devices.values())
+
+    def put(self, id_: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None) -> None:
+        """Add a device, or replace the one with this id."""
+        with self._lock:
+            self._devices[id_] = attrs.evolve(self._make(id_, numa), healthy=healthy)
+
+    def set_health(self, id_: str, healthy: bool) -> None:
+        with self._lock:
+            self._devices[id_] = attrs.evolve(self._known(id_), healthy=healthy)
+
+    def remove(self, id_: str) -> None:
+        with self._lock:
+            del self._devices[self._known(id_).id]
+
+    def control(self, words: Mapping[str, str]) -> None:
+        """What the control file says: Healthy, Unhealthy or gone, by id."""
+        with self._lock:
+            self._controlled = dict(words)
+
+    def indexes(self, ids: Iterable[str]) -> dict[str, int]:
+        """The numbers of these devices. An id keeps its number, also while it is gone."""
+        with self._lock:
+            return {id_: self._index(id_) for id_ in ids}
+
+    def _known(self, id_: str) -> Device:
+        if id_ not in self._devices:
+            raise UnknownDevice(f"there is no device {id_}; there are {', '.join(self._devices)}")
+        return self._devices[id_]
+
+    def _make(self, id_: str, numa: tuple[int, ...] | None = None) -> Device:
+        index = self._index(id_)
+        if numa is None:
+            numa = (self._numa[index % len(self._numa)],) if self._numa else ()
+        return Device(id_, numa=numa)
+
+    def _index(self, id_: str) -> int:
+        return self._indexes.setdefault(id_, len(self._indexes))
