@@ -15,8 +15,6 @@ from devicemanager.plugin.typed import (
 )
 from protos import deviceplugin_v1beta1 as dp
 
-pytestmark = pytest.mark.wire
-
 
 def test_a_flat_path_becomes_a_filesystem_device() -> None:
     flat = FlatDevice("/dev/gpu0", "/dev/nvidia7", ApiType.PATH, "rwm")
