@@ -1,0 +1,141 @@
+"""The command ``devicemanager``: one module per subcommand.
+
+A subcommand's module has ``add(subparsers)`` and imports what it works with only when it
+runs: asking for help loads no gRPC, no protobuf and no kubelet. Nothing here decides
+anything, and nothing outside imports it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from devicemanager.cli import checkpoints, demo, pods, resources, run, simulate
+from devicemanager.cli.options import CommandError, CommandParser, Run
+
+__all__ = ["main"]
+
+_COMMANDS = (run, demo, simulate, pods, resources, checkpoints)
+_KNOWN_ERRORS = (
+    ("devicemanager.core.errors", "DeviceManagerError"),
+    ("devicemanager.plugin.errors", "PluginError"),
+    ("devicemanager.wire", "WireError"),
+    ("podresources.errors", "PodResourcesError"),
+    ("checkpoint.errors", "CheckpointError"),
+)
+"""Roots of the errors whose text is meant for the user, by module."""
+
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+"""What a shell reports for a process that SIGINT or SIGPIPE ended."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status.
+
+    0: done. 1: an error, told in one line on stderr. 2: wrong usage. 130: interrupted.
+    141: the reader of the output went away.
+    """
+    _be_lenient(sys.stdout)
+    _be_lenient(sys.stderr)
+    trouble, debug = 1, False
+    try:
+        args = _parser().parse_args(argv)
+        trouble, debug = args.trouble, args.debug
+        status = _run(args)
+        sys.stdout.flush()
+        return status
+    except SystemExit as exit_:
+        # argparse has said what there is to say, on one of the two streams.
+        _silence_if_broken(sys.stdout)
+        return exit_.code if isinstance(exit_.code, int) else 2
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        return _BROKEN_PIPE
+    except Exception as error:
+        if debug:
+            raise
+        _silence_if_broken(sys.stdout)
+        _complain(error)
+        return trouble
+
+
+def _run(args: argparse.Namespace) -> int:
+    run: Run = args.run
+    return run(args)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="devicemanager",
+        description="The kubelet's device manager, without a cluster.",
+        epilog="`devicemanager COMMAND --help` tells more about a command.",
+    )
+    parser.add_argument("--version", action=_Version, help="show the version and exit")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error, too")
+    parser.set_defaults(trouble=1)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
+    for command in _COMMANDS:
+        command.add(subparsers)
+    return parser
+
+
+class _Version(argparse.Action):
+    """``--version``, which looks the version up only when asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from importlib.metadata import version
+
+        print(f"devicemanager {version('kubelet-devicemanager')}")
+        parser.exit()
+
+
+def _complain(error: Exception) -> None:
+    """One line, whatever the error is."""
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        text = f"{where}{error.strerror or error}"
+    elif isinstance(error, (CommandError, *_known_errors())):
+        text = str(error)
+    else:
+        text = f"unexpected {type(error).__name__}: {error} (a bug; --debug shows where)"
+    with contextlib.suppress(OSError):
+        print(f"devicemanager: error: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _known_errors() -> Iterator[type[Exception]]:
+    # A module that was never loaded cannot have raised.
+    for module, name in _KNOWN_ERRORS:
+        if module in sys.modules:
+            yield getattr(sys.modules[module], name)
+
+
+def _be_lenient(stream: IO[str] | None) -> None:
+    """Write what the terminal's encoding lacks as escapes instead of failing on it."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _silence_if_broken(stream: IO[str]) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        _silence(stream)
+
+
+def _silence(stream: IO[str]) -> None:
+    """What is left in the buffer must not fail again when the interpreter ends."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

@@ -1,0 +1,104 @@
+"""What ``devicemanager run`` prints: a line an event, as text or as JSON."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.cli.output import clean, settings_lines
+
+if TYPE_CHECKING:
+    from devicemanager.core.pods import Pod
+    from devicemanager.events import Event
+    from devicemanager.kubelet import Admission
+
+
+class KubeletLog:
+    """Prints from any thread, each line at once.
+
+    A reader that goes away ends the command: the main thread gets a SIGTERM, and
+    ``failure`` tells why.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self.failure: OSError | None = None
+        self._as_json = as_json
+        # Keeps the lines of one thing together.
+        self._lock = threading.Lock()
+
+    def event(self, event: Event) -> None:
+        """One event of the kubelet's stream."""
+        record = {
+            "kind": event.kind.value,
+            "message": event.message,
+            "warning": event.is_warning,
+            "resource": event.resource,
+            "pod": event.pod,
+            "details": dict(event.details),
+        }
+        mark = "warning: " if event.is_warning else ""
+        self._print(event.time, record, [f"{mark}{event.kind.value}: {event.message}"])
+
+    def say(self, kind: str, text: str, **facts: object) -> None:
+        """Something of the command's own."""
+        self._print(time.time(), {"kind": kind, "message": text, **facts}, [text])
+
+    def admission(self, pod: Pod, admission: Admission) -> None:
+        """What became of a pod, container by container."""
+        name = f"{pod.namespace}/{pod.name}"
+        record = {
+            "kind": "admission",
+            "pod": pod.uid,
+            "name": name,
+            "admitted": admission.admitted,
+            "reason": admission.reason,
+            "message": admission.message,
+            "containers": {
+                container: {"devices": devices(given), "settings": list(_settings(given))}
+                for container, given in admission.containers.items()
+            },
+        }
+        # A refusal is an event, and so is printed already.
+        lines = []
+        for container, given in admission.containers.items() if admission.admitted else ():
+            lines.append(f"pod {name}, container {container}: {_devices_text(given)}")
+            lines += [f"    {line}" for line in _settings(given)]
+        self._print(time.time(), record, lines)
+
+    def _print(self, when: float, record: Mapping[str, object], lines: list[str]) -> None:
+        if self._as_json:
+            out = json.dumps({"time": round(when, 3), **record}, default=str) + "\n"
+        else:
+            clock = time.strftime("%H:%M:%S", time.localtime(when))
+            stamp = f"{clock}.{int(when % 1 * 1000):03}"
+            out = "".join(f"{stamp} {clean(line)}\n" for line in lines)
+        with self._lock:
+            if self.failure is not None:
+                return
+            try:
+                sys.stdout.write(out)
+                sys.stdout.flush()
+            except OSError as error:
+                self.failure = error
+                _thread.interrupt_main(signal.SIGTERM)
+
+
+def devices(given: Any) -> dict[str, list[str]]:
+    """A container's devices by resource."""
+    return {resource: list(ids) for resource, ids in sorted(given.devices.items())}
+
+
+def _devices_text(given: Any) -> str:
+    parts = [f"{resource} {','.join(ids)}" for resource, ids in devices(given).items()]
+    return "; ".join(parts) or "no devices"
+
+
+def _settings(given: Any) -> list[str]:
+    options = given.run_options
+    return [] if options is None else list(settings_lines(options))

@@ -1,0 +1,69 @@
+"""What the subcommands share of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    Subparsers: TypeAlias = argparse._SubParsersAction["CommandParser"]
+
+Run = Callable[[argparse.Namespace], int]
+"""What a subcommand does; returns the exit status."""
+
+
+class CommandError(Exception):
+    """Something the user has to change. The text is one line."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A subcommand's parser; ``complete`` adds arguments once the subcommand is called,
+    so that they may come from modules that take time to load."""
+
+    complete: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As the base class, after completion."""
+        complete, self.complete = self.complete, None
+        if complete is not None:
+            complete(self)
+        return super().parse_known_args(args, namespace)
+
+
+def command(
+    subparsers: Subparsers,
+    name: str,
+    run: Run,
+    help_: str,
+    description: str | None = None,
+    complete: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> CommandParser:
+    """Add one subcommand; without a description of its own its help text serves as one."""
+    sentence = description or f"{help_[0].upper()}{help_[1:]}."
+    parser = subparsers.add_parser(name, help=help_, description=sentence)
+    parser.set_defaults(run=run)
+    parser.complete = complete
+    return parser
+
+
+def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
+    """``-o``; the first format is the default."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=formats,
+        default=formats[0],
+        help=f"how to show it (default: {formats[0]})",
+    )
+
+
+def add_socket(parser: argparse.ArgumentParser) -> None:
+    """``--socket`` for a PodResources socket."""
+    # The client's own default, without loading the client.
+    parser.add_argument(
+        "--socket",
+        default="/var/lib/kubelet/pod-resources/kubelet.sock",
+        metavar="PATH",
+        help="the PodResources socket (default: %(default)s)",
+    )

@@ -1,0 +1,79 @@
+"""Tables, JSON and clean text on standard output."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from devicemanager.core.runoptions import ContainerSettings, RunOptions
+
+
+def clean(text: str) -> str:
+    """``text`` on one line: names come off the wire and may hold control characters."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def print_json(value: object) -> None:
+    """``value`` as indented JSON."""
+    print(json.dumps(value, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows under headings: fitted to a terminal, or else whole, plain and unwrapped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    table = Table(
+        box=SIMPLE_HEAD if terminal else None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold",
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=not terminal)
+    for row in rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    if terminal:
+        Console(highlight=False).print(table)
+        return
+    plain = io.StringIO()
+    # Without a terminal nothing may be cut: scripts read this.
+    Console(file=plain, width=1_000_000, color_system=None, highlight=False).print(table)
+    for line in plain.getvalue().splitlines():
+        print(line.rstrip())
+
+
+def ids_text(ids: Iterable[str]) -> str:
+    """Ids as one cell."""
+    return ",".join(ids) or "-"
+
+
+def nodes_text(nodes: Iterable[int]) -> str:
+    """NUMA nodes as one cell: ``0,1``, or ``-`` for none."""
+    return ",".join(str(node) for node in sorted(set(nodes))) or "-"
+
+
+def settings_lines(settings: ContainerSettings | RunOptions) -> Iterator[str]:
+    """Container settings or run options, a line each."""
+    for name, value in settings.envs.items():
+        yield clean(f"env {name}={value}")
+    for mount in settings.mounts:
+        access = "read-only" if mount.read_only else "read-write"
+        yield clean(f"mount {mount.host_path} at {mount.container_path} ({access})")
+    for device in (*settings.devices, *getattr(settings, "filesystem_devices", ())):
+        yield clean(f"device {device.host_path} at {device.container_path} ({device.permissions})")
+    for name, value in settings.annotations.items():
+        yield clean(f"annotation {name}={value}")
+    for name in settings.cdi_devices:
+        yield clean(f"CDI device {name}")
+    for interface in settings.network_interfaces:
+        yield clean(f"network interface {interface.host_name} as {interface.container_name}")
+    for pci in settings.pci_devices:
+        yield clean(f"PCI device {pci.vendor_id}:{pci.product_id}")

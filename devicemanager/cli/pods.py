@@ -1,0 +1,74 @@
+"""``devicemanager pods``: which container holds which device, from any kubelet."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.options import add_format, add_socket, command
+from devicemanager.cli.output import ids_text, nodes_text, print_json, print_table
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+    from podresources import Container, ContainerDevices, ContainerMemory, Pod
+
+_COLUMNS = ("NAMESPACE", "POD", "CONTAINER", "RESOURCE", "COUNT", "DEVICES", "NUMA")
+
+Row = tuple[str, str, str, str]
+"""Resource, count, devices, NUMA nodes."""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = command(
+        subparsers, "pods", _run, "show the pods of a kubelet and the devices they hold"
+    )
+    add_socket(parser)
+    add_format(parser, "table", "json")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from podresources import PodResourcesClient, as_dict
+
+    with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
+        pods = sorted(client.list(), key=lambda pod: (pod.namespace, pod.name))
+    if args.output == "json":
+        print_json(as_dict(pods))
+    else:
+        print_table(_COLUMNS, _rows(pods))
+    return 0
+
+
+def _rows(pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+    for pod in pods:
+        for container in pod.containers:
+            head = (pod.namespace, pod.name, container.name)
+            held = list(_held(container)) or [("-", "0", "-", "-")]
+            yield from (head + row for row in held)
+
+
+def _held(container: Container) -> Iterator[Row]:
+    yield from device_rows(container.devices)
+    yield from amount_rows(container.cpu_ids, container.memory)
+    for claim in container.dynamic_resources:
+        names = [f"{each.pool_name}/{each.device_name}" for each in claim.claim_resources]
+        owner = f"claim {claim.claim_namespace}/{claim.claim_name}"
+        yield owner, str(len(names)), ids_text(names), "-"
+
+
+def device_rows(devices: Sequence[ContainerDevices]) -> Iterator[Row]:
+    """One row per resource, with every id once."""
+    from podresources import ids_by_resource
+
+    for resource, ids in sorted(ids_by_resource(devices).items()):
+        nodes = (node for each in devices if each.resource_name == resource for node in each.nodes)
+        yield resource, str(len(ids)), ids_text(sorted(ids)), nodes_text(nodes)
+
+
+def amount_rows(cpu_ids: Sequence[int], memory: Sequence[ContainerMemory]) -> Iterator[Row]:
+    """Rows for what is not a plugin's: exclusive CPUs, and memory in bytes."""
+    if cpu_ids:
+        yield "cpu", str(len(cpu_ids)), ids_text(map(str, sorted(cpu_ids))), "-"
+    for block in memory:
+        yield block.memory_type, str(block.size), "-", nodes_text(block.nodes)

@@ -1,0 +1,59 @@
+"""``devicemanager resources``: what a node can give, and how much of it is taken."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.options import add_format, add_socket, command
+from devicemanager.cli.output import ids_text, nodes_text, print_json, print_table
+from devicemanager.cli.pods import amount_rows
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+    from podresources import Allocatable, Pod
+
+_COLUMNS = ("RESOURCE", "ALLOCATABLE", "IN USE", "FREE", "DEVICES", "NUMA")
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = command(subparsers, "resources", _run, "show the allocatable resources of a kubelet")
+    add_socket(parser)
+    add_format(parser, "table", "json")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from podresources import PodResourcesClient, as_dict
+
+    with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
+        allocatable = client.get_allocatable()
+        if args.output == "json":
+            print_json(as_dict(allocatable))
+            return 0
+        print_table(_COLUMNS, _rows(allocatable, client.list()))
+    return 0
+
+
+def _rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+    from podresources import ids_by_resource
+
+    containers = [container for pod in pods for container in pod.containers]
+    offered = ids_by_resource(allocatable.devices)
+    used = ids_by_resource([devices for each in containers for devices in each.devices])
+    # A resource whose devices all became unhealthy may still be in use.
+    for resource in sorted({*offered, *used}):
+        ids, taken = set(offered.get(resource, ())), set(used.get(resource, ()))
+        nodes = [
+            node
+            for each in allocatable.devices
+            if each.resource_name == resource
+            for node in each.nodes
+        ]
+        counts = (str(len(ids)), str(len(taken)), str(len(ids - taken)))
+        yield resource, *counts, ids_text(sorted(ids)), nodes_text(nodes)
+    for resource, count, ids_cell, nodes_cell in amount_rows(
+        allocatable.cpu_ids, allocatable.memory
+    ):
+        yield resource, count, "-", "-", ids_cell, nodes_cell

@@ -1,0 +1,162 @@
+"""``devicemanager run``: a mock kubelet until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.kubelet_log import KubeletLog
+from devicemanager.cli.options import CommandError, add_format, command
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+    from devicemanager.core.pods import Pod
+    from devicemanager.kubelet import MockKubelet
+
+_PLUGIN_TIMEOUT = 10.0
+
+Simulation = tuple[str, int]
+"""Resource and number of devices."""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = command(
+        subparsers,
+        "run",
+        _run,
+        "run a mock kubelet",
+        description="Runs a mock kubelet until SIGTERM or Ctrl-C and prints its sockets and "
+        "everything that happens.",
+    )
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        help="the kubelet's directory; keep it short, since the kernel allows 107 bytes for a "
+        "socket's path (default: a new one under /tmp, removed at the end)",
+    )
+    parser.add_argument(
+        "--manifests",
+        metavar="DIR",
+        help="admit the pods of the manifests (*.yaml, *.yml, *.json) in this directory, and "
+        "follow its changes",
+    )
+    parser.add_argument(
+        "--simulate",
+        metavar="RESOURCE=COUNT",
+        type=_simulation,
+        action="append",
+        default=[],
+        help="also run a plugin with this many virtual devices; may be repeated",
+    )
+    add_format(parser, "text", "json")
+
+
+def _simulation(text: str) -> Simulation:
+    resource, _, count = text.rpartition("=")
+    if not resource or not (count.isascii() and count.isdigit()) or len(count) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like vendor.com/gpu=8")
+    return resource, int(count)
+
+
+class _Stopped(BaseException):
+    """A signal asks to stop. No error, so no handler of errors may take it for one."""
+
+
+def _run(args: argparse.Namespace) -> int:
+    log = KubeletLog(args.output == "json")
+    with contextlib.suppress(_Stopped), contextlib.ExitStack() as stack:
+        stack.enter_context(_stopped_by_signals())
+        _serve(args, log, stack)
+        # Only a signal gets beyond this.
+        threading.Event().wait()
+    if log.failure is not None:
+        raise log.failure
+    return 0
+
+
+def _serve(args: argparse.Namespace, log: KubeletLog, stack: contextlib.ExitStack) -> None:
+    from devicemanager.kubelet import MockKubelet
+
+    kubelet = MockKubelet(args.root)
+    kubelet.events.subscribe(log.event)
+    stack.enter_context(kubelet)
+    for name in (
+        "plugin_socket",
+        "pod_resources_socket",
+        "plugins_registry_dir",
+        "checkpoint_path",
+    ):
+        path = getattr(kubelet, name)
+        log.say(name, f"{name.replace('_', ' ')}: {path}", path=str(path))
+    for resource, count in args.simulate:
+        _simulate(kubelet, resource, count, stack)
+    if args.manifests is not None:
+        from devicemanager.static_pods import StaticPods
+
+        pods = StaticPods(
+            args.manifests, _Pods(kubelet, log), lambda line: log.say("manifest", line)
+        )
+        stack.enter_context(pods)
+    kubelet.sources_ready()
+    log.say("ready", "ready; Ctrl-C stops")
+
+
+def _simulate(kubelet: MockKubelet, resource: str, count: int, stack: contextlib.ExitStack) -> None:
+    from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+
+    name = resource.rpartition("/")[2]
+    settings = SimulationSettings(
+        resource_name=resource,
+        number_devices=count,
+        plugin_name=name,
+        device_id_prefix=name,
+        node_name="mock",
+        env_prefix=name.upper().replace("-", "_").replace(".", "_"),
+    )
+    plugin = stack.enter_context(SimulatedPlugin(settings, kubelet.plugin_dir))
+    # Pods that are there from the start shall find the devices.
+    if not plugin.wait_registered(_PLUGIN_TIMEOUT):
+        raise CommandError(f"the simulated plugin of {resource} did not come up: {plugin.status}")
+    kubelet.wait_for_resource(resource, count, timeout=_PLUGIN_TIMEOUT)
+
+
+class _Pods:
+    """Static pods on the kubelet: their containers start as soon as they are admitted."""
+
+    def __init__(self, kubelet: MockKubelet, log: KubeletLog) -> None:
+        self._kubelet = kubelet
+        self._log = log
+
+    def admit(self, pod: Pod, path: Path) -> bool:
+        admission = self._kubelet.admit(pod)
+        self._log.admission(pod, admission)
+        return admission.admitted
+
+    def terminate(self, uid: str) -> None:
+        self._kubelet.terminate(uid)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGINT raise _Stopped here, once: a second one has its usual effect."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def stop(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, before[number])
+        raise _Stopped
+
+    for number in numbers:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, before[number])
