@@ -129,6 +129,22 @@ def test_a_change_during_the_build_is_not_missed():
     assert [p.name for p in wire.pods_from_bytes(view.list_v1())] == ["new"]
 
 
+class ChangingAfterwards(MemorySource):
+    """Changes when its pods have been read but not yet handed out."""
+
+    def pods(self):
+        read = super().pods()
+        if self.version() == 1:
+            self.replace(pods=[pod("new", "a")])
+        return read
+
+
+def test_a_change_after_the_reading_shows_in_the_next_answer():
+    view = View(ChangingAfterwards([pod("old", "a")]))
+    first, second = wire.pods_from_bytes(view.list_v1()), wire.pods_from_bytes(view.list_v1())
+    assert [p.name for p in first + second] == ["old", "new"]
+
+
 class FailingOnce(MemorySource):
     failed = False
 
