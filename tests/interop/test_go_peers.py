@@ -100,6 +100,15 @@ def test_kubelet_restart(kubelet, plugin):
         assert len(kubelet.wait_for("list")["devices"]) == 2
 
 
+def test_a_starting_kubelet_empties_the_directory(spawn, go_bin, plugin_dir):
+    for name in ("old.sock", "kubelet_internal_checkpoint", "kubelet.sock"):
+        (plugin_dir / name).touch()
+    (plugin_dir / "kept").mkdir()
+    spawn(go_bin / "kubeletside", "-dir", plugin_dir).wait_for("serving")
+    names = {"kept", "kubelet.sock", "kubelet_internal_checkpoint"}
+    assert {path.name for path in plugin_dir.iterdir()} == names
+
+
 def test_ending_leaves_no_socket(kubelet, plugin, plugin_dir):
     peer = plugin()
     kubelet.wait_for("list")
