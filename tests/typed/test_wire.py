@@ -177,3 +177,9 @@ def test_a_long_id_is_not_cut_where_a_short_one_ends() -> None:
     short = Device("a", "\x11" + "y" * 17)
     long = Device("x" * 143 + "\x12", "y" * 17)
     assert devices_from_list(list_message([short, long])) == (short, long)
+
+
+def test_what_follows_one_id_may_replace_another() -> None:
+    first = fields((0x0A, b"b"), (0x12, b"Healthy"), (0x0A, b"b"))
+    second = fields((0x0A, b"c"), (0x12, b"Healthy"), (0x0A, b"b"))
+    assert device_columns(fields((0x0A, first), (0x0A, second))).ids == ["b", "b"]
