@@ -9,9 +9,10 @@ text does can be remembered in at most 256 numbers.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Final
 
-from fnv_hash_fast import fnv1a_32
+from fnv_hash_fast import fnv1a_32 as _library
 
 __all__ = ["OFFSET_BASIS", "PRIME", "Effect", "extend", "fnv1a_32"]
 
@@ -20,16 +21,43 @@ OFFSET_BASIS: Final = 0x811C9DC5
 PRIME: Final = 0x01000193
 _SIZE: Final = 1 << 32
 
-# The low byte of PRIME is odd, so the 256 one-byte texts lead to 256 different low bytes.
-_STATES: Final = {state & 0xFF: state for state in (fnv1a_32(bytes((b,))) for b in range(256))}
-_BYTES: Final = {fnv1a_32(bytes((b,))) & 0xFF: bytes((b,)) for b in range(256)}
+
+def _seeds() -> dict[int, tuple[bytes, int]]:
+    # 255 of the low bytes have a seed of one byte. The last would need a zero byte, and
+    # releases 1.x of fnv-hash-fast take that for the end of the text: it gets two.
+    seeds: dict[int, tuple[bytes, int]] = {}
+    for length in (1, 2):
+        for letters in product(range(1, 256), repeat=length):
+            state = _library(seed := bytes(letters))
+            seeds.setdefault(state & 0xFF, (seed, state))
+            if len(seeds) == 256:
+                return seeds
+    raise AssertionError("the low byte of PRIME is odd, so every low byte is reached")
+
+
+_SEEDS: Final = _seeds()
+"""Low byte to a text without zero bytes that leads to it, and the state after that text."""
+
+
+def fnv1a_32(text: bytes) -> int:
+    """The hash of ``text``."""
+    return extend(OFFSET_BASIS, text)
 
 
 def extend(state: int, text: bytes) -> int:
     """The state after ``text``, starting from ``state``."""
-    low = state & 0xFF
-    shift = (state - _STATES[low]) * pow(PRIME, len(text), _SIZE)
-    return (fnv1a_32(_BYTES[low] + text) + shift) % _SIZE
+    first, *rest = text.split(b"\0")
+    state = _extend(state, first)
+    for part in rest:
+        state = _extend(state * PRIME % _SIZE, part)
+    return state
+
+
+def _extend(state: int, text: bytes) -> int:
+    """As :func:`extend`, for a text without zero bytes."""
+    seed, seeded = _SEEDS[state & 0xFF]
+    shift = (state - seeded) * pow(PRIME, len(text), _SIZE)
+    return (_library(seed + text) + shift) % _SIZE
 
 
 class Effect:
@@ -47,6 +75,7 @@ class Effect:
         low = state & 0xFF
         constant = self._constants.get(low)
         if constant is None:
-            constant = fnv1a_32(_BYTES[low] + self._text) - _STATES[low] * self._power
+            # From the state that is the low byte alone.
+            constant = extend(low, self._text) - low * self._power
             self._constants[low] = constant
         return (state * self._power + constant) % _SIZE

@@ -50,14 +50,20 @@ def test_every_low_byte_has_a_seed():
         assert Effect(b"text").on(0x12345600 | low) == reference(0x12345600 | low, b"text")
 
 
+def test_zero_bytes_are_bytes():
+    for text in (b"\0", b"\0\0", b"a\0b", b"\0a", b"a\0", bytes(range(256))):
+        assert fnv1a_32(text) == reference(OFFSET_BASIS, text)
+        assert Effect(text).on(7) == reference(7, text)
+
+
 def test_an_effect_hashes_once_for_each_low_byte(monkeypatch):
     hashed = []
 
-    def counting(text: bytes) -> int:
+    def counting(state: int, text: bytes) -> int:
         hashed.append(text)
-        return fnv1a_32(text)
+        return extend(state, text)
 
-    monkeypatch.setattr("checkpoint.fnv.fnv1a_32", counting)
+    monkeypatch.setattr("checkpoint.fnv.extend", counting)
     effect = Effect(b"a long text")
     for state in (0x101, 0x201, 0xFFFFFF01, 0x102):
         effect.on(state)
