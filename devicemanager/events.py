@@ -38,6 +38,7 @@ class EventKind(StrEnum):
     ALLOCATED = "allocated"
     CONFLICT = "conflict"
     CONTAINER_STARTED = "container-started"
+    CONTAINER_FAILED = "container-failed"
     TERMINATED = "terminated"
     DEVICE_HEALTH = "device-health"
     HEALTH_DROPPED = "health-dropped"
@@ -56,6 +57,7 @@ _WARNINGS = frozenset(
         EventKind.STREAM_ENDED,
         EventKind.REFUSED,
         EventKind.CONFLICT,
+        EventKind.CONTAINER_FAILED,
         EventKind.HEALTH_DROPPED,
         EventKind.UNKNOWN_RESOURCE,
         EventKind.CHECKPOINT_FAILED,

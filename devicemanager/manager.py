@@ -32,7 +32,7 @@ from devicemanager.core.errors import (
 )
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import PodHoldings
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.selection import (
     AllocateWanted,
@@ -53,8 +53,8 @@ from devicemanager.state import State
 class Capacity:
     """What the node has of device resources (``GetCapacity``, v1.32)."""
 
-    capacity: Mapping[ResourceName, int]
-    allocatable: Mapping[ResourceName, int]
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
     removed: tuple[ResourceName, ...] = ()
     """Resources whose grace time ended at this reading."""
 
@@ -252,11 +252,15 @@ class Manager:
 
     # -- reading ---------------------------------------------------------------------
 
-    def holdings(self, pod: PodUid) -> dict[ContainerName, dict[ResourceName, Holding]]:
+    def holdings(self, pod: PodUid) -> PodHoldings:
         """What a pod holds, by container and resource."""
         with self.state.lock:
-            held = self.state.ledger.pod(pod)
-            return {container: dict(by_resource) for container, by_resource in held.items()}
+            return self.state.holdings(pod)
+
+    def pods(self) -> frozenset[PodUid]:
+        """The pods that hold something."""
+        with self.state.lock:
+            return frozenset(self.state.ledger.pods())
 
     def devices(self) -> dict[ResourceName, DeviceList]:
         """Every known resource's list, sorted by name."""
@@ -306,12 +310,10 @@ class Manager:
             self.state.ledger.self_check(open_.draft for open_ in self._open.values())
 
     def close(self) -> None:
-        """Close every connection, as a kubelet that stops does."""
-        with self.state.lock:
-            clients = list(self.state.clients.values())
-            self.state.clients.clear()
-        for client in clients:
-            client.close()
+        """End, as a kubelet that stops does: connections are closed, admissions under way
+        fail, and nothing is written any more."""
+        self.plugins.close()
+        self.state.writer.close()
 
     def _write(self) -> None:
         """Write the checkpoint; if that fails, say so and leave it to the next write."""

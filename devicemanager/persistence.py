@@ -52,10 +52,19 @@ class Writer:
     def __init__(self, store: Store, render: Callable[[], bytes]) -> None:
         self._store = store
         self._render = render
-        # Guards the two fields below; held neither while rendering nor while writing.
+        # Guards the fields below; held neither while rendering nor while writing.
         self._turn = threading.Condition()
         self._next = _Round()
         self._writing = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Wait for the write under way; every later one fails. For a kubelet that stops:
+        its successor owns the file."""
+        with self._turn:
+            self._closed = True
+            while self._writing:
+                self._turn.wait()
 
     def flush(self) -> None:
         """Return once everything changed before this call is on disk.
@@ -68,6 +77,10 @@ class Writer:
                 self._turn.wait()
             if mine.done:
                 return self._answer(mine)
+            if self._closed:
+                raise checkpoint.CheckpointWriteError(
+                    checkpoint.CHECKPOINT_NAME, "the kubelet is stopping"
+                )
             self._writing = True
             self._next = _Round()  # later comers need a later write
         self._write(mine)

@@ -9,8 +9,17 @@ import attrs
 
 from devicemanager.clock import Clock
 from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
-from devicemanager.core.inventory import EMPTY, Changes, Columns, DeviceList, changes, listed
+from devicemanager.core.inventory import (
+    EMPTY,
+    Changes,
+    Columns,
+    DeviceList,
+    changes,
+    doubts,
+    listed,
+)
 from devicemanager.events import EventKind, EventStream
 from devicemanager.state import PluginClient, State
 
@@ -43,6 +52,8 @@ class PluginHandler:
         self._events = events
         self._health_updates = health_updates
         self._write = write
+        # Guarded by the state's lock: nothing is taken in any more.
+        self._closed = False
 
     def connect(
         self, resource: ResourceName, name: str, options: PluginOptions, client: PluginClient
@@ -50,6 +61,8 @@ class PluginHandler:
         """A plugin has registered; what it replaces is closed (Q2, Q3)."""
         state = self._state
         with state.lock:
+            if self._closed:
+                raise PluginError("the kubelet is stopping")
             is_new = resource not in state.endpoints
             endpoint, replaced = state.endpoints.connect(resource, name, options)
             state.clients[endpoint.id] = client
@@ -73,7 +86,7 @@ class PluginHandler:
         state = self._state
         with state.lock:
             current = state.endpoints.current(endpoint)
-            if current is None:
+            if current is None or self._closed:
                 return
             resource = current.resource
             before = state.endpoints.devices(resource) or EMPTY
@@ -81,6 +94,8 @@ class PluginHandler:
             if not state.endpoints.update(endpoint, devices):
                 return
             difference = self._note(resource, before, devices)
+        for doubt in doubts(columns, devices):
+            self._events.publish(EventKind.LIST_SUSPECT, f"{resource}: {doubt}", resource=resource)
         self._events.publish(
             EventKind.LISTED,
             f"{resource}: {devices.capacity} devices, {devices.allocatable} healthy"
@@ -96,6 +111,8 @@ class PluginHandler:
         now = self._clock.monotonic()
         state = self._state
         with state.lock:
+            if self._closed:
+                return
             departure = state.endpoints.disconnect(endpoint, now)
             client = state.clients.pop(endpoint, None)
             if departure is not None:
@@ -117,6 +134,20 @@ class PluginHandler:
                 resource=resource,
             )
         self._follow_up(resource, difference)
+
+    def ignore(self) -> None:
+        """What plugins say from now on is ignored; their connections stay."""
+        with self._state.lock:
+            self._closed = True
+
+    def close(self) -> None:
+        """Ignore what plugins say, and close every connection."""
+        self.ignore()
+        with self._state.lock:
+            clients = list(self._state.clients.values())
+            self._state.clients.clear()
+        for client in clients:
+            client.close()
 
     def _note(self, resource: ResourceName, before: DeviceList, after: DeviceList) -> _Difference:
         """With the lock held: take a changed list into the checkpoint and tell whose

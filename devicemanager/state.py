@@ -13,7 +13,7 @@ import checkpoint
 from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import Ledger
+from devicemanager.core.ledger import Ledger, PodHoldings
 from devicemanager.core.selection import AllocateAnswer
 from devicemanager.persistence import Store, Writer, pod_entries, restore
 
@@ -50,6 +50,8 @@ class State:
         self.clients: dict[EndpointId, PluginClient] = {}
         self.version = 0
         """Grows with every change of lists, holdings or known resources."""
+        self.pod_versions: dict[PodUid, int] = {}
+        """The version at which what a pod holds last changed."""
         self._document = checkpoint.Document()
         self._registered: dict[str, tuple[str, ...]] = {}
         self.writer = Writer(store, self._render)
@@ -74,6 +76,7 @@ class State:
         entries = pod_entries(pod, self.ledger.pod(pod))
         self._document.put(pod, [checkpoint.render_entry(entry) for entry in entries])
         self.changed()
+        self.pod_versions[pod] = self.version
 
     def forget(self, pod: PodUid) -> bool:
         """Free what a pod holds. Returns whether it held anything."""
@@ -81,8 +84,14 @@ class State:
             return False
         self.ledger.release(pod)
         self._document.remove(pod)
+        self.pod_versions.pop(pod, None)
         self.changed()
         return True
+
+    def holdings(self, pod: PodUid) -> PodHoldings:
+        """A copy of what a pod holds, by container and resource."""
+        held = self.ledger.pod(pod)
+        return {container: dict(by_resource) for container, by_resource in held.items()}
 
     def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
         """Take over a checkpoint: its resources are known, with 0 devices and a stopped

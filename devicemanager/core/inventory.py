@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from devicemanager.core import bitset
-from devicemanager.core.devices import HEALTHY, Device, Nodes
+from devicemanager.core.devices import HEALTHY, UNHEALTHY, Device, Nodes
 from devicemanager.core.ids import DeviceId
 
 
@@ -190,3 +190,20 @@ def _differs(before: DeviceList, after: DeviceList, id_: DeviceId) -> bool:
         before.numbering.numa[old] != after.numbering.numa[new]
         or (before.healthy >> old) & 1 != (after.healthy >> new) & 1
     )
+
+
+def doubts(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
+    """What is odd about a list, a line each. It is taken all the same, as the kubelet does."""
+    numbering = devices.numbering
+    found = []
+    if repeated := len(columns.ids) - len(numbering.ids):
+        found.append(f"{repeated} device ids are listed twice: the last one counts")
+    if "" in numbering.index:
+        found.append("a device has an empty id")
+    unknown = sorted(set(columns.health) - {HEALTHY, UNHEALTHY})
+    if unknown:
+        found.append(f"health {unknown[0][:80]!r} is neither Healthy nor Unhealthy: unhealthy")
+    negative = [node for node in numbering.per_node if node < 0]
+    if negative:
+        found.append(f"NUMA node {negative[0]} does not exist: node ids are 0 or more")
+    return tuple(found)

@@ -1,0 +1,144 @@
+"""The plugin watcher: plugins that announce themselves by a socket in plugins_registry.
+
+A socket that appears (its name not starting with ``.``) is asked GetInfo; a DevicePlugin
+with a supported version and a valid name is registered like any other and told so by
+NotifyRegistrationStatus. A socket that vanishes is deregistered.
+Follows pkg/kubelet/pluginmanager (v1.32).
+"""
+
+from __future__ import annotations
+
+import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+
+from devicemanager.core.ids import ResourceName
+from devicemanager.endpoint import rpc_error
+from devicemanager.events import EventKind, EventStream
+from devicemanager.registration import Registrar, RegistrationRefused
+from podresources import sockets
+from protos import pluginregistration_v1 as pr
+from protos import pluginregistration_v1_grpc as pr_grpc
+
+if TYPE_CHECKING:
+    from watchdog.events import FileSystemEvent
+    from watchdog.observers.api import BaseObserver
+
+DEVICE_PLUGIN = "DevicePlugin"
+GET_INFO_TIMEOUT = 1.0
+"""Seconds; the plugin manager sets this for GetInfo and for the notification."""
+_WORKERS = 4
+
+
+class PluginWatcher:
+    """Watches one directory, which must exist, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        registrar: Registrar,
+        events: EventStream,
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._directory = directory
+        self._registrar = registrar
+        self._events = events
+        self._on_error = on_error
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="plugin-watcher")
+        self._observer: BaseObserver | None = None
+        # Guards _known: the inode of each socket that was taken up.
+        self._lock = threading.Lock()
+        self._known: dict[Path, int] = {}
+
+    def start(self) -> None:
+        """Watch, then take up the sockets that are there already."""
+        from watchdog.events import FileSystemEventHandler
+        from watchdog.observers import Observer
+
+        handler = FileSystemEventHandler()
+        handler.on_any_event = self._seen  # type: ignore[method-assign]  # its own hook
+        self._observer = Observer()
+        self._observer.schedule(handler, str(self._directory))
+        self._observer.start()
+        for path in sorted(self._directory.iterdir()):
+            self._changed(path)
+
+    def stop(self) -> None:
+        """Stop watching; handshakes under way end with their deadlines."""
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join()
+            self._observer = None
+        self._pool.shutdown(cancel_futures=True)
+
+    def _seen(self, event: FileSystemEvent) -> None:
+        for path in (event.src_path, event.dest_path):
+            if path:
+                self._changed(Path(str(path)))
+
+    def _changed(self, path: Path) -> None:
+        """A path appeared, vanished or was replaced."""
+        if path.name.startswith(".") or path.parent != self._directory:
+            return
+        inode = _socket_inode(path)
+        with self._lock:
+            known = self._known.get(path)
+            if known == inode:
+                return
+            if inode is None:
+                del self._known[path]
+            else:
+                self._known[path] = inode
+        try:
+            if known is not None:
+                self._pool.submit(self._registrar.deregister, path)
+            if inode is not None:
+                self._pool.submit(self._take_up, path)
+        except RuntimeError:
+            return  # stopping
+
+    def _take_up(self, path: Path) -> None:
+        try:
+            with grpc.insecure_channel(sockets.target(path)) as channel:
+                self._handshake(path, pr_grpc.RegistrationStub(channel))
+        except grpc.RpcError as error:
+            self._events.publish(
+                EventKind.REGISTRATION_REFUSED,
+                f"plugin {path.name}: registration handshake failed: {rpc_error(error)}",
+            )
+        except Exception as error:
+            self._on_error(error)
+
+    def _handshake(self, path: Path, stub: pr_grpc.RegistrationStub) -> None:
+        info = stub.GetInfo(pr.InfoRequest(), timeout=GET_INFO_TIMEOUT, wait_for_ready=True)
+        error = ""
+        try:
+            self._register(path, info)
+        except RegistrationRefused as refused:
+            error = str(refused)
+        status = pr.RegistrationStatus(plugin_registered=not error, error=error)
+        stub.NotifyRegistrationStatus(status, timeout=GET_INFO_TIMEOUT)
+
+    def _register(self, path: Path, info: pr.PluginInfo) -> None:
+        resource = ResourceName(info.name)
+        if info.type != DEVICE_PLUGIN:
+            # Other kinds (DRAPlugin, CSIPlugin) have no handler here.
+            raise self._registrar.refuse(
+                resource,
+                f"no handler registered for plugin type: {info.type} at socket {path}",
+            )
+        endpoint = Path(info.endpoint) if info.endpoint else path
+        self._registrar.register(resource, tuple(info.supported_versions), endpoint)
+
+
+def _socket_inode(path: Path) -> int | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino if stat.S_ISSOCK(status.st_mode) else None

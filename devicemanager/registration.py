@@ -1,0 +1,222 @@
+"""Registration: what a plugin must show before it becomes an endpoint.
+
+``Registrar`` holds the checks, for both ways a plugin can come: the Registration
+service here, and the plugin watcher (``pluginwatcher``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+
+from devicemanager.core import texts
+from devicemanager.core.errors import DeviceManagerError, PluginError
+from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.core.inventory import Columns
+from devicemanager.core.names import is_extended_resource_name
+from devicemanager.endpoint import DialError, Endpoint
+from devicemanager.events import EventKind, EventStream
+from devicemanager.plugins import PluginHandler
+from devicemanager.settings import Settings
+from podresources import sockets
+from podresources.errors import PodResourcesError
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+
+API_VERSION = "v1beta1"
+MAX_FILE_NAME = 255
+_WORKERS = 32
+"""Registrations that may be dialed at a time; more wait."""
+
+
+class RegistrationRefused(PluginError):
+    """A registration that failed; the text is what the plugin is told."""
+
+
+class Registrar:
+    """Checks registrations, dials plugins and follows their lists.
+
+    ``on_error`` gets exceptions that are bugs of ours, from the threads they happen on.
+    """
+
+    def __init__(
+        self,
+        handler: PluginHandler,
+        settings: Settings,
+        events: EventStream,
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._handler = handler
+        self._settings = settings
+        self._events = events
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        # Guards _endpoints and _counts.
+        self._lock = threading.Lock()
+        self._endpoints: set[Endpoint] = set()
+        self._counts: Counter[ResourceName] = Counter()
+
+    def counts(self) -> dict[ResourceName, int]:
+        """Registrations per resource, refused ones included
+        (``kubelet_device_plugin_registration_total``)."""
+        with self._lock:
+            return dict(self._counts)
+
+    def register(self, resource: ResourceName, versions: tuple[str, ...], socket: Path) -> None:
+        """Take a plugin in: version, name, dial, options, in this order, then its lists.
+
+        Raises RegistrationRefused with the kubelet's text
+        (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
+        """
+        with self._lock:
+            self._counts[resource] += 1
+        try:
+            _check(resource, versions)
+            self._connect(resource, socket)
+        except RegistrationRefused as refused:
+            self._events.publish(
+                EventKind.REGISTRATION_REFUSED,
+                f"registration of {resource!r} at {socket.name!r} refused: {refused}",
+                resource=resource,
+            )
+            raise
+
+    def refuse(self, resource: ResourceName, reason: str) -> RegistrationRefused:
+        """Count and report a registration that is refused for another reason."""
+        with self._lock:
+            self._counts[resource] += 1
+        self._events.publish(
+            EventKind.REGISTRATION_REFUSED,
+            f"registration of {resource!r} refused: {reason}",
+            resource=resource,
+        )
+        return RegistrationRefused(reason)
+
+    def _connect(self, resource: ResourceName, socket: Path) -> None:
+        try:
+            endpoint = Endpoint.dial(socket, self._settings, self._stopping)
+        except DialError as error:
+            raise RegistrationRefused(texts.DIAL_FAILED.format(error=error)) from error
+        try:
+            options = endpoint.options()
+        except PluginError as error:
+            endpoint.close()
+            raise RegistrationRefused(texts.OPTIONS_FAILED.format(error=error)) from error
+        with self._lock:
+            if self._stopping.is_set():
+                endpoint.close()
+                raise RegistrationRefused("the kubelet is stopping")
+            self._endpoints.add(endpoint)
+        id_ = self._handler.connect(resource, socket.name, options, endpoint)
+        self._follow(id_, endpoint)
+
+    def _follow(self, id_: EndpointId, endpoint: Endpoint) -> None:
+        def on_list(columns: Columns) -> None:
+            self._handler.update(id_, columns)
+
+        def on_end(cause: str) -> None:
+            self._handler.disconnect(id_, cause)
+            endpoint.close()
+            with self._lock:
+                self._endpoints.discard(endpoint)
+
+        endpoint.watch(on_list, on_end, self._on_error)
+
+    def deregister(self, socket: Path) -> None:
+        """Close the connections to a socket that is gone (plugin watcher)."""
+        with self._lock:
+            gone = [endpoint for endpoint in self._endpoints if endpoint.path == socket]
+        for endpoint in gone:
+            endpoint.close()
+
+    def interrupt(self) -> None:
+        """Give up dialing; what registers from now on is refused."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Close every connection and wait for the list threads."""
+        self.interrupt()
+        with self._lock:
+            endpoints = list(self._endpoints)
+        for endpoint in endpoints:
+            endpoint.close()
+        for endpoint in endpoints:
+            endpoint.join()
+
+
+def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
+    if API_VERSION not in versions:
+        version = ",".join(versions)
+        raise RegistrationRefused(texts.BAD_VERSION.format(version=version))
+    if not is_extended_resource_name(resource):
+        raise RegistrationRefused(texts.BAD_RESOURCE_NAME.format(resource=resource))
+
+
+def endpoint_fault(name: str) -> str | None:
+    """What is wrong with ``RegisterRequest.endpoint``, which must be a file name (Q23)."""
+    if not name:
+        return "endpoint is empty: name the socket's file"
+    if "/" in name or "\0" in name or name in {".", ".."}:
+        return f"endpoint {name!r} is not a file name: name a socket in the plugin directory"
+    if len(name.encode()) > MAX_FILE_NAME:
+        return f"endpoint of {len(name.encode())} bytes is no file name: {MAX_FILE_NAME} at most"
+    return None
+
+
+class RegistrationServer(dp_grpc.RegistrationServicer):
+    """The Registration service on ``<device-plugins dir>/kubelet.sock``."""
+
+    def __init__(
+        self, registrar: Registrar, socket: Path, on_error: Callable[[Exception], None]
+    ) -> None:
+        self._registrar = registrar
+        self._socket = socket
+        self._on_error = on_error
+        self._inode = 0
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
+        self._server = grpc.server(self._pool)
+        dp_grpc.add_RegistrationServicer_to_server(self, self._server)
+
+    def start(self) -> None:
+        """Listen. Raises DeviceManagerError with the kubelet's text."""
+        try:
+            with sockets.published(self._socket) as private:
+                self._server.add_insecure_port(sockets.target(private))
+                self._server.start()
+            self._inode = self._socket.stat().st_ino
+        except (PodResourcesError, RuntimeError, OSError) as error:
+            raise DeviceManagerError(texts.LISTEN_FAILED.format(error=error)) from error
+
+    def stop(self) -> None:
+        """Stop listening and remove the socket; registrations under way are cut off."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._socket.stat().st_ino == self._inode:
+                self._socket.unlink()
+        self._server.stop(0).wait()
+        self._pool.shutdown()
+
+    def Register(self, request: dp.RegisterRequest, context: grpc.ServicerContext) -> dp.Empty:
+        try:
+            self._register(request)
+        except RegistrationRefused as refused:
+            # A Go error becomes code Unknown.
+            context.abort(grpc.StatusCode.UNKNOWN, str(refused))
+        except Exception as error:
+            self._on_error(error)
+            context.abort(grpc.StatusCode.UNKNOWN, f"a bug of the device manager: {error!r}")
+        return dp.Empty()
+
+    def _register(self, request: dp.RegisterRequest) -> None:
+        resource = ResourceName(request.resource_name)
+        versions = (request.version,)
+        if API_VERSION in versions and is_extended_resource_name(resource):
+            fault = endpoint_fault(request.endpoint)
+            if fault is not None:
+                raise self._registrar.refuse(resource, texts.DIAL_FAILED.format(error=fault))
+        self._registrar.register(resource, versions, self._socket.parent / request.endpoint)
