@@ -22,6 +22,7 @@ from checkpoint.store import (
     FileStore,
     is_checkpoint_file,
     load,
+    read,
     verify,
 )
 from checkpoint.text import Rendered, checksum, dumps, hashed_text, render_entry
@@ -48,6 +49,7 @@ __all__ = [
     "is_checkpoint_file",
     "load",
     "loads",
+    "read",
     "render_entry",
     "verify",
 ]
