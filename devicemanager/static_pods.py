@@ -41,10 +41,11 @@ class PodOwner(Protocol):
     """Who runs the pods."""
 
     def admit(self, pod: Pod, path: Path) -> bool:
-        """A manifest appeared; whether its pod runs now. May raise DeviceManagerError."""
+        """A manifest appeared; whether its pod runs now. A pod that was refused is tried
+        again when its file is written again. May raise DeviceManagerError: no pod then."""
 
     def terminate(self, uid: str) -> None:
-        """The manifest of a pod that runs is gone. May raise DeviceManagerError."""
+        """The manifest of an admitted or refused pod is gone. May raise DeviceManagerError."""
 
 
 @attrs.define
@@ -52,6 +53,8 @@ class _File:
     """What became of one manifest."""
 
     pod: Pod | None = None
+    known: bool = False
+    """Whether the owner has the pod, running or refused."""
     runs: bool = False
     complaint: str = ""
     """Why the file as it is now cannot be used; empty if it can."""
@@ -120,10 +123,11 @@ class ManifestFiles:
             self._files[name].wanted_uid = pod.uid
             return
         runs_on = old.runs and old.pod == pod
-        file = self._files[name] = _File(pod, runs_on)
+        file = self._files[name] = _File(pod, runs_on, runs_on)
         if not runs_on:
             self._stop(name, old, successor=pod.uid)
-            file.runs = self._guarded(name, lambda: self._owner.admit(pod, path)) is True
+            answer = self._guarded(name, lambda: self._owner.admit(pod, path))
+            file.known, file.runs = answer is not None, bool(answer)
 
     def _holder(self, pod: Pod, name: str) -> str | None:
         """Another file whose pod has this UID."""
@@ -141,7 +145,7 @@ class ManifestFiles:
         pod = file.pod
         if pod is None:
             return
-        if file.runs:
+        if file.known:
             self._guarded(name, lambda: self._owner.terminate(pod.uid))
         if pod.uid != successor:
             waiting = [each for each, f in self._files.items() if f.wanted_uid == pod.uid]

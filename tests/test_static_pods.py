@@ -45,24 +45,27 @@ class Owner:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.running: dict[str, Pod] = {}
+        self.refused: dict[str, Pod] = {}
         self.log: list[str] = []
         self.lines: list[str] = []
 
     def admit(self, pod: Pod, path: Path) -> bool:
-        assert pod.uid not in self.running
+        assert pod.uid not in {**self.running, **self.refused}
         with self.changed:
             self.log.append(f"admit {pod.name}")
             self.changed.notify_all()
             if pod.name.startswith("raise"):
                 raise RequestError("no such luck")
             if pod.name.startswith("refuse"):
+                self.refused[pod.uid] = pod
                 return False
             self.running[pod.uid] = pod
             return True
 
     def terminate(self, uid: str) -> None:
         with self.changed:
-            self.log.append(f"terminate {self.running.pop(uid).name}")
+            pod = self.running.pop(uid, None) or self.refused.pop(uid)
+            self.log.append(f"terminate {pod.name}")
             self.changed.notify_all()
 
     def report(self, line: str) -> None:
@@ -208,7 +211,7 @@ def test_a_file_renamed_over_another_ends_that_ones_pod(
     assert owner.gpus() == {"a": 1}
 
 
-def test_a_refused_pod_is_not_terminated_and_tried_again(
+def test_a_refused_pod_is_tried_again_when_its_file_is_written(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     file = tmp_path / "a.yaml"
@@ -217,7 +220,7 @@ def test_a_refused_pod_is_not_terminated_and_tried_again(
     files.look_at("a.yaml")
     file.unlink()
     files.scan()
-    assert owner.log == ["admit refuse", "admit refuse"]
+    assert owner.log == ["admit refuse", "terminate refuse", "admit refuse", "terminate refuse"]
 
 
 def test_trouble_with_one_pod_is_a_line_and_the_others_run(
@@ -228,6 +231,9 @@ def test_trouble_with_one_pod_is_a_line_and_the_others_run(
     files.scan()
     assert owner.lines == [f"{tmp_path / 'a.yaml'}: no such luck"]
     assert owner.gpus() == {"b": 1}
+    (tmp_path / "a.yaml").unlink()
+    files.scan()
+    assert owner.log == ["admit raise", "admit b"]
 
 
 contents = st.one_of(
@@ -264,7 +270,7 @@ def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) ->
     for path in directory.iterdir():
         path.unlink()
     files.scan()
-    assert owner.running == {}
+    assert owner.running == owner.refused == {}
 
 
 # --- watched
