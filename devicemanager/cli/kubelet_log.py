@@ -9,14 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from devicemanager.cli.output import clean, settings_lines
 
 if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
     from devicemanager.events import Event
-    from devicemanager.kubelet import Admission
+    from devicemanager.outcome import Admission, ContainerOutcome
 
 
 class KubeletLog:
@@ -60,7 +60,7 @@ class KubeletLog:
             "reason": admission.reason,
             "message": admission.message,
             "containers": {
-                container: {"devices": devices(given), "settings": list(_settings(given))}
+                container: {"devices": _devices(given), "settings": _settings(given)}
                 for container, given in admission.containers.items()
             },
         }
@@ -89,16 +89,20 @@ class KubeletLog:
                 _thread.interrupt_main(signal.SIGTERM)
 
 
-def devices(given: Any) -> dict[str, list[str]]:
-    """A container's devices by resource."""
-    return {resource: list(ids) for resource, ids in sorted(given.devices.items())}
+def _devices(given: ContainerOutcome) -> dict[str, list[str]]:
+    return dict(sorted(given.devices.items()))
 
 
-def _devices_text(given: Any) -> str:
-    parts = [f"{resource} {','.join(ids)}" for resource, ids in devices(given).items()]
+def _devices_text(given: ContainerOutcome) -> str:
+    parts = [f"{resource} {','.join(ids)}" for resource, ids in _devices(given).items()]
     return "; ".join(parts) or "no devices"
 
 
-def _settings(given: Any) -> list[str]:
-    options = given.run_options
-    return [] if options is None else list(settings_lines(options))
+def _settings(given: ContainerOutcome) -> list[str]:
+    """What the container gets, or why that cannot be said."""
+    from devicemanager.wire import WireError
+
+    try:
+        return list(settings_lines(given.run_options))
+    except WireError as error:
+        return [f"settings unreadable: {error}"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from podresources import Container, ContainerDevices, ContainerMemory, Pod
 
-_COLUMNS = ("NAMESPACE", "POD", "CONTAINER", "RESOURCE", "COUNT", "DEVICES", "NUMA")
+COLUMNS = ("NAMESPACE", "POD", "CONTAINER", "RESOURCE", "COUNT", "DEVICES", "NUMA")
 
 Row = tuple[str, str, str, str]
 """Resource, count, devices, NUMA nodes."""
@@ -36,11 +36,11 @@ def _run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json(as_dict(pods))
     else:
-        print_table(_COLUMNS, _rows(pods))
+        print_table(COLUMNS, rows(pods))
     return 0
 
 
-def _rows(pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+def rows(pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
     for pod in pods:
         for container in pod.containers:
             head = (pod.namespace, pod.name, container.name)

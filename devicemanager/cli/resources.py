@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from podresources import Allocatable, Pod
 
-_COLUMNS = ("RESOURCE", "ALLOCATABLE", "IN USE", "FREE", "DEVICES", "NUMA")
+COLUMNS = ("RESOURCE", "ALLOCATABLE", "IN USE", "FREE", "DEVICES", "NUMA")
 
 
 def add(subparsers: Subparsers) -> None:
@@ -32,11 +32,11 @@ def _run(args: argparse.Namespace) -> int:
         if args.output == "json":
             print_json(as_dict(allocatable))
             return 0
-        print_table(_COLUMNS, _rows(allocatable, client.list()))
+        print_table(COLUMNS, rows(allocatable, client.list()))
     return 0
 
 
-def _rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
     from podresources import ids_by_resource
 
     containers = [container for pod in pods for container in pod.containers]

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet import MockKubelet
+    from devicemanager.plugin.simulated import SimulatedPlugin
 
 _PLUGIN_TIMEOUT = 10.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
 
 Simulation = tuple[str, int]
 """Resource and number of devices."""
@@ -64,15 +67,10 @@ def _simulation(text: str) -> Simulation:
     return resource, int(count)
 
 
-class _Stopped(BaseException):
-    """A signal asks to stop. No error, so no handler of errors may take it for one."""
-
-
 def _run(args: argparse.Namespace) -> int:
     log = KubeletLog(args.output == "json")
-    with contextlib.suppress(_Stopped), contextlib.ExitStack() as stack:
-        stack.enter_context(_stopped_by_signals())
-        _serve(args, log, stack)
+    with contextlib.suppress(_Stopped), _Signals() as signals, contextlib.ExitStack() as stack:
+        _serve(args, log, signals, stack)
         # Only a signal gets beyond this.
         threading.Event().wait()
     if log.failure is not None:
@@ -80,34 +78,43 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _serve(args: argparse.Namespace, log: KubeletLog, stack: contextlib.ExitStack) -> None:
+def _serve(
+    args: argparse.Namespace, log: KubeletLog, signals: _Signals, stack: contextlib.ExitStack
+) -> None:
     from devicemanager.kubelet import MockKubelet
 
-    kubelet = MockKubelet(args.root)
+    kubelet = MockKubelet(args.root and Path(args.root).absolute())
     kubelet.events.subscribe(log.event)
-    stack.enter_context(kubelet)
-    for name in (
-        "plugin_socket",
-        "pod_resources_socket",
-        "plugins_registry_dir",
-        "checkpoint_path",
-    ):
+    with signals.held_back():
+        stack.enter_context(kubelet)
+    for name in _PATHS:
         path = getattr(kubelet, name)
         log.say(name, f"{name.replace('_', ' ')}: {path}", path=str(path))
     for resource, count in args.simulate:
-        _simulate(kubelet, resource, count, stack)
+        with signals.held_back():
+            plugin = stack.enter_context(_simulated_plugin(kubelet.plugin_dir, resource, count))
+        # Pods that are there from the start shall find the devices.
+        if not plugin.wait_registered(_PLUGIN_TIMEOUT):
+            raise CommandError(f"the simulated plugin of {resource} did not come up")
+        kubelet.wait_for_resource(resource, count, timeout=_PLUGIN_TIMEOUT)
     if args.manifests is not None:
-        from devicemanager.static_pods import StaticPods
-
-        pods = StaticPods(
-            args.manifests, _Pods(kubelet, log), lambda line: log.say("manifest", line)
-        )
-        stack.enter_context(pods)
+        _follow_manifests(kubelet, args.manifests, log, stack)
     kubelet.sources_ready()
     log.say("ready", "ready; Ctrl-C stops")
 
 
-def _simulate(kubelet: MockKubelet, resource: str, count: int, stack: contextlib.ExitStack) -> None:
+def _follow_manifests(
+    kubelet: MockKubelet, directory: str, log: KubeletLog, stack: contextlib.ExitStack
+) -> None:
+    from devicemanager.static_pods import StaticPods
+
+    pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.say("manifest", line))
+    # An admission of the first scan may hang in a plugin, and a signal end it.
+    stack.callback(pods.stop)
+    pods.start()
+
+
+def _simulated_plugin(directory: Path, resource: str, count: int) -> SimulatedPlugin:
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 
     name = resource.rpartition("/")[2]
@@ -119,11 +126,7 @@ def _simulate(kubelet: MockKubelet, resource: str, count: int, stack: contextlib
         node_name="mock",
         env_prefix=name.upper().replace("-", "_").replace(".", "_"),
     )
-    plugin = stack.enter_context(SimulatedPlugin(settings, kubelet.plugin_dir))
-    # Pods that are there from the start shall find the devices.
-    if not plugin.wait_registered(_PLUGIN_TIMEOUT):
-        raise CommandError(f"the simulated plugin of {resource} did not come up: {plugin.status}")
-    kubelet.wait_for_resource(resource, count, timeout=_PLUGIN_TIMEOUT)
+    return SimulatedPlugin(settings, directory)
 
 
 class _Pods:
@@ -142,21 +145,44 @@ class _Pods:
         self._kubelet.terminate(uid)
 
 
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGINT raise _Stopped here, once: a second one has its usual effect."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.getsignal(number) for number in numbers}
+class _Stopped(BaseException):
+    """A signal asks to stop. No error, so no handler of errors may take it for one."""
 
-    def stop(*_: object) -> None:
-        for number in numbers:
-            signal.signal(number, before[number])
-        raise _Stopped
 
-    for number in numbers:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, before[number])
+class _Signals:
+    """SIGTERM and SIGINT raise _Stopped in the main thread, once: a second one has its
+    usual effect."""
+
+    def __init__(self) -> None:
+        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._held_back = False
+        self._came = False
+
+    @contextlib.contextmanager
+    def held_back(self) -> Iterator[None]:
+        """What is being set up here is set up whole, so that it is also taken down."""
+        self._held_back = True
+        try:
+            yield
+        finally:
+            self._held_back = False
+        if self._came:
+            raise _Stopped
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _stop(self, *_: object) -> None:
+        self._restore()
+        self._came = True
+        if not self._held_back:
+            raise _Stopped
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

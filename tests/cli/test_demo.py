@@ -1,0 +1,106 @@
+"""``devicemanager demo`` and the processes it starts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devicemanager.cli import demo, main
+from devicemanager.cli.options import CommandError
+from devicemanager.cli.processes import Process
+
+DEADLINE = 50
+
+
+def test_the_demo_passes_and_leaves_nothing_behind() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "devicemanager.cli", "demo", "--no-go"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("== ")] == [
+        "== A mock kubelet in a process of its own",
+        "== Plugins register and list their devices",
+        "== Pods from examples/ are admitted, or refused",
+        "== What a node agent sees: PodResources, through gRPC",
+        "== The kubelet is killed with SIGKILL and started again",
+        "== A manifest vanishes: its pod ends and gives its devices back",
+        "== Everything stops at SIGTERM",
+    ]
+    checks = [line for line in lines if line.startswith("  checked: ")]
+    assert lines[-1] == f"All {len(checks)} checks passed."
+    found = re.search(r"process \d+, in (\S+)", done.stdout)
+    assert found is not None
+    assert not Path(found[1]).exists()
+
+
+def test_a_claim_that_does_not_hold_fails_the_demo(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(demo, "_held", lambda _: {})
+    assert main(["demo", "--no-go"]) == 1
+    out, err = capsys.readouterr()
+    assert "checks passed" not in out
+    found = re.fullmatch(
+        r"devicemanager: error: this should be so, but is not: it lists the devices that were "
+        r"allocated; the logs are in (\S+)\n",
+        err,
+    )
+    assert found is not None
+    assert (Path(found[1]) / "kubelet.log").exists()
+    shutil.rmtree(found[1])
+
+
+def test_the_examples_at_the_top_are_the_demos() -> None:
+    top = Path(__file__).parents[2] / "examples"
+    assert top.resolve() == demo.EXAMPLES.resolve()
+    assert len(list(top.glob("*.yaml"))) == 4
+
+
+# --- processes
+
+
+def python(tmp_path: Path, code: str) -> Process:
+    return Process("the program", [sys.executable, "-c", code], tmp_path / "log")
+
+
+def test_lines_are_found_whenever_they_came(tmp_path: Path) -> None:
+    code = "print('{\"kind\": \"a\"}'); print('plain', flush=True); input()"
+    with python(tmp_path, code) as process:
+        assert process.wait_for("plain", lambda r: r.get("text") == "plain", DEADLINE)
+        assert process.wait_for("a", lambda r: r.get("kind") == "a", 0) == {"kind": "a"}
+
+
+def test_a_program_that_ends_early_is_told_at_once(tmp_path: Path) -> None:
+    code = "import sys; print('so far', flush=True); sys.exit('no luck')"
+    with (
+        python(tmp_path, code) as process,
+        pytest.raises(CommandError, match=r"the program did not show x: so far \| no luck$"),
+    ):
+        process.wait_for("x", lambda _: False, DEADLINE)
+
+
+def test_silence_is_told_too(tmp_path: Path) -> None:
+    with (
+        python(tmp_path, "input()") as process,
+        pytest.raises(CommandError, match="did not show x: it said nothing"),
+    ):
+        process.wait_for("x", lambda _: False, 0)
+
+
+def test_a_program_that_minds_no_sigterm_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("devicemanager.cli.processes._STOP_TIMEOUT", 0.2)
+    code = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print('up', flush=True); signal.pause()"
+    )
+    with python(tmp_path, code) as process:
+        process.wait_for("up", lambda r: r.get("text") == "up", DEADLINE)
+        assert process.stop() == -9

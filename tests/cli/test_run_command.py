@@ -1,0 +1,197 @@
+"""``devicemanager run``: sockets, events, static pods, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.cli.processes import Process
+from podresources import PodResourcesClient, ids_by_resource
+
+DEADLINE = 30
+RUN = [sys.executable, "-m", "devicemanager.cli", "run"]
+GPU = "vendor.com/gpu"
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    (path / "manifests").mkdir()
+    yield path
+    shutil.rmtree(path)
+
+
+def kubelet(directory: Path, *flags: str) -> Process:
+    pods = ["--manifests", str(directory / "manifests")]
+    command = [*RUN, "-o", "json", "--root", str(directory), *pods, *flags]
+    return Process("the kubelet", command, directory / "log")
+
+
+def wait(process: Process, kind: str, **facts: Any) -> dict[str, Any]:
+    wanted = {"kind": kind, **facts}
+    return process.wait_for(kind, lambda record: wanted.items() <= record.items(), DEADLINE)
+
+
+def manifest(name: str, gpus: int) -> str:
+    container = {"name": "main", "resources": {"limits": {GPU: gpus}}}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": [container]},
+        }
+    )
+
+
+def held(directory: Path) -> dict[str, tuple[str, ...]]:
+    with PodResourcesClient(directory / "pod-resources" / "kubelet.sock") as client:
+        return {
+            pod.name: ids_by_resource(pod.containers[0].devices).get(GPU, ())
+            for pod in client.list()
+        }
+
+
+def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
+    manifests = directory / "manifests"
+    (manifests / "a.yaml").write_text(manifest("a", 1))
+    with kubelet(directory, "--simulate", f"{GPU}=3") as process:
+        socket = wait(process, "pod_resources_socket")["path"]
+        assert socket == str(directory / "pod-resources" / "kubelet.sock")
+        wait(process, "ready")
+        first = wait(process, "admission", name="default/a")
+        assert first["admitted"]
+        assert first["containers"]["main"] == {
+            "devices": {GPU: ["gpu-mock-0"]},
+            "settings": ["env GPU_0=/dev/0"],
+        }
+        (manifests / "b.yaml").write_text(manifest("b", 3))
+        second = wait(process, "admission", name="default/b")
+        assert not second["admitted"]
+        assert "Requested: 3, Available: 2" in second["message"]
+        (manifests / "a.yaml").unlink()
+        wait(process, "terminated", pod=first["pod"])
+        # Written again, the refused one is tried again.
+        (manifests / "b.yaml").write_text(manifest("b", 3))
+        wait(process, "admission", name="default/b", admitted=True)
+        assert held(directory) == {"b": ("gpu-mock-0", "gpu-mock-1", "gpu-mock-2")}
+        assert process.stop() == 0
+
+
+def test_a_bad_manifest_is_a_line_and_costs_nobody_else(directory: Path) -> None:
+    manifests = directory / "manifests"
+    (manifests / "a.yaml").write_text(manifest("a", -1))
+    (manifests / "b.yaml").write_text(manifest("b", 1))
+    with kubelet(directory, "--simulate", f"{GPU}=3") as process:
+        told = wait(process, "manifest")
+        assert told["message"] == (
+            f"{manifests / 'a.yaml'}: spec.containers[0].resources.limits[{GPU}]: "
+            'Invalid value: "-1": must be greater than or equal to 0'
+        )
+        wait(process, "admission", name="default/b", admitted=True)
+
+
+def test_pods_keep_their_devices_over_a_kill(directory: Path) -> None:
+    for name in "ba":
+        (directory / "manifests" / f"{name}.yaml").write_text(manifest(name, 1))
+    with kubelet(directory, "--simulate", f"{GPU}=3") as process:
+        wait(process, "ready")
+        before = held(directory)
+        process.kill()
+    with kubelet(directory) as process:
+        wait(process, "ready")
+        assert held(directory) == before
+        # The plugin died with its kubelet: who holds a device may stay, but none is left.
+        (directory / "manifests" / "c.yaml").write_text(manifest("c", 1))
+        third = wait(process, "admission", name="default/c")
+        assert not third["admitted"]
+
+
+def test_a_directory_of_its_own_and_text(tmp_path: Path) -> None:
+    process = subprocess.Popen(RUN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.split(" ", 1)[1].rstrip())
+        if lines[-1].startswith("ready"):
+            break
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, errors) == (0, "")
+    assert rest.endswith("stopped: kubelet stopped\n")
+    (socket,) = (line.split(": ")[1] for line in lines if line.startswith("plugin socket"))
+    assert socket.startswith("/tmp/dm-")
+    assert not Path(socket).parents[1].exists()
+
+
+def test_a_reader_that_goes_away_ends_it(directory: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*RUN, "--root", str(directory)],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=DEADLINE,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert not (directory / "device-plugins" / "kubelet.sock").exists()
+
+
+def error_of(capsys: Any, *argv: str) -> str:
+    assert main(["run", *argv]) == 1
+    line: str = capsys.readouterr().err
+    assert len(line.splitlines()) == 1
+    return line.removeprefix("devicemanager: error: ").rstrip("\n")
+
+
+def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
+    file = directory / "file"
+    file.touch()
+    assert "the kernel allows 107" in error_of(capsys, "--root", f"/tmp/{'x' * 100}")
+    assert "file" in error_of(capsys, "--root", str(file))
+    root = ["--root", str(directory)]
+    missing = directory / "none"
+    assert error_of(capsys, *root, "--manifests", str(missing)) == (
+        f"manifest directory {missing} does not exist"
+    )
+    assert "kubernetes.io/gpu" in error_of(capsys, *root, "--simulate", "kubernetes.io/gpu=1")
+
+
+def test_another_kubelet_is_left_alone(directory: Path, capsys: Any) -> None:
+    with kubelet(directory) as process:
+        wait(process, "ready")
+        assert "another kubelet serves" in error_of(capsys, "--root", str(directory))
+        assert held(directory) == {}
+
+
+@pytest.mark.parametrize("text", [GPU, "=3", f"{GPU}=", f"{GPU}=-1", f"{GPU}=1.5", f"{GPU}=many"])
+def test_a_simulation_that_makes_no_sense_is_wrong_usage(text: str, capsys: Any) -> None:
+    assert main(["run", "--simulate", text]) == 2
+    assert f"{text!r} is not like vendor.com/gpu=8" in capsys.readouterr().err
+
+
+def test_a_relative_root_is_taken_from_here(directory: Path) -> None:
+    command = [*RUN, "-o", "json", "--root", "."]
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        process = Process("the kubelet", command, directory / "log", {"PYTHONPATH": str(before)})
+    finally:
+        os.chdir(before)
+    with process:
+        told = wait(process, "plugin_socket")
+        assert told["path"] == str(directory / "device-plugins" / "kubelet.sock")
