@@ -57,4 +57,5 @@ def register(
 def _explain(error: grpc.RpcError) -> str:
     if not isinstance(error, grpc.Call):
         return str(error)
-    return f"{error.details()} ({error.code().name})"
+    text = " ".join((error.details() or "").split())
+    return f"{text} ({error.code().name})"

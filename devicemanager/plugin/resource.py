@@ -179,7 +179,7 @@ class Resource:
         names = socket_names(
             self._socket_name, str(self._directory), unique=again or self._settings.unique_socket
         )
-        streams = Streams(self._settings.max_streams, self.wake.ring)
+        streams = Streams(self._settings.max_streams, self._streams_changed)
         service = self._make_service(self.plugin, self._settings, streams)
         server = PluginServer(self._directory, names, service, self._pool)
         self._session = Session(
@@ -199,6 +199,11 @@ class Resource:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+    def _streams_changed(self) -> None:
+        self._devices.wake()
+        self.wake.ring()
+        self._on_change()
 
     def _call_start(self) -> bool:
         """The author's start hook, tried a few times as kubevirt's dpm does."""

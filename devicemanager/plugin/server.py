@@ -75,6 +75,5 @@ class PluginServer:
         """
         remove_if_ours(self.path, self.identity)
         self._service.streams.end_all()
-        self._service.plugin.device_list.wake()
         gone: threading.Event = self._server.stop(grace)
         return gone

@@ -36,7 +36,10 @@ class Stream:
 
 
 class Streams:
-    """The open streams of one server, oldest first."""
+    """The open streams of one server, oldest first.
+
+    ``on_change`` has to make those look that wait for a list, so that ended ones go.
+    """
 
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
         self._limit = limit
@@ -56,8 +59,9 @@ class Streams:
         stream = Stream()
         with self._lock:
             self._open.append(stream)
-            if len(self._open) > self._limit:
-                self._open[0].end()
+            living = [known for known in self._open if not known.ended()]
+            if len(living) > self._limit:
+                living[0].end()
             self._counts = attrs.evolve(
                 self._counts,
                 open=len(self._open),

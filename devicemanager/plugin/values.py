@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
+
+if TYPE_CHECKING:
+    from devicemanager.plugin.typed import FlatDevice, TypedDevice
 
 __all__ = ["ContainerSettings", "Device", "DeviceSpec", "Mount"]
 
@@ -91,6 +94,12 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _typed(
+    devices: Iterable[TypedDevice | FlatDevice],
+) -> tuple[TypedDevice | FlatDevice, ...]:
+    return tuple(devices)
+
+
 def _environment(_instance: object, _attribute: object, envs: Mapping[str, str]) -> None:
     for name, value in envs.items():
         if not name or "=" in name or "\0" in name:
@@ -130,7 +139,8 @@ class ContainerSettings:
     """What a container needs in order to use the devices it was given.
 
     A device may be written as its path alone. ``cdi_devices`` are fully qualified names,
-    ``vendor/class=name``.
+    ``vendor/class=name``. ``typed_devices`` are those of :mod:`devicemanager.plugin.typed`,
+    which reach kubelets that know them; paths among them reach every kubelet.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict, validator=_environment)
@@ -142,3 +152,4 @@ class ContainerSettings:
     )
     annotations: Mapping[str, str] = attrs.field(factory=dict, validator=_annotation_keys)
     cdi_devices: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_cdi_names)
+    typed_devices: tuple[TypedDevice | FlatDevice, ...] = attrs.field(default=(), converter=_typed)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from google.protobuf.message import Message
 
+from devicemanager.plugin.typed import add_typed_devices
 from devicemanager.plugin.values import ContainerSettings, Device
 from protos import deviceplugin_v1beta1 as dp
 
@@ -30,7 +31,7 @@ def encode_list(devices: Iterable[Device]) -> bytes:
 
 
 def container_response(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
-    return dp.ContainerAllocateResponse(
+    response = dp.ContainerAllocateResponse(
         envs=settings.envs,
         mounts=[
             dp.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
@@ -45,6 +46,8 @@ def container_response(settings: ContainerSettings) -> dp.ContainerAllocateRespo
         annotations=settings.annotations,
         cdi_devices=[dp.CDIDevice(name=name) for name in settings.cdi_devices],
     )
+    add_typed_devices(response, settings.typed_devices)
+    return response
 
 
 def to_bytes(message: Message | bytes) -> bytes:

@@ -1,0 +1,40 @@
+"""What the tests of the plugin's side share."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from devicemanager.plugin import PluginSettings
+from tests.plugin.stubkubelet import StubKubelet
+
+
+@pytest.fixture
+def directory():
+    """A plugin directory short enough for sockets, gone afterwards."""
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def kubelet(directory):
+    with StubKubelet(directory) as stub:
+        yield stub
+
+
+@pytest.fixture
+def fast():
+    """The framework with less patience. The recheck stays long: events have to do."""
+    return PluginSettings(
+        register_backoff=0.05,
+        register_backoff_limit=0.2,
+        start_delay=0.01,
+        list_backoff=0.01,
+        list_interval=0.001,
+        stream_delay=0.02,
+        stream_settled=0.0,
+        recheck=5.0,
+        stop_grace=0.2,
+    )

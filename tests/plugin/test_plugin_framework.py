@@ -1,0 +1,580 @@
+"""The author framework against a kubelet, over real sockets."""
+
+import threading
+
+import grpc
+import psutil
+import pytest
+
+from devicemanager.plugin import (
+    ConfigurationError,
+    ContainerSettings,
+    Device,
+    Lister,
+    Manager,
+    Plugin,
+    PluginError,
+    PluginSettings,
+    StaticLister,
+    serve,
+)
+from devicemanager.plugin.resource import ResourceState
+from protos import deviceplugin_v1beta1 as dp
+from tests.plugin.stubkubelet import PATIENCE, StubKubelet
+
+GPU = "vendor.com/gpu"
+
+
+class Gpus(Plugin):
+    """Two devices; ``update`` changes them."""
+
+    def devices(self):
+        return ["gpu-0", Device("gpu-1", numa=1)]
+
+    def allocate(self, device_ids):
+        return ContainerSettings(envs={"GPUS": ",".join(device_ids)}, devices=["/dev/null"])
+
+
+def manager_of(directory, settings, **plugins):
+    return Manager(StaticLister("vendor.com", plugins or {"gpu": Gpus()}), directory, settings)
+
+
+def sockets(directory):
+    return sorted(e.name for e in directory.iterdir() if e.name != "kubelet.sock")
+
+
+def test_a_plugin_registers_lists_and_allocates(kubelet, fast):
+    with manager_of(kubelet.directory, fast) as manager:
+        plugin = kubelet.plugin()
+        request = plugin.request
+        assert (request.version, request.endpoint) == ("v1beta1", "vendor.com_gpu")
+        assert request.options == plugin.options == dp.DevicePluginOptions()
+        assert plugin.devices == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+        first, second = plugin.lists[0].devices
+        assert not first.HasField("topology")
+        assert [node.ID for node in second.topology.nodes] == [1]
+        answer = plugin.allocate(["gpu-1", "gpu-0"], ["gpu-0"])
+        assert [c.envs["GPUS"] for c in answer.container_responses] == ["gpu-0,gpu-1", "gpu-0"]
+        assert manager.wait_registered(PATIENCE, streaming=True)
+        (status,) = manager.resources()
+        assert (status.state, status.endpoint) == (ResourceState.REGISTERED, "vendor.com_gpu")
+    assert sockets(kubelet.directory) == []
+
+
+def test_options_follow_from_what_is_overridden(kubelet, fast):
+    class Choosy(Gpus):
+        def preferred_allocation(self, available, must_include, size):
+            return reversed(available)
+
+        def pre_start_container(self, device_ids):
+            raise RuntimeError(f"cannot reset {device_ids[0]}")
+
+    with manager_of(kubelet.directory, fast, gpu=Choosy()):
+        plugin = kubelet.plugin()
+        assert plugin.options.pre_start_required
+        assert plugin.options.get_preferred_allocation_available
+        assert plugin.request.options == plugin.options
+        request = dp.PreferredAllocationRequest()
+        request.container_requests.add(available_deviceIDs=["gpu-0", "gpu-1"], allocation_size=1)
+        answer = plugin.stub.GetPreferredAllocation(request)
+        assert [list(c.deviceIDs) for c in answer.container_responses] == [["gpu-1"]]
+        with pytest.raises(grpc.RpcError) as error:
+            plugin.stub.PreStartContainer(dp.PreStartContainerRequest(devices_ids=["gpu-1"]))
+        assert error.value.code() is grpc.StatusCode.UNKNOWN
+        assert error.value.details() == "cannot reset gpu-1"
+
+
+def test_twenty_kubelet_restarts_leave_nothing_behind(kubelet, fast):
+    process = psutil.Process()
+
+    def settled():
+        plugin = kubelet.plugin()
+        assert plugin.devices == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+        return process.num_fds(), threading.active_count(), len(list(kubelet.directory.iterdir()))
+
+    with manager_of(kubelet.directory, fast):
+        settled()
+        kubelet.restart()
+        descriptors, threads, files = settled()
+        kubelet.requests.clear()
+        for _ in range(20):
+            kubelet.restart()
+            after = settled()
+        assert len(kubelet.requests) == 20
+        assert after[0] <= descriptors + 2
+        assert after[1] <= threads + 4
+        assert after[2] == files == 2
+
+
+def test_a_hundred_restarts_swallow_no_change(kubelet, fast):
+    plugin = Gpus()
+    with manager_of(kubelet.directory, fast, gpu=plugin):
+        kubelet.plugin()
+        for turn in range(100):
+            kubelet.restart()
+            kubelet.plugin()
+            plugin.update([f"gpu-{turn}"])
+            kubelet.wait_devices({f"gpu-{turn}": "Healthy"})
+
+
+def test_changes_while_the_kubelet_is_away_are_there_when_it_is_back(kubelet, fast):
+    plugin = Gpus()
+    with manager_of(kubelet.directory, fast, gpu=plugin):
+        kubelet.plugin()
+        kubelet.stop()
+        plugin.update([Device("gpu-7", healthy=False)])
+        kubelet.start()
+        kubelet.wait_devices({"gpu-7": "Unhealthy"})
+
+
+@pytest.mark.parametrize("gap", [0, 0.01, 0.05])
+def test_restarts_in_quick_succession_end_with_the_last_kubelet(kubelet, fast, gap):
+    with manager_of(kubelet.directory, fast):
+        for turn in range(6):
+            kubelet.restart()
+            # Also right after Register has come in, before the first list.
+            if turn % 2:
+                kubelet.wait(lambda k: k.requests)
+            threading.Event().wait(gap)
+            kubelet.requests.clear()
+        kubelet.restart()
+        kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
+
+
+def test_a_deleted_socket_is_made_again(kubelet, fast):
+    with manager_of(kubelet.directory, fast):
+        (kubelet.directory / kubelet.plugin().request.endpoint).unlink()
+        kubelet.wait(lambda k: len(k.requests) == 2, "another registration")
+        kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
+        assert sockets(kubelet.directory) == [kubelet.requests[1].endpoint]
+
+
+def test_a_cut_stream_leads_to_a_registration_on_another_socket(kubelet, fast):
+    with manager_of(kubelet.directory, fast):
+        first = kubelet.plugin()
+        first.cut()
+        kubelet.wait(lambda k: len(k.requests) == 2, "another registration")
+        second = kubelet.plugin()
+        assert second.request.endpoint != first.request.endpoint
+        assert sockets(kubelet.directory) == [second.request.endpoint]
+
+
+def test_a_new_kubelet_socket_alone_is_noticed(kubelet, fast):
+    with manager_of(kubelet.directory, fast):
+        kubelet.plugin()
+        # The other socket is there in one step; ours stays, and so does its stream.
+        other = StubKubelet(kubelet.directory)
+        try:
+            kubelet._server.stop(0).wait()
+            other.serve()
+            other.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
+        finally:
+            other.stop()
+
+
+def test_a_stream_that_lives_means_no_second_registration(kubelet, directory):
+    settings = PluginSettings(
+        recheck=0.01, stream_delay=0.0, stream_wait=0.05, list_interval=0.001, stop_grace=0.2
+    )
+    plugin = Gpus()
+    with manager_of(directory, settings, gpu=plugin):
+        kubelet.plugin()
+        for turn in range(20):
+            plugin.update([f"gpu-{turn}"])
+            kubelet.wait_devices({f"gpu-{turn}": "Healthy"})
+        assert len(kubelet.requests) == 1
+
+
+def test_a_kubelet_that_never_asks_for_the_list_is_asked_again(directory):
+    settings = PluginSettings(recheck=0.01, stream_wait=0.05, stop_grace=0.2)
+    with StubKubelet(directory, follow=False) as kubelet, manager_of(directory, settings):
+        kubelet.wait(lambda k: len(k.requests) == 3, "a third registration")
+
+
+def test_a_slow_register_is_waited_for(kubelet, fast):
+    kubelet.hold = threading.Event()
+    plugin = Gpus()
+    with manager_of(kubelet.directory, fast, gpu=plugin) as manager:
+        # All of this while Register is not answered.
+        assert kubelet.plugin().allocate(["gpu-0"]).container_responses
+        plugin.update(["gpu-3"])
+        kubelet.wait_devices({"gpu-3": "Healthy"})
+        assert manager.resources()[0].state is ResourceState.SERVING
+        kubelet.hold.set()
+        assert manager.wait_registered(PATIENCE)
+        assert len(kubelet.requests) == 1
+
+
+def test_a_kubelet_that_dies_within_register_does_not_hold_anything_up(kubelet, fast):
+    kubelet.hold = hold = threading.Event()
+    with manager_of(kubelet.directory, fast):
+        kubelet.plugin()
+        kubelet.hold = None
+        hold.set()
+        kubelet.restart()
+        kubelet.plugin()
+
+
+def test_stopping_does_not_wait_for_register(kubelet, fast):
+    kubelet.hold = threading.Event()
+    manager = manager_of(kubelet.directory, fast)
+    manager.start()
+    kubelet.plugin()
+    manager.stop()
+    assert manager.resources()[0].state is ResourceState.STOPPED
+    kubelet.hold.set()
+
+
+def test_a_refusal_is_retried_with_growing_pauses(kubelet, fast, caplog):
+    kubelet.refuse = "not today"
+    with manager_of(kubelet.directory, fast):
+        kubelet.wait(lambda k: len(k.requests) >= 4, "a fourth attempt")
+        kubelet.refuse = None
+        kubelet.plugin()
+    pauses = [b - a for a, b in zip(kubelet.times, kubelet.times[1:], strict=False)]
+    assert pauses[0] >= 0.05 and pauses[1] >= 0.1
+    assert "did not register it: not today (UNKNOWN)" in caplog.text
+
+
+def test_one_refused_resource_does_not_hold_up_another(directory, fast):
+    class Picky(StubKubelet):
+        def Register(self, request, context):
+            self.refuse = "no" if request.resource_name == "vendor.com/bad" else None
+            return super().Register(request, context)
+
+    with Picky(directory) as kubelet, manager_of(directory, fast, bad=Gpus(), gpu=Gpus()):
+        kubelet.plugin(GPU)
+        kubelet.wait(lambda k: sum(r.resource_name == "vendor.com/bad" for r in k.requests) > 2)
+        assert {r.endpoint for r in kubelet.requests} == {"vendor.com_bad", "vendor.com_gpu"}
+
+
+@pytest.mark.parametrize("before", ["no directory", "no socket", "a dead socket"])
+def test_a_plugin_may_start_long_before_the_kubelet(directory, fast, before):
+    target = directory / "device-plugins"
+    if before != "no directory":
+        target.mkdir()
+    if before == "a dead socket":
+        dead_socket(target / "kubelet.sock")
+    settings = PluginSettings(recheck=0.05, register_backoff=0.05, stop_grace=0.2)
+    with manager_of(target, settings), StubKubelet(target) as kubelet:
+        kubelet.plugin()
+
+
+def test_a_directory_made_anew_is_watched_anew(directory):
+    target = directory / "device-plugins"
+    settings = PluginSettings(recheck=0.05, stop_grace=0.2)
+    with manager_of(target, settings):
+        for _ in range(3):
+            with StubKubelet(target) as kubelet:
+                kubelet.plugin()
+            for entry in target.iterdir():
+                entry.unlink()
+            target.rmdir()
+
+
+def test_without_inotify_everything_works_by_looking(kubelet, monkeypatch, caplog):
+    def exhausted():
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("devicemanager.plugin.watch.Observer", exhausted)
+    with manager_of(kubelet.directory, PluginSettings(recheck=0.02, stop_grace=0.2)):
+        kubelet.plugin()
+        kubelet.restart()
+        kubelet.plugin()
+        (kubelet.directory / kubelet.plugin().request.endpoint).unlink()
+        kubelet.wait(lambda k: len(k.requests) == 3, "a third registration")
+    assert caplog.text.count("cannot watch") == 1
+
+
+def test_a_long_resource_name_gets_a_short_socket(kubelet, fast):
+    name = "n" * 63
+    namespace = ".".join(["d" * 40] * 5)
+    manager = Manager(StaticLister(namespace, {name: Gpus()}), kubelet.directory, fast)
+    with manager:
+        request = kubelet.plugin(f"{namespace}/{name}").request
+        assert len(f"/var/lib/kubelet/device-plugins/{request.endpoint}") <= 107
+
+
+def test_two_instances_never_share_a_socket(kubelet, fast):
+    with manager_of(kubelet.directory, fast) as new_manager:
+        first = kubelet.plugin()
+        old = manager_of(kubelet.directory, fast)
+        old.start()
+        kubelet.wait(lambda k: len(k.requests) == 2, "the other instance")
+        assert old.wait_registered(PATIENCE, streaming=True)
+        assert kubelet.requests[1].endpoint != first.request.endpoint
+        old.stop()
+        assert sockets(kubelet.directory) == [first.request.endpoint]
+        assert not first.ended and first.allocate(["gpu-0"])
+        assert new_manager.resources()[0].registrations == 1
+
+
+def test_a_successor_on_our_path_keeps_its_socket(kubelet, fast):
+    manager = manager_of(kubelet.directory, fast)
+    manager.start()
+    path = kubelet.directory / kubelet.plugin().request.endpoint
+    kubelet.refuse = "no"
+    path.unlink()
+    path.write_text("somebody else's")
+    manager.stop()
+    assert path.read_text() == "somebody else's"
+    assert sockets(kubelet.directory) == [path.name]
+
+
+def test_a_stale_socket_is_replaced_and_another_file_is_not(kubelet, fast):
+    dead_socket(kubelet.directory / "vendor.com_gpu")
+    (kubelet.directory / "vendor.com_nic").write_text("no socket")
+    with manager_of(kubelet.directory, fast, gpu=Gpus(), nic=Gpus()):
+        assert kubelet.plugin("vendor.com/gpu").request.endpoint == "vendor.com_gpu"
+        assert kubelet.plugin("vendor.com/nic").request.endpoint != "vendor.com_nic"
+    assert (kubelet.directory / "vendor.com_nic").read_text() == "no socket"
+
+
+def test_every_socket_may_be_made_unique(kubelet, directory):
+    with manager_of(directory, PluginSettings(unique_socket=True, stop_grace=0.2)):
+        assert kubelet.plugin().request.endpoint.startswith("vendor.com_gpu-")
+
+
+def test_bursts_become_their_last_state_and_nothing_is_sent_twice(kubelet, directory):
+    plugin = Gpus()
+    settings = PluginSettings(list_interval=0.2, stop_grace=0.2)
+    with manager_of(directory, settings, gpu=plugin):
+        connection = kubelet.plugin()
+        for turn in range(1000):
+            plugin.update([f"gpu-{turn}"])
+        kubelet.wait_devices({"gpu-999": "Healthy"})
+        sent = len(connection.lists)
+        assert sent < 100
+        plugin.update(["gpu-999"])
+        plugin.update(["a", "b"])
+        kubelet.wait_devices({"a": "Healthy", "b": "Healthy"})
+        assert len(connection.lists) == sent + 1
+
+
+def test_each_stream_gets_every_state_and_ends_alone(kubelet, fast):
+    plugin = Gpus()
+    with manager_of(kubelet.directory, fast, gpu=plugin) as manager:
+        connection = kubelet.plugin()
+        second = connection.stub.ListAndWatch(dp.Empty())
+        assert len(next(second).devices) == 2
+        second.cancel()
+        plugin.update(["gpu-5"])
+        kubelet.wait_devices({"gpu-5": "Healthy"})
+        changed = manager._changed
+        assert changed.wait_for(lambda: manager.resources()[0].streams == 1, PATIENCE)
+        assert len(kubelet.requests) == 1
+
+
+def test_more_streams_than_allowed_end_the_oldest(kubelet, directory):
+    settings = PluginSettings(max_streams=2, workers=3, stop_grace=0.2)
+    with manager_of(directory, settings):
+        connection = kubelet.plugin()
+        streams = [connection.stub.ListAndWatch(dp.Empty()) for _ in range(4)]
+        assert len(next(streams[-1]).devices) == 2
+        kubelet.wait(lambda _k: connection.ended, "the end of the oldest stream")
+        assert connection.allocate(["gpu-0"]).container_responses
+        for stream in streams:
+            stream.cancel()
+
+
+def test_a_refused_allocation_is_followed_by_the_list(kubelet, fast):
+    with manager_of(kubelet.directory, fast):
+        connection = kubelet.plugin()
+        with pytest.raises(grpc.RpcError) as error:
+            connection.allocate(["gpu-0"], ["gpu-9"])
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+        assert error.value.details() == "device gpu-9 is not one of this plugin's"
+        kubelet.wait(lambda _k: len(connection.lists) == 2, "the list again")
+        assert connection.lists[0] == connection.lists[1]
+
+
+def test_eight_allocations_at_once_while_lists_flow(kubelet, fast):
+    plugin = Gpus()
+    together = threading.Barrier(8)
+    allocate = plugin.allocate
+
+    def all_at_once(device_ids):
+        together.wait(PATIENCE)
+        return allocate(device_ids)
+
+    plugin.allocate = all_at_once
+    with manager_of(kubelet.directory, fast, gpu=plugin):
+        connection = kubelet.plugin()
+        ask = dp.AllocateRequest(
+            container_requests=[dp.ContainerAllocateRequest(devices_ids=["gpu-0"])]
+        )
+        calls = [connection.stub.Allocate.future(ask, timeout=PATIENCE) for _ in range(8)]
+        for turn in range(50):
+            plugin.update(["gpu-0", f"gpu-{turn}"])
+        assert all(call.result().container_responses for call in calls)
+
+
+def test_a_generator_announces_changes_and_is_closed_in_the_end(kubelet, fast):
+    closed = threading.Event()
+    lists = [["a"], ["a", "b"], []]
+    steps = threading.Semaphore(1)
+
+    class Changing(Gpus):
+        def devices(self):
+            try:
+                for devices in lists:
+                    steps.acquire()
+                    yield devices
+                self.stopping.wait()
+            finally:
+                closed.set()
+
+    with manager_of(kubelet.directory, fast, gpu=Changing()):
+        for devices in lists:
+            kubelet.wait_devices(dict.fromkeys(devices, "Healthy"))
+            steps.release()
+    assert closed.wait(PATIENCE)
+
+
+def test_a_devices_method_that_raises_is_called_again(kubelet, fast, caplog):
+    attempts = []
+
+    class Flaky(Gpus):
+        def devices(self):
+            attempts.append(1)
+            if len(attempts) < 3:
+                raise OSError("the driver is not loaded")
+            return super().devices()
+
+    with manager_of(kubelet.directory, fast, gpu=Flaky()):
+        kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
+    assert caplog.text.count("devices() failed") == 2
+
+
+def test_no_list_in_time_is_an_empty_one(kubelet, directory):
+    go = threading.Event()
+
+    class Slow(Gpus):
+        def devices(self):
+            go.wait(PATIENCE)
+            return ["late"]
+
+    settings = PluginSettings(first_list_wait=0.05, stop_grace=0.2)
+    with manager_of(directory, settings, gpu=Slow()):
+        assert kubelet.plugin().devices == {}
+        go.set()
+        kubelet.wait_devices({"late": "Healthy"})
+
+
+def test_a_start_that_fails_is_retried_and_costs_its_own_resource_only(kubelet, fast, caplog):
+    class Broken(Gpus):
+        attempts = 0
+
+        def start(self):
+            self.attempts += 1
+            raise OSError("no driver")
+
+    class Late(Gpus):
+        attempts = 0
+
+        def start(self):
+            self.attempts += 1
+            if self.attempts < 3:
+                raise OSError("not yet")
+
+        def stop(self):
+            raise OSError("stuck")
+
+    broken, late = Broken(), Late()
+    with manager_of(kubelet.directory, fast, gpu=Gpus(), broken=broken, late=late) as manager:
+        kubelet.plugin("vendor.com/gpu")
+        kubelet.plugin("vendor.com/late")
+        states = {r.name: r.state for r in manager.resources()}
+        assert states["vendor.com/broken"] is ResourceState.FAILED
+    assert (broken.attempts, late.attempts) == (3, 3)
+    assert "vendor.com/late: stop() failed" in caplog.text
+
+
+class Colours(Lister):
+    """Announces whatever list the test hands over."""
+
+    namespace = "color.example.com"
+
+    def __init__(self):
+        self.lists = []
+        self.came = threading.Condition()
+        self.stopped = []
+
+    def announce(self, *names):
+        with self.came:
+            self.lists.append(names)
+            self.came.notify()
+
+    def discover(self):
+        while not self.stopping.is_set():
+            with self.came:
+                self.came.wait_for(lambda: self.lists, 0.05)
+                names = self.lists.pop(0) if self.lists else None
+            if names is not None:
+                yield names
+
+    def new_plugin(self, last_name):
+        if last_name == "unmixable":
+            raise ValueError("no such colour")
+        lister = self
+
+        class Colour(Gpus):
+            def stop(self):
+                lister.stopped.append(last_name)
+
+        return Colour()
+
+
+def test_resources_come_and_go_with_the_lists(kubelet, fast, caplog):
+    lister = Colours()
+    with Manager(lister, kubelet.directory, fast) as manager:
+        lister.announce("red", "blue", "unmixable", "in valid")
+        red = kubelet.plugin("color.example.com/red")
+        blue = kubelet.plugin("color.example.com/blue")
+        lister.announce("blue", "green")
+        kubelet.plugin("color.example.com/green")
+        kubelet.wait(lambda _k: red.ended, "the end of red")
+        assert manager._changed.wait_for(lambda: lister.stopped == ["red"], PATIENCE)
+        names = [r.name for r in manager.resources()]
+        assert names == ["color.example.com/blue", "color.example.com/green"]
+        assert not blue.ended
+        lister.announce("red")
+        kubelet.wait(lambda k: sum("red" in r.resource_name for r in k.requests) == 2)
+    assert sorted(lister.stopped) == ["blue", "green", "red", "red"]
+    assert "no such colour" in caplog.text
+    assert sockets(kubelet.directory) == []
+
+
+def test_fifty_resources_share_a_manager(kubelet, fast):
+    plugins = {f"gpu-{i:02}": Gpus() for i in range(50)}
+    with manager_of(kubelet.directory, fast, **plugins) as manager:
+        assert manager.wait_registered(PATIENCE, streaming=True)
+        assert len({r.endpoint for r in kubelet.requests}) == 50
+    assert sockets(kubelet.directory) == []
+
+
+def test_what_can_never_work_is_said_at_once(directory):
+    with pytest.raises(ConfigurationError, match="it has no domain"):
+        serve(Gpus(), "gpu", directory)
+    with pytest.raises(ConfigurationError, match="too long for unix sockets"):
+        Manager(StaticLister("vendor.com", {}), directory / ("x" * 90))
+
+
+def test_run_ends_when_no_resource_can_be_started(directory, fast):
+    class Broken(Gpus):
+        def start(self):
+            raise OSError("no driver")
+
+    with pytest.raises(PluginError, match="none of the resources could be started"):
+        serve(Broken(), GPU, directory, fast)
+    with pytest.raises(PluginError, match="none of the resources could be started"):
+        Manager(StaticLister("kubernetes.io", {"gpu": Gpus()}), directory, fast).run()
+
+
+def dead_socket(path):
+    """A socket file that nobody listens on, as a killed process leaves it."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()

@@ -1,0 +1,152 @@
+"""Plugins as processes of their own: signals, kills, and the examples of the docs."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devicemanager.plugin import Manager
+from tests.plugin.stubkubelet import PATIENCE
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+PLUGIN = """
+from devicemanager.plugin import Plugin, serve
+
+class Gpus(Plugin):
+    def devices(self):
+        return ["gpu-0"]
+
+    def allocate(self, device_ids):
+        import threading
+        threading.Event().wait()
+
+serve(Gpus(), "vendor.com/gpu")
+"""
+
+
+@pytest.fixture
+def launch(directory):
+    """Start a plugin in the directory; what is left of it is killed in the end."""
+    running = []
+
+    def start(*arguments):
+        environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(directory)}
+        process = subprocess.Popen([sys.executable, *arguments], env=environment)
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def others(directory):
+    return [e.name for e in directory.iterdir() if e.name != "kubelet.sock"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_ends_it_cleanly_and_leaves_no_socket(kubelet, launch, number):
+    process = launch("-c", PLUGIN)
+    kubelet.plugin()
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == 0
+    assert others(kubelet.directory) == []
+
+
+def test_a_hook_that_hangs_does_not_keep_it_alive(kubelet, launch):
+    process = launch("-c", PLUGIN)
+    plugin = kubelet.plugin()
+    from protos import deviceplugin_v1beta1 as dp
+
+    request = dp.AllocateRequest()
+    request.container_requests.add(devices_ids=["gpu-0"])
+    call = plugin.stub.Allocate.future(request)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    assert others(kubelet.directory) == []
+    assert call.exception() is not None
+
+
+def test_a_killed_plugin_comes_back_under_its_name(kubelet, launch):
+    process = launch("-c", PLUGIN)
+    kubelet.plugin()
+    process.kill()
+    process.wait()
+    assert others(kubelet.directory) == ["vendor.com_gpu"]
+    kubelet.requests.clear()
+    launch("-c", PLUGIN)
+    kubelet.wait(lambda k: k.requests, "the registration of the second process")
+    kubelet.wait_devices({"gpu-0": "Healthy"})
+    assert others(kubelet.directory) == ["vendor.com_gpu"]
+
+
+def test_a_bad_configuration_is_one_line_and_an_exit_code(directory):
+    program = PLUGIN.replace("vendor.com/gpu", "gpu")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(
+        "resource name 'gpu' is not valid: it has no domain, as in vendor.com/gpu"
+    )
+
+
+def test_the_first_example_is_a_whole_plugin_in_under_fifteen_lines(kubelet, launch):
+    example = EXAMPLES / "gpu_plugin.py"
+    lines = [line for line in example.read_text().splitlines() if line.strip()]
+    assert len(lines) < 15
+    process = launch(str(example))
+    kubelet.wait(lambda k: k.connections and k.connections[0].lists, "the example's list")
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+
+
+def test_the_second_example_follows_what_is_plugged_in(kubelet, fast, tmp_path):
+    spec = importlib.util.spec_from_file_location("changing", EXAMPLES / "changing_plugin.py")
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.ROOT = tmp_path
+
+    def plug(card, node):
+        (tmp_path / card / "device").mkdir(parents=True)
+        (tmp_path / card / "device/numa_node").write_text(f"{node}\n")
+
+    class Impatient:
+        """Waits a twentieth of what the example asks for."""
+
+        def __init__(self, event):
+            self.event = event
+
+        def __getattr__(self, name):
+            return getattr(self.event, name)
+
+        def wait(self, seconds):
+            return self.event.wait(seconds / 250)
+
+    class Models(example.Models):
+        def new_plugin(self, last_name):
+            plugin = super().new_plugin(last_name)
+            plugin.__dict__["stopping"] = Impatient(plugin.stopping)
+            return plugin
+
+    models = Models()
+    models.__dict__["stopping"] = Impatient(models.stopping)
+    plug("fast-0", 1)
+    plug("fast-1", 0)
+    with Manager(models, kubelet.directory, fast):
+        kubelet.wait_devices({"fast-0": "Healthy", "fast-1": "Healthy"}, "vendor.com/fast")
+        (tmp_path / "fast-1/failed").touch()
+        plug("slow-0", -1)
+        kubelet.wait_devices({"fast-0": "Healthy", "fast-1": "Unhealthy"}, "vendor.com/fast")
+        kubelet.wait_devices({"slow-0": "Healthy"}, "vendor.com/slow")
+        answer = kubelet.plugin("vendor.com/fast").allocate(["fast-0"])
+        assert answer.container_responses[0].envs["CARDS"] == "fast-0"
+
+
+def test_the_page_shows_the_examples_as_they_are():
+    page = (EXAMPLES.parent.parent / "docs/plugin-author.md").read_text()
+    for example in ("gpu_plugin.py", "changing_plugin.py"):
+        assert f"```python\n{(EXAMPLES / example).read_text()}```" in page
