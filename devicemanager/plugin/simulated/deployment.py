@@ -108,9 +108,11 @@ def _cluster(purpose: str) -> Iterator[_Apis]:
     configuration = client.Configuration()
     try:
         _load(config, configuration)
-    except (config.ConfigException, OSError) as error:
+    except Exception as error:
+        # The client lets out whatever its reading of a broken file ran into.
+        text = " ".join(str(error).split())
         raise DeploymentError(
-            f"cannot {purpose}: no cluster is configured ({error}); set KUBECONFIG"
+            f"cannot {purpose}: no cluster is configured ({text}); set KUBECONFIG"
         ) from error
     configuration.retries = False
     try:

@@ -1,0 +1,299 @@
+"""The simulated plugin against a kubelet: devices that change, and faults on purpose."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import grpc
+import pytest
+
+from devicemanager.plugin import UnknownDevice
+from devicemanager.plugin.simulated import (
+    AllocateFault,
+    ListFault,
+    RpcError,
+    SimulatedPlugin,
+    SimulationSettings,
+    simulate_main,
+)
+from protos import deviceplugin_v1beta1 as dp
+from tests.plugin.stubkubelet import PATIENCE, StubKubelet
+
+GPU = "vendor.com/gpu"
+A, B = "gpu-n-0", "gpu-n-1"
+
+
+@pytest.fixture
+def simulate(kubelet, fast):
+    """Start a plugin with some settings; its first connection to the kubelet."""
+    running = []
+
+    def start(**settings):
+        plugin = SimulatedPlugin(
+            SimulationSettings(
+                resource_name=GPU, node_name="n", device_id_prefix="gpu", **settings
+            ),
+            kubelet.directory,
+            fast,
+        )
+        running.append(plugin)
+        plugin.__enter__()
+        return plugin
+
+    yield start
+    for plugin in running:
+        plugin.__exit__()
+
+
+def first_connection(kubelet):
+    kubelet.wait(lambda k: k.connections, "a registration")
+    return kubelet.connections[0]
+
+
+def status_of(call, *args):
+    with pytest.raises(grpc.RpcError) as error:
+        call(*args)
+    return error.value.code(), error.value.details()
+
+
+def test_devices_change_health_come_and_go(kubelet, simulate):
+    plugin = simulate(numa=(0, 1))
+    kubelet.wait_devices({A: "Healthy", B: "Healthy"}, GPU)
+    assert plugin.wait_registered()
+    assert plugin.status.endpoint == "simple-device-plugin.sock"
+    plugin.set_health(A, "Unhealthy")
+    kubelet.wait_devices({A: "Unhealthy", B: "Healthy"}, GPU)
+    plugin.set_health(A, True)
+    plugin.remove(B)
+    plugin.add("extra", healthy=False, numa=(3,))
+    kubelet.wait_devices({A: "Healthy", "extra": "Unhealthy"}, GPU)
+    assert [(d.id, d.healthy, d.numa) for d in plugin.devices] == [
+        (A, True, (0,)),
+        ("extra", False, (3,)),
+    ]
+    with pytest.raises(UnknownDevice, match="there is no device nope"):
+        plugin.set_health("nope", True)
+    with pytest.raises(ValueError, match="Healthy or Unhealthy, not 'fine'"):
+        plugin.set_health(A, "fine")
+    kubelet.restart()
+    kubelet.wait_devices({A: "Healthy", "extra": "Unhealthy"}, GPU)
+
+
+def test_calls_are_recorded_and_what_cannot_be_allocated_is_refused(kubelet, simulate):
+    plugin = simulate(env_prefix="GPU", pre_start=True, preferred_policy="reverse")
+    connection = kubelet.plugin(GPU)
+    answer = connection.allocate([B, A])
+    assert dict(answer.container_responses[0].envs) == {"GPU_0": "/dev/0", "GPU_1": "/dev/1"}
+    request = dp.PreferredAllocationRequest()
+    request.container_requests.add(available_deviceIDs=[A, B], allocation_size=1)
+    preferred = connection.stub.GetPreferredAllocation(request)
+    assert list(preferred.container_responses[0].deviceIDs) == [B]
+    connection.stub.PreStartContainer(dp.PreStartContainerRequest(devices_ids=[A]))
+    plugin.set_health(A, False)
+    code, text = status_of(connection.allocate, [A])
+    assert (code.name, text) == ("FAILED_PRECONDITION", f"device {A} is unhealthy")
+    code, _ = status_of(connection.allocate, ["nope"])
+    assert code.name == "NOT_FOUND"
+    assert plugin.wait_for_call("Allocate", 3)
+    assert [call.rpc for call in plugin.calls] == [
+        "GetDevicePluginOptions",
+        "ListAndWatch",
+        "Allocate",
+        "GetPreferredAllocation",
+        "PreStartContainer",
+        "Allocate",
+        "Allocate",
+    ]
+    assert [call.device_ids for call in plugin.calls if call.device_ids] == [
+        ((B, A),),
+        ((A,),),
+        ((A,),),
+        (("nope",),),
+    ]
+
+
+def test_the_control_file_is_followed(kubelet, simulate, tmp_path):
+    control = tmp_path / "control"
+    simulate(control_file=str(control))
+    kubelet.wait_devices({A: "Healthy", B: "Healthy"}, GPU)
+    control.write_text(f"{A} Unhealthy\n{B} gone\n")
+    kubelet.wait_devices({A: "Unhealthy"}, GPU)
+    with control.open("a") as file:
+        file.write("extra Healthy\n")
+    kubelet.wait_devices({A: "Unhealthy", "extra": "Healthy"}, GPU)
+    # Editors and config maps put another file in its place.
+    (tmp_path / "next").write_text(f"{B} Unhealthy\n")
+    (tmp_path / "next").rename(control)
+    kubelet.wait_devices({A: "Healthy", B: "Unhealthy"}, GPU)
+    control.unlink()
+    kubelet.wait_devices({A: "Healthy", B: "Healthy"}, GPU)
+
+
+def ids(connection):
+    return [device.ID for device in connection.lists[0].devices]
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        ("duplicate-ids", lambda c: ids(c) == [A, B, A, B]),
+        ("empty-id", lambda c: ids(c) == [A, B, ""]),
+        ("unknown-health", lambda c: c.lists[0].devices[2].health == "Sick"),
+        ("negative-numa", lambda c: c.lists[0].devices[2].topology.nodes[0].ID == -5),
+        ("empty-topology", lambda c: c.lists[0].devices[2].HasField("topology")),
+        ("huge", lambda c: len(set(ids(c))) == 100_000),
+        ("flood", lambda c: len(c.lists) > 50),
+        ("close", lambda c: c.ended and len(c.lists) == 1),
+        ("abort", lambda c: c.ended and len(c.lists) == 1),
+        ("garbage", lambda c: c.ended and not c.lists),
+        ("oversize", lambda c: c.ended and not c.lists),
+    ],
+)
+def test_list_faults(kubelet, simulate, fault, shown):
+    simulate(list_fault=fault)
+    connection = first_connection(kubelet)
+    kubelet.wait(lambda _k: (connection.lists or connection.ended) and shown(connection), fault)
+
+
+def test_a_silent_stream_stays_open_without_a_list(kubelet, simulate):
+    plugin = simulate(list_fault=ListFault.SILENT)
+    connection = first_connection(kubelet)
+    assert plugin.wait_for_call("ListAndWatch")
+    plugin.set_health(A, False)
+    assert connection.allocate([B]).container_responses
+    assert not connection.lists and not connection.ended
+
+
+def test_a_stream_that_always_ends_is_followed_by_another_registration(kubelet, simulate):
+    plugin = simulate(list_fault="close")
+    kubelet.wait(lambda k: len(k.requests) >= 3, "a third registration")
+    plugin.faults.clear()
+    kubelet.plugin(GPU)
+
+
+def test_allocate_faults(kubelet, simulate):
+    plugin = simulate(allocate_fault="no-responses")
+    connection = kubelet.plugin(GPU)
+    assert not connection.allocate([A]).container_responses
+    plugin.faults.allocate = AllocateFault.EXTRA_RESPONSE
+    assert len(connection.allocate([A]).container_responses) == 2
+    plugin.faults.allocate = AllocateFault.GARBAGE
+    status_of(connection.allocate, [A])
+    plugin.faults.allocate = AllocateFault.HANG
+    request = dp.AllocateRequest()
+    request.container_requests.add(devices_ids=[A])
+    hanging = connection.stub.Allocate.future(request)
+    assert plugin.wait_for_call("Allocate", 4)
+    plugin.faults.clear()
+    assert len(connection.allocate([A]).container_responses) == 1
+    assert not hanging.done()
+
+
+@pytest.mark.parametrize(
+    ("policy", "answer"),
+    [
+        ("lexical", [A]),
+        ("reverse", [B]),
+        ("short", []),
+        ("garbage", ["not-a-device-0", "not-a-device-1", "not-a-device-2"]),
+    ],
+)
+def test_preferred_policies(kubelet, simulate, policy, answer):
+    simulate(preferred_policy=policy)
+    connection = kubelet.plugin(GPU)
+    assert connection.options.get_preferred_allocation_available
+    assert not connection.options.pre_start_required
+    request = dp.PreferredAllocationRequest()
+    request.container_requests.add(available_deviceIDs=[B, A], allocation_size=1)
+    (container,) = connection.stub.GetPreferredAllocation(request).container_responses
+    assert list(container.deviceIDs) == answer
+
+
+def test_a_preference_that_fails_and_one_that_is_not_offered(kubelet, simulate):
+    simulate(preferred_policy="error")
+    request = dp.PreferredAllocationRequest()
+    request.container_requests.add(available_deviceIDs=[A], allocation_size=1)
+    code, text = status_of(kubelet.plugin(GPU).stub.GetPreferredAllocation, request)
+    assert (code.name, text) == ("UNKNOWN", "simulated failure of the preferred allocation")
+
+
+def test_errors_and_delays_of_any_rpc(kubelet, simulate):
+    plugin = simulate(rpc_errors="Allocate=RESOURCE_EXHAUSTED:too much", pre_start=True)
+    connection = kubelet.plugin(GPU)
+    code, text = status_of(connection.allocate, [A])
+    assert (code.name, text) == ("RESOURCE_EXHAUSTED", "too much")
+    plugin.faults.clear()
+    assert connection.allocate([A]).container_responses
+    plugin.faults.delays["PreStartContainer"] = 0.05
+    plugin.faults.errors["PreStartContainer"] = RpcError("ABORTED")
+    start = dp.PreStartContainerRequest(devices_ids=[A])
+    code, text = status_of(connection.stub.PreStartContainer, start)
+    assert (code.name, text) == ("ABORTED", "simulated")
+    plugin.faults.delays["PreStartContainer"] = 3600
+    hanging = connection.stub.PreStartContainer.future(start)
+    assert plugin.wait_for_call("PreStartContainer", 2)
+    hanging.cancel()
+
+
+def test_options_that_fail_keep_it_from_being_registered(kubelet, simulate):
+    plugin = simulate(rpc_errors="GetDevicePluginOptions=INTERNAL")
+    kubelet.wait(lambda k: len(k.requests) >= 2, "a second attempt")
+    assert not kubelet.connections
+    plugin.faults.clear()
+    kubelet.plugin(GPU)
+
+
+def test_two_plugins_of_one_name_and_directory_get_along(directory, fast):
+    with StubKubelet(directory) as kubelet:
+        one, other = (
+            SimulatedPlugin(SimulationSettings(resource_name=name), directory, fast)
+            for name in ("vendor.com/gpu", "vendor.com/nic")
+        )
+        with one, other:
+            kubelet.plugin("vendor.com/gpu")
+            kubelet.plugin("vendor.com/nic")
+            assert one.wait_registered() and other.wait_registered()
+            assert one.status.endpoint != other.status.endpoint
+
+
+def test_the_command_runs_until_it_is_told_to_stop(kubelet):
+    environment = os.environ | {"RESOURCE_NAME": GPU, "NUMBER_DEVICES": "5", "NODE_NAME": "n"}
+    command = [sys.executable, "-m", "devicemanager.plugin.simulated"]
+    flags = ["--directory", str(kubelet.directory), "--number-devices", "1", "--id-shape", "pci"]
+    with subprocess.Popen([*command, *flags], env=environment) as process:
+        try:
+            kubelet.wait_devices({"0000:01:00.0": "Healthy"}, GPU)
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+    assert [entry.name for entry in kubelet.directory.iterdir()] == ["kubelet.sock"]
+
+
+def test_the_command_says_in_one_line_what_is_wrong(capsys):
+    assert simulate_main(["--resource-name", "gpu"]) == 1
+    assert capsys.readouterr().err == (
+        "devicemanager simulate: resource name 'gpu' is not valid: it has no domain, as in "
+        "vendor.com/gpu\n"
+    )
+
+
+def test_importing_it_loads_no_cluster_client():
+    program = (
+        "import sys, devicemanager.plugin.simulated;"
+        "sys.exit('kubernetes' in sys.modules or 'yaml' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+    program = "import sys, devicemanager.plugin; sys.exit('grpc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_nothing_is_left_running(directory, fast):
+    before = set(threading.enumerate())
+    settings = SimulationSettings(resource_name=GPU)
+    with StubKubelet(directory) as kubelet, SimulatedPlugin(settings, directory, fast):
+        kubelet.plugin(GPU)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), thread

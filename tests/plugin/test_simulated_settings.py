@@ -1,0 +1,246 @@
+"""Every variable of the simulated plugin, alone and together, and what it makes of them."""
+
+import argparse
+import socket
+from pathlib import Path
+
+import attrs
+import pytest
+import yaml
+
+from devicemanager.plugin import ConfigurationError, Device
+from devicemanager.plugin.simulated import (
+    AllocateFault,
+    IdShape,
+    ListFault,
+    PreferredPolicy,
+    RpcError,
+    SimulationSettings,
+    add_arguments,
+    manifest,
+)
+from devicemanager.plugin.simulated.control import parse_control
+from devicemanager.plugin.simulated.ids import device_id
+from devicemanager.plugin.simulated.manifest import variables
+from devicemanager.plugin.simulated.table import DeviceTable
+
+DEFAULTS = {
+    "namespace": "simple-device-plugin",
+    "plugin_name": "simple-device-plugin",
+    "resource_name": "example.com/simple-device",
+    "number_devices": 2,
+    "device_id_prefix": "simple-device",
+    "annotation_prefix": "",
+    "env_prefix": "",
+    "device_file_prefix": "",
+    "node_name": socket.gethostname(),
+    "numa": (),
+    "id_shape": IdShape.INDEX,
+    "replicas": 2,
+    "preferred_policy": PreferredPolicy.NONE,
+    "pre_start": False,
+    "cdi_kind": "",
+    "control_file": "",
+    "rpc_delays": {},
+    "rpc_errors": {},
+    "list_fault": ListFault.NONE,
+    "allocate_fault": AllocateFault.NONE,
+}
+
+VARIABLES = {
+    "NAMESPACE": ("devices", "devices"),
+    "PLUGIN_NAME": ("my-plugin", "my-plugin"),
+    "RESOURCE_NAME": ("vendor.com/gpu", "vendor.com/gpu"),
+    "NUMBER_DEVICES": ("17", 17),
+    "DEVICE_ID_PREFIX": ("gpu", "gpu"),
+    "ANNOTATION_PREFIX": ("vendor.com/gpu", "vendor.com/gpu"),
+    "ENV_PREFIX": ("GPU", "GPU"),
+    "DEVICE_FILE_PREFIX": ("gpu", "gpu"),
+    "NODE_NAME": ("node-a", "node-a"),
+    "NUMA": ("0, 1", (0, 1)),
+    "ID_SHAPE": ("mig", IdShape.MIG),
+    "REPLICAS": ("4", 4),
+    "PREFERRED_POLICY": ("reverse", PreferredPolicy.REVERSE),
+    "PRE_START": ("true", True),
+    "CDI_KIND": ("vendor.com/gpu", "vendor.com/gpu"),
+    "CONTROL_FILE": ("/run/control", "/run/control"),
+    "RPC_DELAYS": ("Allocate=0.5,ListAndWatch=2", {"Allocate": 0.5, "ListAndWatch": 2.0}),
+    "RPC_ERRORS": (
+        "Allocate=INTERNAL:no driver,PreStartContainer=ABORTED",
+        {
+            "Allocate": RpcError("INTERNAL", "no driver"),
+            "PreStartContainer": RpcError("ABORTED", "simulated"),
+        },
+    ),
+    "LIST_FAULT": ("huge", ListFault.HUGE),
+    "ALLOCATE_FAULT": ("hang", AllocateFault.HANG),
+}
+
+
+def as_dict(settings):
+    return attrs.asdict(settings, recurse=False)
+
+
+def test_the_defaults_are_those_of_the_page():
+    assert as_dict(SimulationSettings.from_env({})) == DEFAULTS
+    assert as_dict(SimulationSettings.from_env(dict.fromkeys(VARIABLES, ""))) == DEFAULTS
+    page = (Path(__file__).parent.parent.parent / "docs/plugin-author.md").read_text()
+    for name, value in DEFAULTS.items():
+        shown = str(value).lower() if isinstance(value, bool) else str(value or "none")
+        shown = "the host name" if name == "node_name" else "none" if value == () else shown
+        assert f"| {name.upper()} | {shown if value != {} else 'none'} |" in page
+
+
+@pytest.mark.parametrize(("name", "text", "value"), [(n, *v) for n, v in VARIABLES.items()])
+def test_each_variable_alone(name, text, value):
+    settings = SimulationSettings.from_env({name: text})
+    assert as_dict(settings) == DEFAULTS | {name.lower(): value}
+
+
+def test_all_variables_together():
+    settings = SimulationSettings.from_env({name: text for name, (text, _) in VARIABLES.items()})
+    assert as_dict(settings) == {name.lower(): value for name, (_, value) in VARIABLES.items()}
+    # And they come out as they went in, for the DaemonSet's environment.
+    assert SimulationSettings.from_env(variables(settings) | {"NODE_NAME": "node-a"}) == settings
+
+
+def test_each_has_a_flag_of_its_name():
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    flags = [f"--{name.lower().replace('_', '-')}={text}" for name, (text, _) in VARIABLES.items()]
+    args = parser.parse_args(["manifest", *flags])
+    assert {name: getattr(args, name.lower()) for name in VARIABLES} == {
+        name: text for name, (text, _) in VARIABLES.items()
+    }
+    assert set(VARIABLES) == {name.upper() for name in DEFAULTS}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [
+        ("NUMBER_DEVICES", "two", "NUMBER_DEVICES must be a whole number from 0, not 'two'"),
+        ("NUMBER_DEVICES", "-1", "NUMBER_DEVICES must be a whole number from 0"),
+        ("REPLICAS", "0", "REPLICAS must be a whole number from 1"),
+        ("RESOURCE_NAME", "gpu", "resource name 'gpu' is not valid"),
+        ("PLUGIN_NAME", "../x", "PLUGIN_NAME must be a file name"),
+        ("NUMA", "a", "NUMA must be node numbers"),
+        ("NUMA", "0,-1", "NUMA must be node numbers from 0"),
+        ("ID_SHAPE", "round", "ID_SHAPE must be one of index, gpu-uuid, mig, replica, pci"),
+        ("PRE_START", "maybe", "PRE_START must be true or false"),
+        ("PREFERRED_POLICY", "best", "PREFERRED_POLICY must be one of none, lexical"),
+        ("RPC_DELAYS", "Allocate=soon", "RPC_DELAYS must be seconds per RPC"),
+        ("RPC_DELAYS", "Alocate=1", "RPC_DELAYS must be RPC=value pairs"),
+        ("RPC_ERRORS", "Allocate=BAD", "RPC_ERRORS must be gRPC codes per RPC"),
+        ("LIST_FAULT", "x", "LIST_FAULT must be one of none, duplicate-ids"),
+        ("ALLOCATE_FAULT", "x", "ALLOCATE_FAULT must be one of none, no-responses"),
+        ("ENV_PREFIX", "A=", "not a name of an environment variable"),
+        ("ANNOTATION_PREFIX", "-", "not a valid annotation key"),
+        ("CDI_KIND", "gpu", "not a CDI name"),
+    ],
+)
+def test_a_value_that_cannot_work_is_named(variable, text, message):
+    with pytest.raises(ConfigurationError, match=message):
+        SimulationSettings.from_env({variable: text})
+
+
+@pytest.mark.parametrize(
+    ("shape", "pattern"),
+    [
+        (IdShape.INDEX, r"simple-device-node-a-\d+"),
+        (IdShape.GPU_UUID, r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+        (IdShape.MIG, r"MIG-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+        (IdShape.REPLICA, r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}::[0-2]"),
+        (IdShape.PCI, r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.0"),
+    ],
+)
+def test_ids_have_their_shape_and_stay_the_same(shape, pattern):
+    import re
+
+    settings = SimulationSettings(node_name="node-a", id_shape=shape, replicas=3)
+    ids = [device_id(settings, index) for index in range(10_000)]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(pattern, id_) for id_ in ids)
+    assert ids == [device_id(settings, index) for index in range(10_000)]
+
+
+def test_replicas_share_their_device():
+    settings = SimulationSettings(id_shape="replica", number_devices=4, replicas=2)
+    cards = [device.id.partition("::") for device in DeviceTable(settings)]
+    assert [replica for _, _, replica in cards] == ["0", "1", "0", "1"]
+    assert cards[0][0] == cards[1][0] != cards[2][0]
+
+
+def test_containers_get_what_the_prefixes_say():
+    settings = SimulationSettings(
+        env_prefix="GPU", annotation_prefix="gpu", device_file_prefix="gpu", cdi_kind="a.b/c"
+    )
+    made = settings.container_settings({"x": 0, "y": 7})
+    assert made.envs == {"GPU_0": "/dev/0", "GPU_7": "/dev/7"}
+    assert made.annotations == {"gpu-0": "x", "gpu-7": "y"}
+    assert [(d.host_path, d.container_path, d.permissions) for d in made.devices] == [
+        ("/dev/gpu-0", "/dev/gpu-0", "rw"),
+        ("/dev/gpu-7", "/dev/gpu-7", "rw"),
+    ]
+    assert made.cdi_devices == ("a.b/c=x", "a.b/c=y")
+    nothing = SimulationSettings().container_settings({"x": 0})
+    assert not any([nothing.envs, nothing.annotations, nothing.devices, nothing.cdi_devices])
+
+
+def test_nodes_are_given_in_turn_and_numbers_are_kept():
+    settings = SimulationSettings(number_devices=3, numa="0,1", node_name="n")
+    table = DeviceTable(settings)
+    assert [device.numa for device in table] == [(0,), (1,), (0,)]
+    first, second, _ = (device.id for device in table)
+    table.remove(first)
+    table.put("new")
+    table.put("elsewhere", numa=(5,))
+    assert table.indexes([first, second, "new", "elsewhere"]) == {
+        first: 0,
+        second: 1,
+        "new": 3,
+        "elsewhere": 4,
+    }
+    assert {device.id: device.numa for device in table}["new"] == (1,)
+    assert list(table)[-1] == Device("elsewhere", numa=(5,))
+
+
+def test_the_control_file_stands_above_all_else():
+    table = DeviceTable(SimulationSettings(number_devices=2, device_id_prefix="d", node_name="n"))
+    table.set_health("d-n-1", False)
+    table.control({"d-n-0": "gone", "d-n-1": "Healthy", "new": "Unhealthy"})
+    assert {d.id: d.healthy for d in table} == {"d-n-1": True, "new": False}
+    table.control({})
+    assert {d.id: d.healthy for d in table} == {"d-n-0": True, "d-n-1": False}
+
+
+def test_a_wrong_line_is_told_of_and_the_rest_counts(caplog):
+    text = "# comment\n\na Healthy\nb\nc Sick\nd gone\na Unhealthy\n"
+    assert parse_control(text, "control") == {"a": "Unhealthy", "d": "gone"}
+    assert "control:4" in caplog.text and "control:5" in caplog.text
+
+
+def test_the_manifest_holds_all_that_a_node_needs():
+    settings = SimulationSettings(
+        namespace="ns", plugin_name="p", number_devices=8, numa=(0, 1), pre_start=True
+    )
+    text = manifest(settings, "registry.example.com/p:1")
+    assert "&" not in text
+    namespace, daemon_set = yaml.safe_load_all(text)
+    assert (namespace["kind"], namespace["metadata"]["name"]) == ("Namespace", "ns")
+    assert daemon_set["metadata"]["namespace"] == "ns"
+    spec = daemon_set["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+    pod = spec["template"]["spec"]
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    (container,) = pod["containers"]
+    assert container["image"] == "registry.example.com/p:1"
+    (mount,) = container["volumeMounts"]
+    assert mount["mountPath"] == "/var/lib/kubelet/device-plugins"
+    (volume,) = pod["volumes"]
+    assert volume["name"] == mount["name"]
+    assert volume["hostPath"]["path"] == "/var/lib/kubelet/device-plugins"
+    env = {entry["name"]: entry for entry in container["env"]}
+    assert env["NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    given = {name: entry["value"] for name, entry in env.items() if "value" in entry}
+    assert SimulationSettings.from_env(given) == settings
