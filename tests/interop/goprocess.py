@@ -61,15 +61,22 @@ class GoProcess:
             self._ended = True
             self._changed.notify_all()
 
-    def wait_for(self, event: str, deadline: float = DEADLINE, **fields: Any) -> Event:
-        """The oldest unused event of that name with those fields; AssertionError after
-        ``deadline`` seconds, or at once when the program has ended without it."""
+    def wait_for(
+        self, event: str, deadline: float = DEADLINE, *, unless: str | None = None, **fields: Any
+    ) -> Event:
+        """The oldest unused event of that name with those fields.
+
+        AssertionError after ``deadline`` seconds, or at once when the program has ended
+        without it or an unused event named ``unless`` says that it will not come.
+        """
         until = time.monotonic() + deadline
         with self._changed:
             while True:
                 found = self._take(event, fields)
                 if found is not None:
                     return found
+                if unless is not None and self._take(unless, {}) is not None:
+                    raise AssertionError(self._account(f"{unless} instead of {event} {fields}"))
                 left = until - time.monotonic()
                 if self._ended or left <= 0:
                     why = "ended" if self._ended else f"gave nothing for {deadline:g} s"

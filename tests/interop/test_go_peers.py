@@ -21,7 +21,7 @@ def kubelet(spawn, go_api, plugin_dir):
 def plugin(spawn, go_api, plugin_dir, kubelet):
     def start(*arguments):
         process = spawn(go_api / "plugin", "-dir", plugin_dir, *arguments)
-        process.wait_for("registered")
+        process.wait_for("registered", unless="register-failed")
         return process
 
     return start

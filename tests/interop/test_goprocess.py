@@ -51,6 +51,11 @@ def test_a_program_that_ends_fails_the_wait_at_once_and_shows_what_happened(echo
         echo.wait_for("heard", deadline=60)
 
 
+def test_an_event_that_rules_out_the_other_fails_the_wait_at_once(echo):
+    with pytest.raises(AssertionError, match="ready instead of heard"):
+        echo.wait_for("heard", deadline=60, unless="ready")
+
+
 def test_closing_stdin_ends_it(echo):
     assert echo.finish() == 0
 
