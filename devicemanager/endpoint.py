@@ -79,7 +79,7 @@ class Endpoint:
             retry=tenacity.retry_if_exception_type(DialError),
             stop=tenacity.stop_after_delay(settings.dial_timeout)
             | tenacity.stop_when_event_set(stopping),
-            wait=tenacity.wait_exponential_jitter(_FIRST_WAIT, _LONGEST_WAIT),
+            wait=tenacity.wait_random_exponential(_FIRST_WAIT, _LONGEST_WAIT),
             sleep=tenacity.sleep_using_event(stopping),
             reraise=True,
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import checkpoint
 from devicemanager.clock import Clock
+from devicemanager.core.providers import HintProvider
+from devicemanager.core.topology import ScopeName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.layout import Layout, StartError
 from devicemanager.manager import Manager
@@ -31,16 +33,26 @@ class Incarnation:
         events: EventStream,
         shown: Callable[[], Shown],
         on_error: OnError,
+        providers: Iterable[HintProvider] | None,
     ) -> None:
         self._layout = layout
         self._events = events
         self._store = checkpoint.FileStore(layout.plugin_dir)
-        self.manager = Manager(settings, store=self._store, clock=clock, events=events)
+        self._quirks = settings.quirks
+        self.manager = Manager(
+            settings, store=self._store, clock=clock, events=events, providers=providers
+        )
+        policy = self.manager.policy
         self.registrar = Registrar(self.manager.plugins, settings, events, on_error)
         self._registration = RegistrationServer(self.registrar, layout.plugin_socket, on_error)
         self._watcher = PluginWatcher(layout.plugins_registry_dir, self.registrar, events, on_error)
         self.pod_resources = PodResourcesServer(
-            PodSource(self.manager.state, shown),
+            PodSource(
+                self.manager.state,
+                shown,
+                pod_level=policy.asks_for_hints and policy.scope is ScopeName.POD,
+                quirks=settings.quirks,
+            ),
             layout.pod_resources_socket,
             qps=settings.pod_resources_qps,
             burst=settings.pod_resources_burst,
@@ -98,6 +110,9 @@ class Incarnation:
 
     def _set_aside(self, error: checkpoint.CheckpointError) -> None:
         """Q21: a file that cannot be read is kept under another name, never overwritten."""
+        if "Q21" in self._quirks:
+            self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
+            return
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:

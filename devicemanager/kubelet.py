@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import random
 import shutil
 import tempfile
 import threading
@@ -18,28 +19,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import attrs
+
 from devicemanager import manifests
 from devicemanager.clock import Clock, SystemClock
-from devicemanager.core import texts
-from devicemanager.core.allocator import PodAllocation
 from devicemanager.core.errors import (
-    AllocationError,
     DeviceManagerError,
-    Refused,
     RequestError,
-    refused_by_allocation,
 )
 from devicemanager.core.ids import PodUid
-from devicemanager.core.names import is_extended_resource_name
-from devicemanager.core.pods import Container, Pod
+from devicemanager.core.node import NodeStatus
+from devicemanager.core.providers import HintProvider
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.incarnation import Incarnation
 from devicemanager.layout import Layout
 from devicemanager.manager import Manager
-from devicemanager.outcome import Admission, ContainerOutcome, affinity_nodes, merged_options
-from devicemanager.podsource import Shown
-from devicemanager.podstore import PodRecord, PodStore, title
+from devicemanager.outcome import Admission
+from devicemanager.podstore import PodRecord
+from devicemanager.podworkers import PodWorkers
 from devicemanager.settings import Settings
 
 __all__ = ["MockKubelet", "WaitTimeout"]
@@ -75,13 +74,12 @@ class MockKubelet:
         self._layout = Layout(Path(root) if root is not None else Path())
         # Guards the fields below. Never held over an admission or a server's start.
         self._lock = threading.Lock()
-        self._pods = PodStore()
-        self._pods_version = 0
-        self._shown_pods: Shown | None = None
+        self._workers = PodWorkers(self.settings, self.events)
         self._incarnation: Incarnation | None = None
         self._errors: list[Exception] = []
-        # The containers of pods that only the checkpoint knows: running unless rebooted.
-        self._containers_survive = True
+        # What pods hold besides devices outlives the kubelet's process, as in its state files.
+        self._providers: tuple[HintProvider, ...] | None = None
+        self._node_status = NodeStatus()
         Manager(self.settings)  # refuses bad settings now, not at start
 
     # -- where things are ------------------------------------------------------------
@@ -126,8 +124,16 @@ class MockKubelet:
             if self._own_root and self._layout.root == Path():
                 self._layout = Layout(Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp")))
         incarnation = Incarnation(
-            self._layout, self.settings, self.clock, self.events, self._shown, self._failed
+            self._layout,
+            self.settings,
+            self.clock,
+            self.events,
+            self._workers.shown,
+            self._failed,
+            self._providers,
         )
+        if not self._layout.checkpoint_path.exists():
+            self._node_status.reset()
         incarnation.start()
         with self._lock:
             self._incarnation = incarnation
@@ -142,6 +148,7 @@ class MockKubelet:
         if incarnation is None:
             return
         incarnation.stop()
+        self._providers = incarnation.manager.providers()
         self.events.publish(EventKind.STOPPED, "kubelet stopped")
         if self._own_root:
             shutil.rmtree(self.root, ignore_errors=True)
@@ -167,11 +174,7 @@ class MockKubelet:
         """The node starts anew: no container runs, so every pod is admitted again. With
         its plugin not back it is refused, unless ``Settings.wait_for_plugin`` allows the
         time (Q6)."""
-        with self._lock:
-            self._containers_survive = False
-            for record in self._pods:
-                record.running.clear()
-                record.finished.clear()
+        self._workers.containers_stop()
         self._again()
 
     def _again(self) -> None:
@@ -181,9 +184,7 @@ class MockKubelet:
         finally:
             self._own_root = own_root
         self.start()
-        for record in self._pods:
-            if record.is_active:
-                self._readmit(record)
+        self._workers.readmit(self.manager)
         self.sources_ready()
 
     def sources_ready(self) -> None:
@@ -192,9 +193,7 @@ class MockKubelet:
         A kubelet on a directory with a checkpoint frees nothing until it knows the pods
         the checkpoint names. That is so when each was admitted again, or from this call.
         """
-        with self._lock:
-            active = self._pods.active()
-        self.manager.sources_ready(active)
+        self._workers.sources_ready(self.manager)
 
     @property
     def manager(self) -> Manager:
@@ -216,117 +215,12 @@ class MockKubelet:
         Raises ManifestError for a manifest the API server would not take, and
         RequestError for a pod that is admitted already.
         """
-        pod = manifests.parse(manifest)
-        manager = self.manager
-        with self._lock:
-            record = self._pods.add(pod)
-            known_before = not manager.is_sources_ready and bool(manager.holdings(pod.uid))
-            if known_before and self._containers_survive:
-                record.all_started()
-        admission = self._admit(manager, record)
-        if admission.admitted and start and not record.running:
-            admission = self._start_all(record, admission)
-        if known_before:
-            self._check_sources(manager)
-        return admission
+        return self._workers.admit(self.manager, manifests.parse(manifest), start=start)
 
-    def _admit(self, manager: Manager, record: PodRecord) -> Admission:
-        pod = record.pod
-        try:
-            self._check_known(manager, pod)
-            situation = record.situation(manager.is_sources_ready, self.settings.quirks)
-            allocation = manager.admit(pod, situation)
-        except Refused as refused:
-            return self._refuse(manager, record, refused)
-        except BaseException:
-            with self._lock:
-                self._pods.remove(pod.uid)
-            raise
-        record.admitted = True
-        self._pods_changed()
-        self.events.publish(EventKind.ADMITTED, f"pod {title(pod)} admitted", pod=pod.uid)
-        return self._admission(manager, pod, allocation)
-
-    def _admission(self, manager: Manager, pod: Pod, allocation: PodAllocation) -> Admission:
-        held = manager.holdings(pod.uid)
-        containers: dict[str, ContainerOutcome] = {
-            container.name: ContainerOutcome(
-                container.name,
-                held.get(container.name, {}),
-                affinity_nodes(allocation.affinities.get(container.name)),
-            )
-            for container, _ in pod.all_containers()
-        }
-        return Admission(pod, True, containers=containers)
-
-    def _refuse(self, manager: Manager, record: PodRecord, refused: Refused) -> Admission:
-        pod = record.pod
-        with self._lock:
-            record.fail(refused.reason, refused.message)
-        manager.deactivate(pod.uid)
-        self._pods_changed()
-        self.events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
-        return Admission(pod, False, refused.reason, refused.message)
-
-    def _check_known(self, manager: Manager, pod: Pod) -> None:
-        """A resource nobody registered: refused if it was declared to us, else the pod
-        runs without it, as with the reference, and a warning says so (Q14)."""
-        for container, _ in pod.all_containers():
-            for resource, count in container.limits.items():
-                if not count or not is_extended_resource_name(resource):
-                    continue
-                if manager.is_known(resource):
-                    continue
-                if self.settings.strict or resource in self.settings.declared_resources:
-                    text = texts.UNREGISTERED.format(resource=resource)
-                    raise refused_by_allocation(AllocationError(text))
-                self.events.publish(
-                    EventKind.UNKNOWN_RESOURCE,
-                    f"pod {title(pod)} container {container.name} asks for {resource}, which "
-                    "no plugin registered: it runs without",
-                    resource=resource,
-                    pod=pod.uid,
-                )
-
-    def _readmit(self, record: PodRecord) -> None:
-        manager = self.manager
-        if not record.running and self.settings.wait_for_plugin:
-            self._wait_for_plugins(record.pod)
-        was_running = bool(record.running)
-        admission = self._admit(manager, record)
-        if admission.admitted and not was_running:
-            self._start_all(record, admission)
-
-    def _wait_for_plugins(self, pod: Pod) -> None:
-        held = self.manager.holdings(pod.uid)
-        resources = {resource for by_resource in held.values() for resource in by_resource}
-
-        def back() -> bool:
-            allocatable = self.allocatable()
-            return all(allocatable.get(resource) for resource in resources)
-
-        self.events.wait_for(back, self.settings.wait_for_plugin)
-
-    def _check_sources(self, manager: Manager) -> None:
-        """Once every pod of the checkpoint was admitted again, all are known."""
-        with self._lock:
-            known = {record.pod.uid for record in self._pods}
-        if not manager.is_sources_ready and manager.pods() <= known:
-            self.sources_ready()
-
-    def terminate(self, uid: str) -> None:
-        """The pod ends and is deleted: its devices are free. Raises RequestError if no pod
-        has this UID."""
-        with self._lock:
-            record = self._pods.known(uid)
-            self._pods.remove(record.pod.uid)
-        self.manager.release(record.pod.uid)
-        self._pods_changed()
-        self.events.publish(
-            EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid
-        )
-
-    # -- containers ------------------------------------------------------------------
+    def terminate(self, *uids: str) -> None:
+        """The pods end and are deleted: their devices are free. Raises RequestError, and
+        terminates none, if there is no pod with one of these UIDs."""
+        self._workers.terminate(self.manager, uids)
 
     def start_container(self, uid: str, container: str) -> RunOptions:
         """Start a container of an admitted pod: PreStartContainer where the plugin asks for
@@ -336,69 +230,12 @@ class MockKubelet:
         kubelet's text if the container must not start, RequestError for an unknown pod or
         container or a pod that was refused.
         """
-        with self._lock:
-            record = self._pods.known(uid)
-            wanted, is_init = record.container(container)
-            if not record.is_active:
-                raise RequestError(f"pod {title(record.pod)} has failed: {record.message}")
-        manager = self.manager
-        self._allocate_missing(manager, record.pod, wanted, is_init)
-        manager.pre_start(record.pod.uid, wanted.name)
-        options = merged_options(manager.holdings(record.pod.uid).get(wanted.name, {}))
-        self._report_start(record, wanted, options)
-        with self._lock:
-            record.started(wanted, is_init)
-        return options
+        return self._workers.start_container(self.manager, uid, container)
 
-    restart_container = start_container
-    """A container restart gets the same devices, with no second Allocate."""
-
-    def _allocate_missing(
-        self, manager: Manager, pod: Pod, container: Container, is_init: bool
-    ) -> None:
-        held = manager.holdings(pod.uid).get(container.name, {})
-        wanted = (name for name, count in container.limits.items() if count and name not in held)
-        if any(manager.is_known(name) for name in wanted):
-            try:
-                manager.allocate_now(pod, container, is_init)
-            except Refused as refused:
-                raise AllocationError(refused.message) from refused
-            self._pods_changed()
-
-    def _report_start(self, record: PodRecord, container: Container, options: RunOptions) -> None:
-        for conflict in options.conflicts:
-            self.events.publish(
-                EventKind.CONFLICT,
-                f"pod {title(record.pod)} container {container.name}: {conflict}",
-                pod=record.pod.uid,
-            )
-        self.events.publish(
-            EventKind.CONTAINER_STARTED,
-            f"pod {title(record.pod)} container {container.name} started",
-            pod=record.pod.uid,
-        )
-
-    def _start_all(self, record: PodRecord, admission: Admission) -> Admission:
-        """Start every container in order; an init container that fails stops the rest."""
-        outcomes = dict(admission.containers)
-        for container, is_init in record.pod.all_containers():
-            try:
-                self.start_container(record.pod.uid, container.name)
-            except (DeviceManagerError, ValueError) as error:
-                outcomes[container.name] = ContainerOutcome(
-                    container.name,
-                    outcomes[container.name].holdings,
-                    outcomes[container.name].affinity,
-                    error=str(error),
-                )
-                self.events.publish(
-                    EventKind.CONTAINER_FAILED,
-                    f"pod {title(record.pod)} container {container.name} did not start: {error}",
-                    pod=record.pod.uid,
-                )
-                if is_init:
-                    break
-        return Admission(record.pod, True, containers=outcomes)
+    def restart_container(self, uid: str, container: str) -> RunOptions:
+        """A container starts again: the same devices, with no second Allocate. Raises as
+        ``start_container`` does."""
+        return self.start_container(uid, container)
 
     # -- reading ---------------------------------------------------------------------
 
@@ -411,6 +248,22 @@ class MockKubelet:
         """Healthy devices per resource, in use or not."""
         return dict(self.manager.capacity().allocatable)
 
+    def node_status(self) -> NodeStatus:
+        """Capacity and allocatable of device resources as the node's status shows them:
+        a resource that was removed stays, at 0."""
+        counts = self.manager.capacity()
+        with self._lock:
+            self._node_status.update(counts.capacity, counts.allocatable)
+            return self._node_status.copy()
+
+    def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
+        """``allocatedResourcesStatus`` by container: each resource a container holds, and
+        each device of it with ``Healthy``, ``Unhealthy`` or ``Unknown``. Sorted."""
+        status = self.manager.allocated_resources_status(PodUid(uid))
+        if "Q7" in self.settings.quirks:
+            return {name: _shuffled(resources) for name, resources in status.items()}
+        return {str(name): resources for name, resources in status.items()}
+
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
         """What a pod holds: container → resource → sorted device ids."""
         return {
@@ -420,8 +273,7 @@ class MockKubelet:
 
     def pods(self) -> dict[str, PodRecord]:
         """The pods that are known and not deleted, by UID, in the order they came."""
-        with self._lock:
-            return {record.pod.uid: record for record in self._pods}
+        return self._workers.pods()
 
     @property
     def health_updates(self) -> queue.Queue[PodUid]:
@@ -490,21 +342,11 @@ class MockKubelet:
             self._errors.append(error)
         self.events.publish(EventKind.SERVER_ERROR, f"on a server thread: {error!r}")
 
-    # -- for PodResources --------------------------------------------------------------
 
-    def _pods_changed(self) -> None:
-        with self._lock:
-            self._pods_version += 1
-            self._shown_pods = None
-
-    def _shown(self) -> Shown:
-        shown = self._shown_pods
-        if shown is None:
-            with self._lock:
-                admitted = [record for record in self._pods if record.admitted]
-                shown = self._shown_pods = Shown(
-                    self._pods_version,
-                    tuple(record.pod for record in admitted if record.is_active),
-                    tuple(record.pod for record in admitted if not record.is_active),
-                )
-        return shown
+def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:
+    """Q7: in the order of a Go map, which is random."""
+    mixed = [
+        attrs.evolve(one, resources=tuple(random.sample(one.resources, len(one.resources))))
+        for one in resources
+    ]
+    return tuple(random.sample(mixed, len(mixed)))

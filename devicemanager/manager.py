@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -23,17 +23,23 @@ from devicemanager.core.allocator import (
     Situation,
     all_or_nothing,
     allocate_container,
+    give_back,
 )
+from devicemanager.core.companions import Companions
 from devicemanager.core.errors import (
     AllocationError,
     PluginError,
     RequestError,
     refused_by_allocation,
 )
+from devicemanager.core.explain import AdmissionExplanation
+from devicemanager.core.explaining import explain
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
+from devicemanager.core.providers import HintProvider
 from devicemanager.core.selection import (
     AllocateWanted,
     Answer,
@@ -41,6 +47,7 @@ from devicemanager.core.selection import (
     PreferenceWanted,
     Wanted,
 )
+from devicemanager.core.status import ResourceStatus, allocated_resources_status
 from devicemanager.core.topology import configure
 from devicemanager.events import EventKind, EventStream
 from devicemanager.persistence import MemoryStore, Store
@@ -70,8 +77,13 @@ class Manager:
         store: Store | None = None,
         clock: Clock | None = None,
         events: EventStream | None = None,
+        providers: Iterable[HintProvider] | None = None,
     ) -> None:
-        """Raises TopologyConfigError for topology settings the kubelet would refuse."""
+        """``providers`` are those of the manager before, with what pods hold of them;
+        None takes the settings' own, fresh.
+
+        Raises TopologyConfigError for topology settings the kubelet would refuse.
+        """
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = events or EventStream(self.clock)
@@ -81,10 +93,17 @@ class Manager:
             self.settings.topology_scope,
             self.settings.topology_options,
         )
-        self.state = State(store or MemoryStore())
+        fresh = self.settings.providers if providers is None else providers
+        node = Node(self.settings.node_allocatable)
+        self.state = State(store or MemoryStore(), Companions(fresh), node)
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
         self.plugins = PluginHandler(
-            self.state, self.clock, self.events, self.health_updates, self._write
+            self.state,
+            self.clock,
+            self.events,
+            self.health_updates,
+            self._write,
+            self.settings.quirks,
         )
         # Guarded by the state's lock, too.
         self._hints = DeviceHintProvider(self.policy)
@@ -124,7 +143,7 @@ class Manager:
         """
         with self.state.lock:
             allocation = self._begin(pod, situation)
-            steps = admit_pod(allocation, self._hints)
+            steps = admit_pod(allocation, self._hints, self.state.node)
         return self._carry_out(allocation, steps)
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
@@ -148,6 +167,7 @@ class Manager:
             self.state.ledger,
             situation or Situation(self._sources_ready, quirks=self.settings.quirks),
             self._pick,
+            self.state.companions,
         )
         self._open[pod.uid] = allocation
         return allocation
@@ -198,7 +218,9 @@ class Manager:
         with state.lock:
             if draft:
                 state.ledger.commit(draft)
+            if draft or allocation.took:
                 state.note_pod(pod.uid)
+            state.node.add(pod)
             self._affinities[pod.uid] = allocation.affinities
         if not draft:
             return
@@ -207,6 +229,8 @@ class Manager:
         except checkpoint.CheckpointWriteError as error:
             with state.lock:
                 state.ledger.retract(draft)
+                give_back(allocation)
+                state.node.remove(pod.uid)
                 state.note_pod(pod.uid)
             self.events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
             text = texts.CHECKPOINT_FAILED.format(error=error)
@@ -224,11 +248,12 @@ class Manager:
         allocation, and shown until then (``UpdateAllocatedDevices``, v1.32)."""
         with self.state.lock:
             self._inactive.add(pod)
+            self.state.node.remove(pod)
 
     def _forget(self, pod: PodUid) -> bool:
         self._affinities.pop(pod, None)
         self._inactive.discard(pod)
-        return self.state.forget(pod)
+        return self.state.forget(pod, keep_entries="Q10" in self.settings.quirks)
 
     # -- containers ------------------------------------------------------------------
 
@@ -293,6 +318,24 @@ class Manager:
             {name: devices.allocatable for name, devices in lists},
             removed,
         )
+
+    def allocated_resources_status(
+        self, pod: PodUid
+    ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
+        """``allocatedResourcesStatus`` of each of the pod's containers that holds devices."""
+        with self.state.lock:
+            return allocated_resources_status(
+                self.state.holdings(pod), self.state.endpoints.devices, self.settings.quirks
+            )
+
+    def providers(self) -> tuple[HintProvider, ...]:
+        """The hint providers as they are now, to hand on to a manager that takes over."""
+        with self.state.lock:
+            return self.state.companions.providers()
+
+    def explain(self, allocation: PodAllocation) -> AdmissionExplanation:
+        """Why an admitted pod got what it got."""
+        return explain(allocation, self.policy)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
         """Device hints as of now: for the pod's first container, and for the whole pod."""

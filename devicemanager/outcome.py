@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from devicemanager.core import runoptions
 from devicemanager.core.errors import Refused
+from devicemanager.core.explain import AdmissionExplanation
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.pods import Pod
@@ -26,7 +26,7 @@ def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
     )
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen
 class ContainerOutcome:
     """One container of an admitted pod."""
 
@@ -34,6 +34,8 @@ class ContainerOutcome:
     holdings: Mapping[ResourceName, Holding] = attrs.field(repr=False)
     affinity: tuple[int, ...] | None = None
     """NUMA nodes it was aligned to; None for no affinity."""
+    options: RunOptions | None = attrs.field(default=None, repr=False)
+    """The merged settings it was started with; None if it was not started."""
     error: str = ""
     """Why the container did not start; empty if it did, or was not asked to."""
 
@@ -42,11 +44,11 @@ class ContainerOutcome:
         """Device ids per resource, sorted."""
         return {resource: sorted(self.holdings[resource].ids) for resource in self.holdings}
 
-    @cached_property
+    @property
     def run_options(self) -> RunOptions:
         """The merged settings of all resources. Raises WireError if the plugin's answer
         cannot be read."""
-        return merged_options(self.holdings)
+        return merged_options(self.holdings) if self.options is None else self.options
 
 
 @attrs.frozen
@@ -59,6 +61,25 @@ class Admission:
     reason: str = ""
     message: str = ""
     containers: Mapping[str, ContainerOutcome] = attrs.field(factory=dict)
+    explaining: Callable[[], AdmissionExplanation] | None = attrs.field(
+        default=None, repr=False, eq=False
+    )
+    """Builds the explanation when it is asked for."""
+
+    @property
+    def explanation(self) -> AdmissionExplanation | None:
+        """Why these devices, or why none: hints, their merge, what was free where. None if
+        the pod did not get as far as allocation."""
+        return None if self.explaining is None else self.explaining()
+
+    def explain(self) -> str:
+        """The explanation as text, with a drawing of NUMA nodes and devices."""
+        from devicemanager.explanation_text import render
+
+        explanation = self.explanation
+        if explanation is None:
+            return f"pod {self.pod.namespace}/{self.pod.name} refused: {self.message}\n"
+        return render(explanation)
 
     def raise_for_refusal(self) -> None:
         """Raises Refused if the pod was not admitted."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from devicemanager.clock import Clock
-from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.endpoints import Departure, PluginOptions
 from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import (
@@ -46,23 +46,30 @@ class PluginHandler:
         events: EventStream,
         health_updates: queue.Queue[PodUid],
         write: Callable[[], None],
+        quirks: frozenset[str] = frozenset(),
     ) -> None:
         self._state = state
         self._clock = clock
         self._events = events
         self._health_updates = health_updates
         self._write = write
+        self._quirks = quirks
         # Guarded by the state's lock: nothing is taken in any more.
         self._closed = False
 
     def connect(
         self, resource: ResourceName, name: str, options: PluginOptions, client: PluginClient
     ) -> EndpointId:
-        """A plugin has registered; what it replaces is closed (Q2, Q3)."""
+        """A plugin has registered; what it replaces is closed (Q2, Q3).
+
+        Raises PluginError when the kubelet is stopping, or by quirk Q2.
+        """
         state = self._state
         with state.lock:
             if self._closed:
                 raise PluginError("the kubelet is stopping")
+            if "Q2" in self._quirks and self._is_connected(resource, name):
+                raise PluginError(f"device plugin already connected: {name}")
             is_new = resource not in state.endpoints
             endpoint, replaced = state.endpoints.connect(resource, name, options)
             state.clients[endpoint.id] = client
@@ -70,7 +77,8 @@ class PluginHandler:
             if is_new:
                 state.note_list(resource, state.endpoints.devices(resource))
         for old in closed:
-            old.close()
+            if "Q3" not in self._quirks:
+                old.close()
             self._events.publish(
                 EventKind.REPLACED,
                 f"{resource}: {name} registered again, its older connection is closed",
@@ -114,6 +122,8 @@ class PluginHandler:
             if self._closed:
                 return
             departure = state.endpoints.disconnect(endpoint, now)
+            if departure is None:
+                departure = self._disconnect_successor(endpoint, now)
             client = state.clients.pop(endpoint, None)
             if departure is not None:
                 resource = departure.endpoint.resource
@@ -134,6 +144,20 @@ class PluginHandler:
                 resource=resource,
             )
         self._follow_up(resource, difference)
+
+    def _is_connected(self, resource: ResourceName, name: str) -> bool:
+        connected = self._state.endpoints.connected()
+        return any(each.resource == resource and each.name == name for each in connected)
+
+    def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Departure | None:
+        """The end of a replaced registration is no news, but with Q1 it hits the one that
+        is there now."""
+        endpoints = self._state.endpoints
+        resource = endpoints.replaced(endpoint)
+        if resource is None or "Q1" not in self._quirks:
+            return None
+        current = endpoints.serving(resource)
+        return None if current is None else endpoints.disconnect(current.id, now)
 
     def ignore(self) -> None:
         """What plugins say from now on is ignored; their connections stay."""
@@ -156,7 +180,14 @@ class PluginHandler:
         if difference:
             self._state.note_list(resource, after)
         touched = {*difference.changed, *difference.removed, *difference.added}
-        return _Difference(difference, self._state.ledger.holders_of(resource, touched))
+        ledger = self._state.ledger
+        if "Q8" not in self._quirks:
+            return _Difference(difference, ledger.holders_of(resource, touched))
+        held: dict[PodUid, set[DeviceId]] = {}
+        for name, _ in ledger.resources():
+            for pod, ids in ledger.holders_of(name, touched).items():
+                held.setdefault(pod, set()).update(ids)
+        return _Difference(difference, held)
 
     def _follow_up(self, resource: ResourceName, difference: _Difference) -> None:
         for pod, ids in difference.held.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 import attrs
@@ -11,11 +11,14 @@ import attrs
 import podresources
 from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
-from devicemanager.core.ids import DeviceId, PodUid, ResourceName
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.pods import Pod
+from devicemanager.core.providers import Held
 from devicemanager.state import State
+
+_NO_SHARE = Held()
 
 
 @attrs.frozen
@@ -35,8 +38,18 @@ class PodSource:
     A pod's value stays the same object until it changes, so that its bytes are built once.
     """
 
-    def __init__(self, state: State, shown: Callable[[], Shown]) -> None:
+    def __init__(
+        self,
+        state: State,
+        shown: Callable[[], Shown],
+        *,
+        pod_level: bool = False,
+        quirks: frozenset[str] = frozenset(),
+    ) -> None:
+        """``pod_level`` tells CPUs and memory of the pod as a whole, too."""
         self._state = state
+        self._pod_level = pod_level
+        self._quirks = quirks
         self._shown = shown
         # Guards everything below.
         self._lock = threading.Lock()
@@ -62,7 +75,7 @@ class PodSource:
             pods = active if not held_by_failed else sorted(active + held_by_failed, key=_by_name)
             versions = state.pod_versions
             stale = [pod for pod in pods if not self._is_built(pod, versions)]
-            held = {pod.uid: state.holdings(pod.uid) for pod in stale}
+            held = {pod.uid: self._held(pod) for pod in stale}
             known = {pod.uid: versions.get(pod.uid, 0) for pod in stale}
         for pod in stale:
             self._built[pod.uid] = known[pod.uid], _pod(pod, held[pod.uid])
@@ -70,6 +83,16 @@ class PodSource:
             self._built = {pod.uid: self._built[pod.uid] for pod in pods}
         built = self._built
         return [built[pod.uid][1] for pod in pods]
+
+    def _held(self, pod: Pod) -> _Held:
+        """With the state's lock held: all that the pod holds."""
+        companions = self._state.companions
+        shares: dict[ContainerName, Held] = {}
+        whole = Held()
+        if companions:
+            shares = {c.name: companions.held(pod.uid, c.name) for c, _ in pod.all_containers()}
+            whole = companions.pod_held(pod.uid) if self._pod_level else whole
+        return _Held(self._state.holdings(pod.uid), shares, whole)
 
     def _is_built(self, pod: Pod, versions: dict[PodUid, int]) -> bool:
         built = self._built.get(pod.uid)
@@ -81,10 +104,17 @@ class PodSource:
         key = tuple(lists.values())
         with self._lock:
             if self._allocatable is None or self._allocatable[0] != key:
+                hide = "Q13" in self._quirks
                 devices = tuple(
-                    entry for name, listed in lists.items() for entry in _healthy(name, listed)
+                    entry
+                    for name, listed in lists.items()
+                    for entry in _healthy(name, listed, hide_without_nodes=hide)
                 )
-                self._allocatable = key, podresources.Allocatable(devices=devices)
+                others = self._state.companions.allocatable()
+                self._allocatable = (
+                    key,
+                    podresources.Allocatable(devices, others.cpu_ids, _memory(others)),
+                )
             return self._allocatable[1]
 
 
@@ -92,7 +122,16 @@ def _by_name(pod: Pod) -> tuple[str, str, str]:
     return pod.namespace, pod.name, pod.uid
 
 
-def _pod(pod: Pod, held: PodHoldings) -> podresources.Pod:
+@attrs.frozen
+class _Held:
+    """All that one pod holds: devices, and its containers' shares of everything else."""
+
+    devices: PodHoldings
+    shares: Mapping[ContainerName, Held]
+    whole: Held
+
+
+def _pod(pod: Pod, held: _Held) -> podresources.Pod:
     shown = [
         (container, is_init)
         for container, is_init in pod.all_containers()
@@ -101,14 +140,26 @@ def _pod(pod: Pod, held: PodHoldings) -> podresources.Pod:
     return podresources.Pod(
         name=pod.name,
         namespace=pod.namespace,
-        containers=tuple(
-            podresources.Container(
-                name=container.name,
-                devices=tuple(_devices(held.get(container.name, {}))),
-                restartable_init=is_init,
-            )
-            for container, is_init in shown
-        ),
+        containers=tuple(_container(c.name, held, restartable=is_init) for c, is_init in shown),
+        cpu_ids=held.whole.cpu_ids,
+        memory=_memory(held.whole),
+    )
+
+
+def _container(name: ContainerName, held: _Held, *, restartable: bool) -> podresources.Container:
+    share = held.shares.get(name, _NO_SHARE)
+    return podresources.Container(
+        name=name,
+        devices=tuple(_devices(held.devices.get(name, {}))),
+        cpu_ids=share.cpu_ids,
+        memory=_memory(share),
+        restartable_init=restartable,
+    )
+
+
+def _memory(held: Held) -> tuple[podresources.ContainerMemory, ...]:
+    return tuple(
+        podresources.ContainerMemory(block.type, block.size, block.nodes) for block in held.memory
     )
 
 
@@ -125,11 +176,12 @@ def _devices(held: dict[ResourceName, Holding]) -> Iterable[podresources.Contain
 
 
 def _healthy(
-    resource: ResourceName, devices: DeviceList
+    resource: ResourceName, devices: DeviceList, *, hide_without_nodes: bool
 ) -> Iterable[podresources.ContainerDevices]:
     numbering = devices.numbering
-    numa = [nodes or () for nodes in bitset.select(numbering.numa, devices.healthy)]
-    return _grouped(resource, list(zip(numbering.select(devices.healthy), numa, strict=True)))
+    bits = devices.healthy & ~(numbering.without_nodes if hide_without_nodes else 0)
+    numa = [nodes or () for nodes in bitset.select(numbering.numa, bits)]
+    return _grouped(resource, list(zip(numbering.select(bits), numa, strict=True)))
 
 
 def _grouped(

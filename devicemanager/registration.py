@@ -56,6 +56,7 @@ class Registrar:
         self._settings = settings
         self._events = events
         self._on_error = on_error
+        self.quirks = settings.quirks
         self._stopping = threading.Event()
         # Guards _endpoints and _counts.
         self._lock = threading.Lock()
@@ -106,15 +107,25 @@ class Registrar:
         try:
             options = endpoint.options()
         except PluginError as error:
-            endpoint.close()
+            if "Q3" not in self.quirks:
+                endpoint.close()
             raise RegistrationRefused(texts.OPTIONS_FAILED.format(error=error)) from error
         with self._lock:
             if self._stopping.is_set():
                 endpoint.close()
                 raise RegistrationRefused("the kubelet is stopping")
             self._endpoints.add(endpoint)
-        id_ = self._handler.connect(resource, socket.name, options, endpoint)
+        try:
+            id_ = self._handler.connect(resource, socket.name, options, endpoint)
+        except PluginError as error:
+            self._discard(endpoint)
+            raise RegistrationRefused(str(error)) from error
         self._follow(id_, endpoint)
+
+    def _discard(self, endpoint: Endpoint) -> None:
+        endpoint.close()
+        with self._lock:
+            self._endpoints.discard(endpoint)
 
     def _follow(self, id_: EndpointId, endpoint: Endpoint) -> None:
         def on_list(columns: Columns) -> None:
@@ -122,9 +133,7 @@ class Registrar:
 
         def on_end(cause: str) -> None:
             self._handler.disconnect(id_, cause)
-            endpoint.close()
-            with self._lock:
-                self._endpoints.discard(endpoint)
+            self._discard(endpoint)
 
         endpoint.watch(on_list, on_end, self._on_error)
 
@@ -217,6 +226,6 @@ class RegistrationServer(dp_grpc.RegistrationServicer):
         versions = (request.version,)
         if API_VERSION in versions and is_extended_resource_name(resource):
             fault = endpoint_fault(request.endpoint)
-            if fault is not None:
+            if fault is not None and "Q23" not in self._registrar.quirks:
                 raise self._registrar.refuse(resource, texts.DIAL_FAILED.format(error=fault))
         self._registrar.register(resource, versions, self._socket.parent / request.endpoint)

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import attrs
 
 from devicemanager.core.ids import ResourceName
+from devicemanager.core.providers import HintProvider
 from devicemanager.core.topology import NumaTopology
 
-QUIRKS = frozenset({"Q5", "Q16"})
-"""Defects of the reference that can be brought back, by name."""
+QUIRKS: Mapping[str, str] = MappingProxyType(
+    {
+        "Q1": "the late end of a replaced plugin's stream unregisters the one that replaced it",
+        "Q2": "a socket path that is registered already is refused",
+        "Q3": "connections of replaced and of refused registrations stay open",
+        "Q4": "devices chosen for a pod stay in use when GetPreferredAllocation fails or the "
+        "reply to Allocate names no container",
+        "Q5": "after a restart, finished init containers need devices again",
+        "Q7": "allocatedResourcesStatus is in random order",
+        "Q8": "a health change is reported for the holder of that id in any resource",
+        "Q9": "a device that vanished, or whose plugin left, still shows its last health",
+        "Q10": "the checkpoint keeps the entries of deleted pods until another write",
+        "Q13": "a device whose topology names no node is left out of GetAllocatableResources",
+        "Q14": "a pod runs without a device of a declared resource that is not registered",
+        "Q16": "a limit of 0 is refused when no device of the resource is healthy",
+        "Q21": "a corrupt checkpoint stays in place and the next write replaces it",
+        "Q23": "an endpoint such as ../x is dialed",
+    }
+)
+"""Defects of the reference that can be brought back: name to what happens then."""
 
 KUBELET_LIST_LIMIT = 4 * 1024 * 1024
 
 
 def _known_quirks(_: object, __: object, value: frozenset[str]) -> None:
-    unknown = sorted(value - QUIRKS)
+    unknown = sorted(value - QUIRKS.keys())
     if unknown:
         raise ValueError(f"unknown quirk {unknown[0]}: choose from {', '.join(sorted(QUIRKS))}")
 
@@ -62,6 +82,12 @@ class Settings:
     """``container`` or ``pod``."""
     topology_options: Mapping[str, str] = attrs.field(factory=dict)
     """``prefer-closest-numa-nodes`` and ``max-allowable-numa-nodes``."""
+    node_allocatable: Mapping[ResourceName, int] = attrs.field(factory=dict)
+    """What the node has besides devices: ``cpu`` in milli-CPUs, ``memory`` in bytes,
+    ``pods``. What is not named is not checked."""
+    providers: tuple[HintProvider, ...] = ()
+    """CPUs and memory that take part in topology alignment and are handed out
+    exclusively: ``CpuProvider``, ``MemoryProvider`` or others like them."""
     numa: NumaTopology = attrs.field(factory=lambda: NumaTopology.of([0]))
     """The node's NUMA nodes and distances."""
     shuffle_seed: int | None = None

@@ -10,10 +10,12 @@ import threading
 from typing import Protocol
 
 import checkpoint
+from devicemanager.core.companions import Companions
 from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Ledger, PodHoldings
+from devicemanager.core.node import Node
 from devicemanager.core.selection import AllocateAnswer
 from devicemanager.persistence import Store, Writer, pod_entries, restore
 
@@ -42,11 +44,13 @@ class PluginClient(Protocol):
 class State:
     """Endpoints, ledger and their clients, with the checkpoint that mirrors them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, companions: Companions, node: Node) -> None:
         self.lock = threading.Lock()
         """Guards every other field here."""
         self.endpoints = Endpoints()
         self.ledger = Ledger()
+        self.companions = companions
+        self.node = node
         self.clients: dict[EndpointId, PluginClient] = {}
         self.version = 0
         """Grows with every change of lists, holdings or known resources."""
@@ -78,15 +82,21 @@ class State:
         self.changed()
         self.pod_versions[pod] = self.version
 
-    def forget(self, pod: PodUid) -> bool:
-        """Free what a pod holds. Returns whether it held anything."""
+    def forget(self, pod: PodUid, *, keep_entries: bool = False) -> bool:
+        """Free what a pod holds. Returns whether the checkpoint is another one now.
+
+        ``keep_entries`` leaves its entries in the checkpoint (Q10).
+        """
+        self.node.remove(pod)
+        self.companions.release(pod)
+        if self.pod_versions.pop(pod, None) is not None:
+            self.changed()
         if pod not in self.ledger:
             return False
         self.ledger.release(pod)
-        self._document.remove(pod)
-        self.pod_versions.pop(pod, None)
-        self.changed()
-        return True
+        if not keep_entries:
+            self._document.remove(pod)
+        return not keep_entries
 
     def holdings(self, pod: PodUid) -> PodHoldings:
         """A copy of what a pod holds, by container and resource."""

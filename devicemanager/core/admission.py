@@ -7,24 +7,28 @@ what the containers before it took; in pod scope one affinity counts for all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from devicemanager.core.allocator import (
     AllocationSteps,
     PodAllocation,
+    Step,
     all_or_nothing,
     allocate_container,
 )
-from devicemanager.core.errors import refused_by_topology
+from devicemanager.core.errors import PluginError, Refused, RequestError, refused_by_topology
+from devicemanager.core.explaining import explain
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.inventory import Numbering
-from devicemanager.core.pods import Container, Pod
+from devicemanager.core.node import Node
+from devicemanager.core.pods import Container, pod_requests
 from devicemanager.core.topology import (
     DeviceLayout,
     Hint,
     Hints,
+    ProviderHints,
     ScopeName,
     TopologyPolicy,
     resource_hints,
@@ -68,7 +72,7 @@ class DeviceHintProvider:
             resource: self._hints(
                 allocation, resource, request, allocation.ledger.held_by_pod(uid, resource)
             )
-            for resource, request in pod_requests(allocation.pod).items()
+            for resource, request in pod_requests(allocation.pod, _limits).items()
             if allocation.is_device_resource(resource)
         }
 
@@ -99,53 +103,72 @@ class DeviceHintProvider:
         )
 
 
-def pod_requests(pod: Pod) -> Mapping[ResourceName, int]:
-    """What the pod needs at its largest moment, sorted by resource.
-
-    ``PodLimits`` of k8s.io/component-helpers/resource (v1.32): the sum over app and
-    restartable init containers, or the largest step of the init sequence, in which the
-    restartable ones before it still run.
-    """
-    total = _sum(container.limits for container in pod.containers)
-    started: dict[ResourceName, int] = {}
-    largest: dict[ResourceName, int] = {}
-    for container in pod.init_containers:
-        step = _sum([started, container.limits])
-        if container.restartable:
-            started = step
-            total = _sum([total, container.limits])
-        largest = {name: max(step.get(name, 0), largest.get(name, 0)) for name in step | largest}
-    return {name: max(total.get(name, 0), largest.get(name, 0)) for name in sorted(total | largest)}
+def _limits(container: Container) -> Mapping[ResourceName, int]:
+    return container.limits
 
 
-def _sum(limits: Iterable[Mapping[ResourceName, int]]) -> dict[ResourceName, int]:
-    result: dict[ResourceName, int] = {}
-    for one in limits:
-        for name, amount in one.items():
-            result[name] = result.get(name, 0) + amount
-    return result
+def admit_pod(
+    allocation: PodAllocation, hints: DeviceHintProvider, node: Node | None = None
+) -> AllocationSteps:
+    """Allocate a whole pod into its draft, all or nothing; raises ``Refused``, with the
+    explanation. ``node`` checks what is left once everything is allocated."""
+    try:
+        yield from all_or_nothing(allocation, _scoped(allocation, hints, node))
+    except Refused as refused:
+        refused.explanation = explain(allocation, hints.policy, refused)
+        raise
 
 
-def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate a whole pod into its draft, all or nothing; raises ``Refused``."""
-    return all_or_nothing(allocation, _scoped(allocation, hints))
-
-
-def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
+def _scoped(
+    allocation: PodAllocation, hints: DeviceHintProvider, node: Node | None
+) -> AllocationSteps:
     policy = hints.policy
-    per_container = policy.asks_for_hints and policy.scope is ScopeName.CONTAINER
     if policy.asks_for_hints and policy.scope is ScopeName.POD:
-        affinity = _merged(policy, hints.pod_hints(allocation))
-        allocation.affinities = {c.name: affinity for c, _ in allocation.pod.all_containers()}
+        _align_pod(allocation, hints)
     for container, is_init in allocation.pod.all_containers():
-        if per_container:
-            merged = _merged(policy, hints.container_hints(allocation, container))
-            allocation.affinities[container.name] = merged
-        yield from allocate_container(allocation, container, is_init)
+        step = Step(container.name, allocation.see(allocation.requests(container)))
+        allocation.steps.append(step)
+        if policy.asks_for_hints and policy.scope is ScopeName.CONTAINER:
+            step.hints = [
+                hints.container_hints(allocation, container),
+                *allocation.companions.hints(allocation.pod, container),
+            ]
+            allocation.affinities[container.name] = _merged(policy, step.hints)
+        try:
+            yield from allocate_container(allocation, container, is_init)
+        except (PluginError, RequestError) as error:
+            step.error = str(error)
+            raise
+    if node is not None:
+        node.check(allocation.pod, lambda resource: _may_hand_out(allocation, resource))
 
 
-def _merged(policy: TopologyPolicy, hints: DeviceHints) -> Hint:
-    best, admitted = policy.merge([hints])
+def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:
+    """Pod scope: one affinity for all containers."""
+    pod = allocation.pod
+    requests = {
+        resource: request
+        for resource, request in pod_requests(pod, _limits).items()
+        if allocation.is_device_resource(resource)
+    }
+    step = Step(None, allocation.see(requests))
+    allocation.steps.append(step)
+    step.hints = [hints.pod_hints(allocation), *allocation.companions.pod_hints(pod)]
+    affinity = _merged(hints.policy, step.hints)
+    allocation.affinities = {container.name: affinity for container, _ in pod.all_containers()}
+
+
+def _merged(policy: TopologyPolicy, hints: Sequence[ProviderHints]) -> Hint:
+    best, admitted = policy.merge(hints)
     if not admitted:
         raise refused_by_topology()
     return best
+
+
+def _may_hand_out(allocation: PodAllocation, resource: ResourceName) -> int | None:
+    """The node's allocatable, raised to what is allocated already, so that a known pod
+    passes while its plugin is away (``sanitizeNodeAllocatable``, v1.32)."""
+    devices = allocation.endpoints.devices(resource)
+    if devices is None:
+        return None
+    return max(devices.allocatable, allocation.ledger.count(resource))

@@ -13,11 +13,12 @@ pkg/kubelet/cm/topologymanager (v1.32).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 
 import attrs
 
 from devicemanager.core import bitset, texts
+from devicemanager.core.companions import Companions
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
 from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import (
@@ -36,11 +37,12 @@ from devicemanager.core.selection import (
     AllocateWanted,
     Answer,
     Pick,
+    PreferenceError,
     Selection,
     Wanted,
     select,
 )
-from devicemanager.core.topology import Hint
+from devicemanager.core.topology import Hint, ProviderHints
 
 Reusable = dict[ResourceName, frozenset[DeviceId]]
 """Per resource, what ordinary init containers of the pod may hand on."""
@@ -62,7 +64,7 @@ class Situation:
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
     quirks: frozenset[str] = frozenset()
-    """Defects of the reference to bring back (``Q5``, ``Q16``)."""
+    """Defects of the reference to bring back (``Q4``, ``Q5``, ``Q16``)."""
 
     def needs_nothing(self, container: ContainerName) -> bool:
         """A container that started before a kubelet restart already has its devices."""
@@ -74,6 +76,27 @@ class Situation:
         return container in self.finished and "Q5" not in self.quirks
 
 
+@attrs.frozen(eq=False)
+class Seen:
+    """What one step of an admission saw of one resource before it chose."""
+
+    request: int
+    devices: DeviceList
+    in_use: int
+
+
+@attrs.define(eq=False)
+class Step:
+    """One decision, written down while it is made; explanations are built from it."""
+
+    container: ContainerName | None
+    """None for the pod as a whole."""
+    seen: Mapping[ResourceName, Seen]
+    hints: Sequence[ProviderHints] | None = None
+    """What each provider said; None where nobody was asked."""
+    error: str | None = None
+
+
 @attrs.define(eq=False)
 class PodAllocation:
     """One pod's allocation under way, and its outcome once the generator returned."""
@@ -83,9 +106,13 @@ class PodAllocation:
     ledger: Ledger
     situation: Situation = Situation()
     pick: Pick = bitset.lowest
+    companions: Companions = attrs.field(factory=Companions)
     draft: Draft = attrs.field(init=False)
     affinities: Affinities = attrs.field(factory=dict)
     reusable: Reusable = attrs.field(factory=dict)
+    steps: list[Step] = attrs.field(factory=list)
+    took: bool = False
+    """Whether it took something of the companions."""
 
     def __attrs_post_init__(self) -> None:
         self.draft = Draft(self.pod.uid)
@@ -102,6 +129,15 @@ class PodAllocation:
             if self.is_device_resource(resource)
         }
 
+    def see(self, requests: Mapping[ResourceName, int]) -> dict[ResourceName, Seen]:
+        """What there is of the requested resources, as of now."""
+        seen = {}
+        for resource, request in requests.items():
+            devices = self.endpoints.devices(resource) or EMPTY
+            in_use = self.ledger.in_use(resource, devices.numbering)
+            seen[resource] = Seen(request, devices, in_use)
+        return seen
+
     def drafted(self, container: ContainerName) -> Mapping[ResourceName, Holding]:
         """What this admission gave a container, over what it held before."""
         return {
@@ -116,10 +152,17 @@ AllocationSteps = Generator[Wanted, Answer, None]
 def allocate_container(
     allocation: PodAllocation, container: Container, is_init: bool
 ) -> AllocationSteps:
-    """Devices for one container, into the draft."""
+    """Devices for one container, into the draft; then its share of everything else.
+
+    The topology manager asks its providers in the order in which they were added: the
+    device manager first (``allocateAlignedResources``, v1.32).
+    """
     for resource, required in allocation.requests(container).items():
         yield from _allocate_resource(allocation, container, resource, required)
     _hand_on(allocation, container, is_init)
+    affinity = allocation.affinities.get(container.name, NO_AFFINITY).mask
+    if allocation.companions.allocate(allocation.pod, container, affinity):
+        allocation.took = True
 
 
 def _hand_on(allocation: PodAllocation, container: Container, is_init: bool) -> None:
@@ -218,18 +261,38 @@ def by_numa_node(devices: DeviceList, ids: frozenset[DeviceId]) -> DevicesPerNum
 def all_or_nothing(
     allocation: PodAllocation, steps: AllocationSteps
 ) -> Generator[Wanted, Answer, None]:
-    """Run ``steps``; on any failure give back what the draft reserved.
+    """Run ``steps``; on any failure give back what was reserved or taken.
 
     Raises ``Refused`` with the reason and message of the pod's status.
     """
     try:
         yield from steps
     except Refused:
-        allocation.ledger.drop(allocation.draft)
+        give_back(allocation)
         raise
     except (PluginError, RequestError) as error:
-        allocation.ledger.drop(allocation.draft)
+        if not _leaks(allocation, error):
+            give_back(allocation)
         raise refused_by_allocation(error) from error
     except BaseException:
-        allocation.ledger.drop(allocation.draft)
+        give_back(allocation)
         raise
+
+
+def give_back(allocation: PodAllocation) -> None:
+    """Undo everything that is not committed."""
+    allocation.ledger.drop(allocation.draft)
+    if allocation.took:
+        allocation.companions.release(allocation.pod.uid)
+        allocation.took = False
+
+
+def _leaks(allocation: PodAllocation, error: Exception) -> bool:
+    """Q4: after a failed preference, or a reply without containers, the devices chosen so
+    far stayed in use until a restart."""
+    if "Q4" not in allocation.situation.quirks:
+        return False
+    leaks = isinstance(error, PreferenceError) or str(error) == texts.NO_CONTAINER_RESPONSE
+    if leaks:
+        allocation.ledger.leak(allocation.draft)
+    return leaks

@@ -10,8 +10,8 @@ import attrs
 from devicemanager.core import bitset
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, PodUid
-from devicemanager.core.pods import Container, Pod
-from devicemanager.core.providers import CPU, Held, effective_request, hands_on, is_guaranteed
+from devicemanager.core.pods import Container, Pod, effective_request
+from devicemanager.core.providers import CPU, Held, hands_on, is_guaranteed
 from devicemanager.core.topology import (
     DeviceLayout,
     NumaTopology,

@@ -93,6 +93,7 @@ class Endpoints:
         self._resources: dict[ResourceName, _Resource] = {}
         self._by_id: dict[EndpointId, Endpoint] = {}
         self._last_id = 0
+        self._replaced: dict[EndpointId, ResourceName] = {}
 
     def __contains__(self, resource: object) -> bool:
         """Whether the resource is known: connected, or stopped within its grace time."""
@@ -135,6 +136,7 @@ class Endpoints:
         for old in replaced:
             entry.endpoints.remove(old)
             del self._by_id[old.id]
+            self._replaced[old.id] = resource
         entry.endpoints.append(endpoint)
         entry.stopped_at = None
         self._by_id[endpoint.id] = endpoint
@@ -143,6 +145,11 @@ class Endpoints:
     def current(self, endpoint: EndpointId) -> Endpoint | None:
         """The present value of a connected registration."""
         return self._by_id.get(endpoint)
+
+    def replaced(self, endpoint: EndpointId) -> ResourceName | None:
+        """The resource of a registration that was replaced and has not ended until now;
+        it has with this call."""
+        return self._replaced.pop(endpoint, None)
 
     def update(self, endpoint: EndpointId, devices: DeviceList) -> bool:
         """A registration sent a list. Returns whether it is the one that counts; a

@@ -7,7 +7,12 @@ where the core notices one itself.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from devicemanager.core import texts
+
+if TYPE_CHECKING:
+    from devicemanager.core.explain import AdmissionExplanation
 
 
 class DeviceManagerError(Exception):
@@ -48,6 +53,7 @@ class Refused(RequestError):
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
         self.message = message
+        self.explanation: AdmissionExplanation | None = None
         super().__init__(f"{reason}: {message}")
 
 

@@ -101,6 +101,7 @@ class Ledger:
     def __init__(self) -> None:
         self._pods: dict[PodUid, PodHoldings] = {}
         self._index: dict[ResourceName, _Index] = {}
+        self._leaked: list[Draft] = []
 
     # -- reading ---------------------------------------------------------------------
 
@@ -137,6 +138,11 @@ class Ledger:
         """Whether anybody holds, or is about to hold, a device of the resource."""
         index = self._index.get(resource)
         return index is not None and bool(index.holders)
+
+    def count(self, resource: ResourceName) -> int:
+        """How many devices of a resource are held or drafted."""
+        index = self._index.get(resource)
+        return 0 if index is None else len(index.holders)
 
     def in_use(self, resource: ResourceName, numbering: Numbering) -> int:
         """The set of devices that are held or drafted, by number."""
@@ -188,6 +194,10 @@ class Ledger:
             for ids in reservations:
                 self._index[resource].remove(draft.pod, ids)
         draft.reserved = {}
+
+    def leak(self, draft: Draft) -> None:
+        """Leave what a draft reserved in use for good (Q4)."""
+        self._leaked.append(draft)
 
     def retract(self, draft: Draft) -> None:
         """Undo a commit whose checkpoint could not be written."""
@@ -248,7 +258,7 @@ class Ledger:
             for holdings in pod.values():
                 for resource, holding in holdings.items():
                     yield uid, resource, holding.ids
-        for draft in drafts:
+        for draft in (*drafts, *self._leaked):
             for resource, reservations in draft.reserved.items():
                 for ids in reservations:
                     yield draft.pod, resource, ids

@@ -14,13 +14,12 @@ import attrs
 from devicemanager.core import bitset
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, PodUid
-from devicemanager.core.pods import Container, Pod
+from devicemanager.core.pods import Container, Pod, effective_request
 from devicemanager.core.providers import (
     HUGEPAGES_PREFIX,
     MEMORY,
     Held,
     MemoryBlock,
-    effective_request,
     hands_on,
     is_guaranteed,
     together,

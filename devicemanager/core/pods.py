@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -41,3 +41,37 @@ class Pod:
             yield container, True
         for container in self.containers:
             yield container, False
+
+
+def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
+    """What the pod needs at its neediest moment.
+
+    Restartable init containers stay, so they add to every step after them; ordinary
+    ones come and go. ``PodRequests`` of k8s.io/component-helpers/resource (v1.32).
+    """
+    staying = largest_step = 0
+    for container in pod.init_containers:
+        request = request_of(container)
+        if container.restartable:
+            staying += request
+        else:
+            largest_step = max(largest_step, staying + request)
+    running = staying + sum(request_of(container) for container in pod.containers)
+    return max(running, largest_step)
+
+
+Amounts = Mapping[ResourceName, int]
+"""A container's limits or requests."""
+
+
+def pod_requests(pod: Pod, amounts_of: Callable[[Container], Amounts]) -> Amounts:
+    """``effective_request`` of every resource that a container names, sorted by name."""
+    if len(pod.containers) == 1 and not pod.init_containers:
+        amounts = amounts_of(pod.containers[0])
+        return {name: amounts[name] for name in sorted(amounts)}
+    names = {name for container, _ in pod.all_containers() for name in amounts_of(container)}
+
+    def effective(name: ResourceName) -> int:
+        return effective_request(pod, lambda container: amounts_of(container).get(name, 0))
+
+    return {name: effective(name) for name in sorted(names)}

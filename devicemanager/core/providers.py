@@ -7,7 +7,7 @@ has happened. A refusal half way through a pod therefore needs no undoing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol, Self
 
 import attrs
@@ -88,23 +88,6 @@ def hands_on(pod: Pod, container: Container) -> bool:
     """Whether later containers may take what this one holds: ordinary init containers."""
     is_init = any(init.name == container.name for init in pod.init_containers)
     return is_init and not container.restartable
-
-
-def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
-    """What the pod needs at its neediest moment.
-
-    Restartable init containers stay, so they add to every step after them; ordinary
-    ones come and go. ``getPodDeviceRequest`` (devicemanager/manager.go, v1.32).
-    """
-    staying = largest_step = 0
-    for container in pod.init_containers:
-        request = request_of(container)
-        if container.restartable:
-            staying += request
-        else:
-            largest_step = max(largest_step, staying + request)
-    running = staying + sum(request_of(container) for container in pod.containers)
-    return max(running, largest_step)
 
 
 def together(parts: Iterable[Held]) -> Held:

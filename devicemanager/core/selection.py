@@ -25,6 +25,10 @@ Pick = Callable[[int, int], int]
 """From a set of devices (by number) take as many as the second argument says."""
 
 
+class PreferenceError(AllocationError):
+    """GetPreferredAllocation failed, which refuses the pod."""
+
+
 @attrs.frozen
 class PreferenceWanted:
     """Ask GetPreferredAllocation; the answer is a tuple of device ids."""
@@ -195,7 +199,7 @@ def _preference(selection: Selection, available: int) -> Generator[Wanted, Answe
             size=selection.required,
         )
     except RpcError as error:
-        raise AllocationError(texts.PREFERRED_FAILED.format(error=error)) from error
+        raise PreferenceError(texts.PREFERRED_FAILED.format(error=error)) from error
     if not isinstance(answer, tuple):
         raise TypeError(f"a preference is a tuple of device ids, not {answer!r}")
     return selection.devices().numbering.bits(answer)

@@ -111,7 +111,8 @@ class Manager:
             resource.ask_to_stop()
         _join(resources)
         # Not the discovering one: only the author's generator knows when it looks up.
-        self._keeper.join()
+        if self._keeper.is_alive():
+            self._keeper.join()
         self._watch.stop()
 
     def __enter__(self) -> Self:

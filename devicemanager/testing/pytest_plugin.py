@@ -1,0 +1,77 @@
+"""The pytest plugin: ``mock_kubelet`` and the fixtures around it.
+
+It is loaded into every pytest session, so it imports nothing but pytest; the kubelet is
+imported when a test asks for a fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from devicemanager.kubelet import MockKubelet
+    from devicemanager.settings import Settings
+    from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
+
+_SECTION = "mock kubelet events"
+_KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
+
+
+@pytest.fixture
+def mock_kubelet_settings() -> Settings:
+    """Settings of the kubelets of a test. Override it where tests need other ones."""
+    from devicemanager.settings import Settings
+
+    return Settings()
+
+
+@pytest.fixture
+def make_mock_kubelet(
+    request: pytest.FixtureRequest, mock_kubelet_settings: Settings
+) -> Iterator[MockKubeletFactory]:
+    """Makes mock kubelets, for tests of several or of ones that they start themselves."""
+    from devicemanager.testing.factories import MockKubeletFactory
+
+    with MockKubeletFactory(mock_kubelet_settings) as factory:
+        request.node.stash[_KUBELETS] = factory
+        yield factory
+
+
+@pytest.fixture
+def mock_kubelet(make_mock_kubelet: MockKubeletFactory) -> MockKubelet:
+    """A fresh mock kubelet that serves in a directory of its own. It is stopped after the
+    test; an error on one of its server threads fails the test."""
+    return make_mock_kubelet()
+
+
+@pytest.fixture
+def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFactory]:
+    """Makes plugins with virtual devices, registered with ``mock_kubelet`` or another one:
+    ``simulated_plugin("vendor.com/gpu", 8)``."""
+    from devicemanager.testing.factories import SimulatedPluginFactory
+
+    with SimulatedPluginFactory(mock_kubelet) as factory:
+        yield factory
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """A test that passed fails if a server thread did not fare well."""
+    yield
+    if (kubelets := item.stash.get(_KUBELETS, None)) is not None:
+        kubelets.check()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows what the kubelets of the test saw."""
+    report = yield
+    kubelets = item.stash.get(_KUBELETS, None) if report.failed else None
+    if kubelets is not None and (story := kubelets.story()):
+        report.sections.append((_SECTION, story))
+    return report

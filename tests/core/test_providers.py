@@ -10,12 +10,11 @@ from devicemanager.core.cpuprovider import CpuProvider, exclusive_cpus
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.memoryprovider import MemoryProvider
-from devicemanager.core.pods import Container, Pod
+from devicemanager.core.pods import Container, Pod, effective_request
 from devicemanager.core.providers import (
     Held,
     HintProvider,
     MemoryBlock,
-    effective_request,
     hands_on,
     is_guaranteed,
 )

@@ -1,0 +1,103 @@
+"""The node check that follows allocation, and what the node's status says.
+
+``predicateAdmitHandler`` (pkg/kubelet/lifecycle/predicate.go, v1.32): the pod's requests
+must fit into what the node has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from devicemanager.core import texts
+from devicemanager.core.errors import Refused
+from devicemanager.core.ids import PodUid, ResourceName
+from devicemanager.core.names import is_extended_resource_name
+from devicemanager.core.pods import Pod, pod_requests
+
+PODS = ResourceName("pods")
+_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
+"""``NodeResourcesFit`` looks at these first, then at the others; ours are sorted."""
+
+
+class Node:
+    """What the pods on the node request together, kept as they come and go.
+
+    ``fixed`` is what the node has besides devices (``cpu`` in milli-CPUs, ``memory`` in
+    bytes, ``pods``); what is not in it is not checked.
+    """
+
+    def __init__(self, fixed: Mapping[ResourceName, int] | None = None) -> None:
+        self._fixed = dict(fixed or {})
+        self._pods: dict[PodUid, Mapping[ResourceName, int]] = {}
+        self._used: dict[ResourceName, int] = {}
+
+    def check(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
+        """Raise Refused (``OutOf<resource>``) for the first resource that does not fit.
+
+        ``devices`` tells how many devices of a resource the node may hand out; None for a
+        resource it does not know, which is left out (``removeMissingExtendedResources``).
+        """
+        mine = self._pods.get(pod.uid, {})
+        for resource, requested in _in_order(_requests(pod)).items():
+            if not requested:
+                continue
+            capacity = self._fixed.get(resource)
+            if capacity is None and is_extended_resource_name(resource):
+                capacity = devices(resource)
+            used = self._used.get(resource, 0) - mine.get(resource, 0)
+            if capacity is not None and requested > capacity - used:
+                message = texts.NODE_TOO_SMALL.format(
+                    resource=resource, requested=requested, used=used, capacity=capacity
+                )
+                raise Refused(texts.OUT_OF.format(resource=resource), message)
+
+    def add(self, pod: Pod) -> None:
+        """The pod is on the node now; adding it again changes nothing."""
+        self.remove(pod.uid)
+        requests = self._pods[pod.uid] = _requests(pod)
+        for resource, requested in requests.items():
+            self._used[resource] = self._used.get(resource, 0) + requested
+
+    def remove(self, pod: PodUid) -> None:
+        """The pod has left, or was never there."""
+        for resource, requested in self._pods.pop(pod, {}).items():
+            self._used[resource] -= requested
+
+
+@attrs.define
+class NodeStatus:
+    """``capacity`` and ``allocatable`` of device resources in the node's status.
+
+    ``MachineInfo`` (pkg/kubelet/nodestatus/setters.go, v1.32): what the device manager
+    removed stays, at 0.
+    """
+
+    capacity: dict[str, int] = attrs.field(factory=dict)
+    allocatable: dict[str, int] = attrs.field(factory=dict)
+
+    def update(self, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> None:
+        """Take over what the device manager counts now."""
+        self.reset()
+        self.capacity.update(capacity)
+        self.allocatable.update(allocatable)
+
+    def reset(self) -> None:
+        """Set everything to 0, as a kubelet does that starts without a checkpoint
+        (``ShouldResetExtendedResourceCapacity``, v1.32)."""
+        self.capacity = dict.fromkeys(self.capacity, 0)
+        self.allocatable = dict.fromkeys(self.allocatable, 0)
+
+    def copy(self) -> NodeStatus:
+        return NodeStatus(dict(self.capacity), dict(self.allocatable))
+
+
+def _requests(pod: Pod) -> Mapping[ResourceName, int]:
+    return {PODS: 1, **pod_requests(pod, lambda container: container.requests)}
+
+
+def _in_order(requests: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
+    first = [ResourceName(name) for name in _FIRST if ResourceName(name) in requests]
+    rest = sorted(requests.keys() - set(first))
+    return {name: requests[name] for name in (*first, *rest)}
