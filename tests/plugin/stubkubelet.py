@@ -95,11 +95,11 @@ class StubKubelet(rpc.RegistrationServicer):
         self.serve()
         return self
 
-    def serve(self):
+    def serve(self, name="kubelet.sock"):
         """Listen, leaving the directory as it is."""
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         rpc.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.directory}/kubelet.sock")
+        self._server.add_insecure_port(f"unix:{self.directory}/{name}")
         self._server.start()
 
     def stop(self):

@@ -1,5 +1,6 @@
 """The author framework against a kubelet, over real sockets."""
 
+import socket
 import threading
 
 import grpc
@@ -165,8 +166,8 @@ def test_a_new_kubelet_socket_alone_is_noticed(kubelet, fast):
         # The other socket is there in one step; ours stays, and so does its stream.
         other = StubKubelet(kubelet.directory)
         try:
-            kubelet._server.stop(0).wait()
-            other.serve()
+            other.serve("next.sock")
+            (kubelet.directory / "next.sock").rename(kubelet.directory / "kubelet.sock")
             other.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
         finally:
             other.stop()
@@ -268,7 +269,7 @@ def test_a_directory_made_anew_is_watched_anew(directory):
             with StubKubelet(target) as kubelet:
                 kubelet.plugin()
             for entry in target.iterdir():
-                entry.unlink()
+                entry.unlink(missing_ok=True)
             target.rmdir()
 
 
@@ -314,10 +315,13 @@ def test_a_successor_on_our_path_keeps_its_socket(kubelet, fast):
     manager.start()
     path = kubelet.directory / kubelet.plugin().request.endpoint
     kubelet.refuse = "no"
-    path.unlink()
-    path.write_text("somebody else's")
-    manager.stop()
-    assert path.read_text() == "somebody else's"
+    with socket.socket(socket.AF_UNIX) as successor:
+        path.unlink()
+        successor.bind(str(path))
+        successor.listen()
+        manager.stop()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
     assert sockets(kubelet.directory) == [path.name]
 
 
@@ -573,8 +577,6 @@ def test_run_ends_when_no_resource_can_be_started(directory, fast):
 
 def dead_socket(path):
     """A socket file that nobody listens on, as a killed process leaves it."""
-    import socket
-
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()

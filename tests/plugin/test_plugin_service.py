@@ -265,16 +265,44 @@ def test_a_slow_reader_gets_the_newest_state_only():
     assert device.ID == "gpu-999"
 
 
-def test_a_stream_goes_there_and_back_unseen():
+def test_a_change_there_and_back_is_not_sent():
     plugin = Scripted()
     plugin.update(["a"])
+    devices = plugin.device_list
     stream = service_of(plugin, list_interval=0).ListAndWatch(dp.Empty(), FakeContext())
     next(stream)
     plugin.update(["b"])
     plugin.update(["a"])
+    wait_newer, waits = devices.wait_newer, []
+
+    def wait_and_change(version, ended):
+        waits.append(version)
+        if len(waits) == 2:
+            plugin.update(["c"])
+        return wait_newer(version, ended)
+
+    devices.wait_newer = wait_and_change
+    (device,) = dp.ListAndWatchResponse.FromString(next(stream)).devices
+    assert device.ID == "c"
+
+
+def test_a_list_that_is_sent_again_on_purpose_is_sent():
+    plugin = Scripted()
+    stream = service_of(plugin, list_interval=0).ListAndWatch(dp.Empty(), FakeContext())
+    first = next(stream)
     plugin.device_list.resend()
-    plugin.update(["a"])
-    assert next(stream) == plugin.device_list.current.payload
+    assert next(stream) == first
+
+
+def test_a_stream_pauses_after_each_list():
+    plugin = Scripted()
+    pauses = []
+    plugin.device_list.pause = lambda seconds, _ended: pauses.append(seconds)
+    stream = service_of(plugin, list_interval=0.3).ListAndWatch(dp.Empty(), FakeContext())
+    next(stream)
+    plugin.update(["c"])
+    next(stream)
+    assert pauses == [0.3]
 
 
 def test_a_caller_that_is_gone_already_gets_nothing():
