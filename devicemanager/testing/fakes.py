@@ -1,0 +1,170 @@
+"""Plugins without a socket, for tests of whatever sits on the manager.
+
+``FakePlugin`` is the other side of ``devicemanager.state.PluginClient``: it answers as
+its fields say, writes down what it was asked, and can let something else happen at the
+very moment it is asked, which makes races repeatable without threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from devicemanager import wire
+from devicemanager.core.devices import Device
+from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.errors import PluginError
+from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
+from devicemanager.core.inventory import Columns
+from devicemanager.core.runoptions import ContainerSettings
+from devicemanager.core.selection import AllocateAnswer
+from devicemanager.plugins import PluginHandler
+
+__all__ = [
+    "ALLOCATE",
+    "GET_PREFERRED_ALLOCATION",
+    "PRE_START_CONTAINER",
+    "Call",
+    "FakePlugin",
+    "Ids",
+    "Preference",
+    "first",
+    "garbage",
+    "last",
+    "one_short",
+]
+
+ALLOCATE = "Allocate"
+GET_PREFERRED_ALLOCATION = "GetPreferredAllocation"
+PRE_START_CONTAINER = "PreStartContainer"
+
+Ids = tuple[DeviceId, ...]
+
+Preference = Callable[[Ids, Ids, int], Ids]
+"""From available ids, ids to include and a size: the ids that the plugin prefers."""
+
+
+def first(available: Ids, must_include: Ids, size: int) -> Ids:
+    """What must be included, then the first of the sorted available ids."""
+    rest = sorted(set(available) - set(must_include))
+    return (*sorted(must_include), *rest)[: max(size, len(must_include))]
+
+
+def last(available: Ids, must_include: Ids, size: int) -> Ids:
+    """What must be included, then the last of the sorted available ids."""
+    rest = sorted(set(available) - set(must_include), reverse=True)
+    return (*sorted(must_include), *rest)[: max(size, len(must_include))]
+
+
+def one_short(available: Ids, must_include: Ids, size: int) -> Ids:
+    """As ``first``, with one id too few unless all of them must be included."""
+    chosen = first(available, must_include, size)
+    return chosen[:-1] if len(chosen) > len(must_include) else chosen
+
+
+def garbage(available: Ids, must_include: Ids, size: int) -> Ids:
+    """Ids that nobody has."""
+    return (DeviceId("no-such-device"), DeviceId("another"))
+
+
+@attrs.frozen
+class Call:
+    """One RPC as the plugin saw it, ids in the order received.
+
+    ``device_ids`` belongs to Allocate and PreStartContainer, the three others to
+    GetPreferredAllocation.
+    """
+
+    method: str
+    device_ids: Ids = ()
+    available: Ids = ()
+    must_include: Ids = ()
+    size: int = 0
+
+
+def _nothing(_: Call) -> None:
+    pass
+
+
+def _one_response() -> tuple[bytes, ...]:
+    return (wire.settings_to_bytes(ContainerSettings(envs={"A": "1"})),)
+
+
+@attrs.define(eq=False)
+class FakePlugin:
+    """A plugin of ``resource`` as the manager's ``PluginClient``.
+
+    Change the fields at any time to change the answers. Errors to raise are given as
+    ``PluginError``, usually ``RpcError("Unknown", "…")``; None answers properly.
+    """
+
+    resource: ResourceName = attrs.field(converter=ResourceName)
+    preference: Preference | None = None
+    """How GetPreferredAllocation is answered; None: the plugin does not offer it. Whether
+    it does is looked at when it registers."""
+    pre_start_required: bool = False
+    """Whether the plugin asks for PreStartContainer; looked at when it registers."""
+    responses: tuple[bytes, ...] = attrs.field(factory=_one_response)
+    """Serialized container responses of every Allocate; by default one that sets A=1."""
+    allocate_error: PluginError | None = None
+    preference_error: PluginError | None = None
+    pre_start_error: PluginError | None = None
+    before_answer: Callable[[Call], None] = _nothing
+    """Called on the caller's thread when an RPC has arrived and is not answered yet. What
+    it raises, the RPC raises."""
+    calls: list[Call] = attrs.field(factory=list, init=False)
+    """Every RPC so far, oldest first."""
+    closed: bool = attrs.field(default=False, init=False)
+    """Whether the manager has let the connection go."""
+    _registered: tuple[PluginHandler, EndpointId] | None = attrs.field(default=None, init=False)
+
+    # -- what a plugin does ----------------------------------------------------------
+
+    def register(self, handler: PluginHandler, name: str = "plugin.sock") -> EndpointId:
+        """Connect to ``manager.plugins`` under a socket's name; no list is sent yet."""
+        options = PluginOptions(self.pre_start_required, self.preference is not None)
+        endpoint = handler.connect(self.resource, name, options, self)
+        self._registered = handler, endpoint
+        return endpoint
+
+    def send_list(self, devices: Iterable[Device]) -> None:
+        """Send a whole list, on the connection of the latest ``register``."""
+        handler, endpoint = self._connection()
+        handler.update(endpoint, Columns.of(devices))
+
+    def leave(self, cause: str = "the plugin ended") -> None:
+        """End the list stream of the latest ``register``."""
+        handler, endpoint = self._connection()
+        handler.disconnect(endpoint, cause)
+
+    def _connection(self) -> tuple[PluginHandler, EndpointId]:
+        if self._registered is None:
+            raise ValueError(f"the fake plugin of {self.resource} has not registered yet")
+        return self._registered
+
+    # -- what it is asked (PluginClient) ---------------------------------------------
+
+    def allocate(self, device_ids: Ids) -> AllocateAnswer:
+        self._asked(Call(ALLOCATE, device_ids), self.allocate_error)
+        return AllocateAnswer(self.responses)
+
+    def preferred_allocation(self, available: Ids, must_include: Ids, size: int) -> Ids:
+        call = Call(
+            GET_PREFERRED_ALLOCATION, available=available, must_include=must_include, size=size
+        )
+        self._asked(call, self.preference_error)
+        # Asked all the same, the plugin has nothing to say.
+        return self.preference(available, must_include, size) if self.preference else ()
+
+    def pre_start_container(self, device_ids: Ids) -> None:
+        self._asked(Call(PRE_START_CONTAINER, device_ids), self.pre_start_error)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _asked(self, call: Call, error: PluginError | None) -> None:
+        self.calls.append(call)
+        self.before_answer(call)
+        if error is not None:
+            raise error
