@@ -1,0 +1,47 @@
+"""Sets held as integers, against Python's own sets."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core import bitset
+
+members = st.sets(st.integers(0, 200), max_size=60)
+
+
+@given(members)
+def test_members_come_back_ascending(numbers):
+    # What goes in comes out, sorted, however the set was made.
+    bits = bitset.of(numbers)
+    assert list(bitset.numbers(bits)) == sorted(numbers)
+    assert bitset.from_flags([n in numbers for n in range(201)]) == bits
+    assert bits.bit_count() == len(numbers)
+
+
+@given(members)
+def test_select_takes_the_items_at_those_positions(numbers):
+    # A position in the set is an item in the answer, in order, for few and for many.
+    items = [f"item{n}" for n in range(201)]
+    assert bitset.select(items, bitset.of(numbers)) == tuple(items[n] for n in sorted(numbers))
+
+
+@given(members, st.integers(0, 70))
+def test_lowest_takes_the_first(numbers, count):
+    # The lowest are the first of the sorted members, and all if there are too few.
+    lowest = bitset.lowest(bitset.of(numbers), count)
+    assert list(bitset.numbers(lowest)) == sorted(numbers)[:count]
+
+
+@given(members, members)
+def test_operators_are_those_of_sets(a, b):
+    # Union, intersection and difference of integers mean those of sets.
+    x, y = bitset.of(a), bitset.of(b)
+    assert set(bitset.numbers(x | y)) == a | b
+    assert set(bitset.numbers(x & y)) == a & b
+    assert set(bitset.numbers(x & ~y)) == a - b
+
+
+def test_nothing():
+    assert bitset.of([]) == bitset.from_flags([]) == 0
+    assert bitset.select(["a"], 0) == ()

@@ -1,0 +1,251 @@
+"""The life of registrations: who serves, whose list counts, what time takes away."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.endpoints import Endpoint, Endpoints, EndpointState, PluginOptions
+from devicemanager.core.errors import InternalError
+from devicemanager.core.ids import EndpointId
+from tests.helpers import device_list, devices
+from tests.strategies import GPU, NIC
+
+GRACE = 300.0
+OPTIONS = PluginOptions()
+
+
+def connect(endpoints: Endpoints, name: str = "a.sock", resource=GPU) -> EndpointId:
+    endpoint, _ = endpoints.connect(resource, name, OPTIONS)
+    return endpoint.id
+
+
+def counts(endpoints: Endpoints, resource=GPU) -> tuple[int, int] | None:
+    found = endpoints.devices(resource)
+    return None if found is None else (found.capacity, found.allocatable)
+
+
+LEGAL = {
+    EndpointState.CONNECTED: {EndpointState.STOPPED, EndpointState.GONE},
+    EndpointState.STOPPED: {EndpointState.GONE},
+    EndpointState.GONE: set(),
+}
+
+
+@pytest.mark.parametrize("before", EndpointState)
+@pytest.mark.parametrize("after", EndpointState)
+def test_transitions(before, after):
+    endpoint = Endpoint(EndpointId(1), GPU, "a.sock", state=before)
+    if after in LEGAL[before]:
+        assert endpoint.to(after).state is after
+        return
+    with pytest.raises(InternalError, match=f"{before.value} -> {after.value}"):
+        endpoint.to(after)
+    assert endpoint.state is before
+
+
+def test_an_endpoint_cannot_be_changed():
+    endpoint = Endpoint(EndpointId(1), GPU, "a.sock")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        endpoint.state = EndpointState.GONE
+
+
+def test_registered_and_not_listed_yet():
+    endpoints = Endpoints()
+    id_ = connect(endpoints)
+    assert counts(endpoints) == (0, 0)
+    assert GPU in endpoints and NIC not in endpoints
+    assert endpoints.serving(GPU).id == id_
+    assert endpoints.is_connected(id_)
+
+
+def test_unknown_resource():
+    endpoints = Endpoints()
+    assert endpoints.devices(GPU) is None
+    assert endpoints.serving(GPU) is None
+    assert list(endpoints.resources()) == []
+
+
+def test_each_list_replaces_the_one_before():
+    endpoints = Endpoints()
+    id_ = connect(endpoints)
+    assert endpoints.update(id_, device_list(devices("a", "b")))
+    assert endpoints.update(id_, device_list(devices("c")))
+    assert counts(endpoints) == (1, 1)
+
+
+def test_a_stream_that_ends_leaves_the_devices_unhealthy():
+    endpoints = Endpoints()
+    id_ = connect(endpoints)
+    endpoints.update(id_, device_list(devices("a", "b")))
+    departure = endpoints.disconnect(id_, now=1.0)
+    assert counts(endpoints) == (2, 0)
+    assert departure.was_serving and departure.promoted is None
+    assert (departure.before.allocatable, departure.after.allocatable) == (2, 0)
+    assert endpoints.serving(GPU).state is EndpointState.STOPPED
+    assert not endpoints.is_connected(id_)
+
+
+def test_a_stream_that_fails_at_once_leaves_nothing():
+    endpoints = Endpoints()
+    endpoints.disconnect(connect(endpoints), now=1.0)
+    assert counts(endpoints) == (0, 0)
+
+
+def test_it_ends_once():
+    endpoints = Endpoints()
+    id_ = connect(endpoints)
+    assert endpoints.disconnect(id_, now=1.0) is not None
+    assert endpoints.disconnect(id_, now=2.0) is None
+    assert not endpoints.update(id_, device_list(devices("a")))
+    # The second end did not start the grace time anew.
+    assert endpoints.expire(301.5, GRACE) == (GPU,)
+
+
+def test_the_newest_serves_and_the_counts_do_not_dip():
+    endpoints = Endpoints()
+    old, new = connect(endpoints, "old.sock"), None
+    endpoints.update(old, device_list(devices("a", "b")))
+    new = connect(endpoints, "new.sock")
+    assert counts(endpoints) == (2, 2)
+    assert endpoints.serving(GPU).id == new
+    assert endpoints.update(new, device_list(devices("a", "b", "c")))
+    assert not endpoints.update(old, device_list(devices("a")))
+    assert counts(endpoints) == (3, 3)
+
+
+def test_a_survivor_is_promoted_with_the_last_list_it_sent():
+    endpoints = Endpoints()
+    old = connect(endpoints, "old.sock")
+    endpoints.update(old, device_list(devices("a", "b")))
+    new = connect(endpoints, "new.sock")
+    endpoints.update(new, device_list(devices("c")))
+    endpoints.update(old, device_list(devices("a", "b", "d")))
+    departure = endpoints.disconnect(new, now=1.0)
+    assert departure.promoted.id == old
+    assert counts(endpoints) == (3, 3)
+    assert endpoints.expire(1000.0, GRACE) == ()
+
+
+def test_an_older_one_that_leaves_changes_nothing():
+    endpoints = Endpoints()
+    old, new = connect(endpoints, "old.sock"), connect(endpoints, "new.sock")
+    endpoints.update(new, device_list(devices("c")))
+    departure = endpoints.disconnect(old, now=1.0)
+    assert not departure.was_serving and departure.promoted is None
+    assert departure.before is departure.after
+    assert endpoints.serving(GPU).id == new
+    assert counts(endpoints) == (1, 1)
+    assert endpoints.expire(1000.0, GRACE) == ()
+
+
+def test_the_same_socket_again_replaces_the_older_connection():
+    # Q2
+    endpoints = Endpoints()
+    old = connect(endpoints, "a.sock")
+    endpoints.update(old, device_list(devices("a")))
+    endpoint, replaced = endpoints.connect(GPU, "a.sock", OPTIONS)
+    assert [(gone.id, gone.state) for gone in replaced] == [(old, EndpointState.GONE)]
+    assert endpoints.connected() == (endpoint,)
+    assert counts(endpoints) == (1, 1)
+
+
+def test_the_same_socket_for_another_resource_replaces_nothing():
+    endpoints = Endpoints()
+    one, two = connect(endpoints, "a.sock", GPU), connect(endpoints, "a.sock", NIC)
+    assert [endpoint.id for endpoint in endpoints.connected()] == [one, two]
+
+
+def test_late_events_of_a_replaced_connection():
+    # Q1: neither the late end nor a late list of the old one touches the new one.
+    endpoints = Endpoints()
+    old = connect(endpoints)
+    new = connect(endpoints)
+    endpoints.update(new, device_list(devices("a", "b")))
+    assert endpoints.disconnect(old, now=1.0) is None
+    assert not endpoints.update(old, device_list([]))
+    assert counts(endpoints) == (2, 2)
+
+
+@pytest.mark.parametrize(("after", "gone"), [(0.0, False), (GRACE, False), (GRACE + 0.001, True)])
+def test_the_grace_time(after, gone):
+    endpoints = Endpoints()
+    id_ = connect(endpoints)
+    endpoints.disconnect(id_, now=1000.0)
+    assert endpoints.expire(1000.0 + after, GRACE) == ((GPU,) if gone else ())
+    assert (GPU in endpoints) is not gone
+    # It is named once.
+    assert endpoints.expire(1000.0 + after, GRACE) == ()
+
+
+def test_coming_back_ends_the_grace_time():
+    endpoints = Endpoints()
+    endpoints.disconnect(connect(endpoints), now=0.0)
+    id_ = connect(endpoints)
+    assert endpoints.expire(1000.0, GRACE) == ()
+    endpoints.disconnect(id_, now=1000.0)
+    assert endpoints.expire(1300.0, GRACE) == ()
+    assert endpoints.expire(1300.5, GRACE) == (GPU,)
+
+
+def test_what_a_checkpoint_names():
+    endpoints = Endpoints()
+    endpoints.restore(GPU, now=10.0)
+    assert counts(endpoints) == (0, 0)
+    assert endpoints.serving(GPU).state is EndpointState.STOPPED
+    assert endpoints.expire(310.0, GRACE) == ()
+    assert endpoints.expire(310.5, GRACE) == (GPU,)
+
+
+def test_a_checkpoint_does_not_hide_a_plugin_that_is_there():
+    endpoints = Endpoints()
+    endpoints.update(connect(endpoints), device_list(devices("a")))
+    endpoints.restore(GPU, now=0.0)
+    assert counts(endpoints) == (1, 1)
+    assert endpoints.expire(1000.0, GRACE) == ()
+
+
+def test_resources_are_sorted():
+    endpoints = Endpoints()
+    for resource in (NIC, GPU):
+        connect(endpoints, resource=resource)
+        endpoints.disconnect(EndpointId(1), now=0.0)
+        endpoints.disconnect(EndpointId(2), now=0.0)
+    assert [name for name, _ in endpoints.resources()] == [GPU, NIC]
+    assert endpoints.expire(1000.0, GRACE) == (GPU, NIC)
+
+
+@given(st.lists(st.tuples(st.sampled_from("cld"), st.integers(0, 3)), max_size=30))
+def test_only_connected_registrations_matter(actions):
+    # Whatever happened: the newest connected registration serves; as soon as it has listed,
+    # its last list counts; with none connected nothing is allocatable; numbers never repeat.
+    endpoints = Endpoints()
+    connected: list[tuple[EndpointId, str]] = []
+    lists: dict[EndpointId, int] = {}
+    ever: list[EndpointId] = []
+    for now, (action, number) in enumerate(actions):
+        if action == "c":
+            name = f"{number}.sock"
+            id_ = connect(endpoints, name)
+            assert id_ not in ever
+            connected = [one for one in connected if one[1] != name] + [(id_, name)]
+            ever.append(id_)
+        elif ever:
+            id_ = ever[number % len(ever)]
+            if action == "d":
+                endpoints.disconnect(id_, float(now))
+                connected = [one for one in connected if one[0] != id_]
+            else:
+                endpoints.update(id_, device_list(devices(*"abcd"[:number])))
+                if id_ in [one[0] for one in connected]:
+                    lists[id_] = number
+        assert [endpoint.id for endpoint in endpoints.connected()] == [one[0] for one in connected]
+        if connected:
+            serving = connected[-1][0]
+            assert endpoints.serving(GPU).id == serving
+            if serving in lists:
+                assert counts(endpoints) == (lists[serving], lists[serving])
+        elif ever:
+            assert counts(endpoints)[1] == 0

@@ -1,0 +1,144 @@
+"""Device lists: counting, numbering, and what one list changes against the one before."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core import bitset
+from devicemanager.core.devices import Device
+from devicemanager.core.inventory import EMPTY, Columns, changes, doubts, listed
+from tests import strategies
+from tests.helpers import device, device_list, devices
+
+
+def last_rows(rows: list[Device]) -> dict[str, Device]:
+    return {row.id: row for row in rows}
+
+
+@given(strategies.raw_lists, strategies.raw_lists)
+def test_counts(earlier, rows):
+    # capacity is the number of distinct ids, allocatable those whose last row is Healthy,
+    # whatever list came before.
+    result = device_list(rows, device_list(earlier))
+    counted = last_rows(rows)
+    assert result.capacity == len(counted)
+    assert result.allocatable == sum(row.health == "Healthy" for row in counted.values())
+    assert {d.id: d for d in result.devices()} == counted
+    assert [d.id for d in result.devices()] == sorted(counted)
+
+
+@given(strategies.raw_lists)
+def test_numbering(rows):
+    # Numbers follow the ids' order; each node's set is exactly the devices that name it.
+    numbering = device_list(rows).numbering
+    counted = last_rows(rows)
+    assert list(numbering.ids) == sorted(counted)
+    assert all(numbering.index[id_] == number for number, id_ in enumerate(numbering.ids))
+    for node in (0, 1):
+        on_node = {id_ for id_, row in counted.items() if node in (row.numa or ())}
+        assert set(numbering.select(numbering.per_node.get(node, 0))) == on_node
+    with_topology = {id_ for id_, row in counted.items() if row.numa}
+    assert set(numbering.select(numbering.with_topology)) == with_topology
+    without_nodes = {id_ for id_, row in counted.items() if row.numa == ()}
+    assert set(numbering.select(numbering.without_nodes)) == without_nodes
+
+
+@given(strategies.device_lists, st.randoms(use_true_random=False))
+def test_order_in_a_list_changes_nothing(rows, random):
+    # A permuted list has the same devices, numbers and sets, and changes nothing.
+    shuffled = random.sample(rows, len(rows))
+    one, other = device_list(rows), device_list(shuffled)
+    assert other.devices() == one.devices()
+    assert (other.healthy, other.numbering.per_node) == (one.healthy, one.numbering.per_node)
+    assert not changes(one, other)
+    assert device_list(shuffled, one).numbering is one.numbering
+
+
+@given(strategies.raw_lists, strategies.raw_lists)
+def test_changes(earlier, rows):
+    # added, removed and changed are what comparing the devices one by one gives, whether or
+    # not the two lists share a numbering.
+    before, after = last_rows(earlier), last_rows(rows)
+
+    def seen(row: Device) -> tuple[object, ...]:
+        return row.is_healthy, row.numa
+
+    first = device_list(earlier)
+    for second in (device_list(rows), device_list(rows, first)):
+        found = changes(first, second)
+        assert list(found.added) == sorted(after.keys() - before.keys())
+        assert list(found.removed) == sorted(before.keys() - after.keys())
+        assert list(found.changed) == sorted(
+            id_ for id_ in before.keys() & after.keys() if seen(before[id_]) != seen(after[id_])
+        )
+        assert bool(found) == bool(found.added or found.removed or found.changed)
+
+
+@given(strategies.raw_lists)
+def test_disconnected(rows):
+    # When the plugin has left the same devices are there, and none may be allocated.
+    connected = device_list(rows)
+    gone = connected.disconnected()
+    assert (gone.capacity, gone.allocatable) == (connected.capacity, 0)
+    assert gone.devices() == connected.devices()
+    assert changes(connected, gone).changed == connected.numbering.select(connected.healthy)
+    back = device_list(rows, gone)
+    assert back.healthy == connected.healthy
+    assert back.numbering is gone.numbering
+
+
+def test_a_change_of_health_keeps_the_numbering():
+    before = device_list([device("b", 1), device("a", 0)])
+    after = device_list([device("b", 1, health="Unhealthy"), device("a", 0)], before)
+    assert after.numbering is before.numbering
+    assert changes(before, after).changed == ("b",)
+
+
+def test_a_change_of_topology_does_not():
+    before = device_list([device("a", 0)])
+    after = device_list([device("a", 1)], before)
+    assert after.numbering is not before.numbering
+    assert changes(before, after).changed == ("a",)
+
+
+def test_a_later_row_of_an_id_counts():
+    result = device_list([device("a", 0), device("a", 1, health="Sick")])
+    assert result.devices() == (device("a", 1, health="Sick"),)
+
+
+def test_ids_that_are_not_there_are_left_out():
+    numbering = device_list(devices("a", "b")).numbering
+    assert numbering.bits(["b", "zebra"]) == bitset.of([1])
+
+
+def test_nothing_listed():
+    assert (EMPTY.capacity, EMPTY.allocatable, EMPTY.has_topology) == (0, 0, False)
+    assert not changes(EMPTY, device_list([]))
+
+
+def test_doubts():
+    rows = [
+        device("a"),
+        device("a"),
+        device("", health="Sick"),
+        device("b", -5),
+    ]
+    columns = Columns.of(rows)
+    assert doubts(columns, listed(columns)) == (
+        "1 device ids are listed twice: the last one counts",
+        "a device has an empty id",
+        "health 'Sick' is neither Healthy nor Unhealthy: unhealthy",
+        "NUMA node -5 does not exist: node ids are 0 or more",
+    )
+
+
+def test_no_doubts():
+    columns = Columns.of([device("a", 0), device("b", health="Unhealthy")])
+    assert doubts(columns, listed(columns)) == ()
+
+
+def test_a_negative_node_aligns_with_nothing():
+    result = device_list([device("a", -5)])
+    assert result.has_topology
+    assert dict(result.numbering.per_node) == {-5: 1}

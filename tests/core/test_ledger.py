@@ -1,0 +1,247 @@
+"""Who holds which devices: drafts, commits, and indexes that a recount confirms."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.errors import InternalError
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.ledger import Draft, Holding, Ledger
+from tests.helpers import device_list, devices, entries, held_by, holders
+from tests.strategies import GPU, NIC
+
+POD, OTHER = PodUid("pod"), PodUid("other")
+APP, SIDE = ContainerName("app"), ContainerName("side")
+NUMBERING = device_list(devices("a", "b", "c", "d")).numbering
+
+
+def holding(*ids: str, node: int = -1) -> Holding:
+    return Holding({node: tuple(map(DeviceId, ids))}, b"answer")
+
+
+def ids(*names: str) -> frozenset[DeviceId]:
+    return frozenset(map(DeviceId, names))
+
+
+def drafted(ledger: Ledger, pod: PodUid, *names: str, container=APP, resource=GPU) -> Draft:
+    draft = Draft(pod)
+    ledger.reserve(draft, resource, ids(*names))
+    ledger.record(draft, container, resource, holding(*names))
+    return draft
+
+
+def used(ledger: Ledger, resource: ResourceName = GPU) -> tuple[str, ...]:
+    return NUMBERING.select(ledger.in_use(resource, NUMBERING))
+
+
+def test_a_draft_is_in_use_and_no_entry():
+    ledger = Ledger()
+    draft = drafted(ledger, POD, "a", "b")
+    assert used(ledger) == ("a", "b")
+    assert POD not in ledger and list(ledger.pods()) == []
+    assert ledger.is_held(GPU) and not ledger.is_held(NIC)
+    ledger.self_check([draft])
+
+
+def test_committed():
+    ledger = Ledger()
+    ledger.commit(drafted(ledger, POD, "a", "b"))
+    assert held_by(ledger, POD) == {"app": {GPU: ["a", "b"]}}
+    assert ledger.held(POD, APP, GPU) == ids("a", "b")
+    assert ledger.held(POD, APP, NIC) is None
+    assert ledger.held(POD, SIDE, GPU) is None
+    assert ledger.held_by_pod(POD, GPU) == ids("a", "b")
+    assert ledger.holders_of(GPU, ids("a", "c")) == {POD: {"a"}}
+    assert list(ledger.resources()) == [(GPU, 2)]
+    ledger.self_check()
+
+
+def test_dropped():
+    ledger = Ledger()
+    draft = drafted(ledger, POD, "a", "b")
+    ledger.drop(draft)
+    ledger.drop(draft)
+    assert used(ledger) == () and not ledger.is_held(GPU)
+    assert list(ledger.resources()) == []
+    ledger.self_check()
+
+
+def test_dropping_after_commit_does_nothing():
+    ledger = Ledger()
+    draft = drafted(ledger, POD, "a")
+    ledger.commit(draft)
+    ledger.drop(draft)
+    assert used(ledger) == ("a",)
+    ledger.self_check()
+
+
+def test_retracted():
+    ledger = Ledger()
+    ledger.commit(drafted(ledger, POD, "a"))
+    before = entries(ledger)
+    draft = drafted(ledger, POD, "b", container=SIDE)
+    ledger.commit(draft)
+    ledger.retract(draft)
+    assert entries(ledger) == before
+    assert used(ledger) == ("a",)
+    ledger.self_check()
+
+
+def test_retracted_to_nothing():
+    ledger = Ledger()
+    draft = drafted(ledger, POD, "a")
+    ledger.commit(draft)
+    ledger.retract(draft)
+    assert POD not in ledger
+    ledger.retract(draft)  # as when the pod was released meanwhile
+    assert used(ledger) == ()
+    ledger.self_check()
+
+
+def test_one_device_in_two_containers_of_a_pod_is_in_use_until_both_are_gone():
+    # An init container's device that was handed on.
+    ledger = Ledger()
+    draft = drafted(ledger, POD, "a", "b")
+    ledger.reserve(draft, GPU, ids("a"))
+    ledger.record(draft, SIDE, GPU, holding("a"))
+    ledger.commit(draft)
+    assert ledger.held_by_pod(POD, GPU) == ids("a", "b")
+    assert list(ledger.resources()) == [(GPU, 2)]
+    ledger.self_check()
+    assert ledger.release(POD).keys() == {APP, SIDE}
+    assert used(ledger) == ()
+    ledger.self_check()
+
+
+def test_the_same_id_of_two_resources_are_two_devices():
+    # Q8
+    ledger = Ledger()
+    ledger.commit(drafted(ledger, POD, "a", resource=GPU))
+    ledger.commit(drafted(ledger, OTHER, "a", resource=NIC))
+    assert ledger.holders_of(GPU, ids("a")) == {POD: {"a"}}
+    assert ledger.holders_of(NIC, ids("a")) == {OTHER: {"a"}}
+    ledger.release(POD)
+    assert (used(ledger, GPU), used(ledger, NIC)) == ((), ("a",))
+
+
+def test_what_is_held_follows_a_new_list():
+    ledger = Ledger()
+    ledger.commit(drafted(ledger, POD, "a", "c"))
+    assert used(ledger) == ("a", "c")
+    renumbered = device_list(devices("0", "c", "x")).numbering
+    assert renumbered.select(ledger.in_use(GPU, renumbered)) == ("c",)
+    ledger.commit(drafted(ledger, OTHER, "x"))
+    assert renumbered.select(ledger.in_use(GPU, renumbered)) == ("c", "x")
+    assert used(ledger) == ("a", "c")
+    ledger.self_check()
+
+
+def test_a_device_on_two_nodes_is_held_once():
+    ledger = Ledger()
+    both = Holding({0: (DeviceId("a"),), 1: (DeviceId("a"), DeviceId("b"))}, None)
+    ledger.restore(POD, APP, GPU, both)
+    assert ledger.held(POD, APP, GPU) == ids("a", "b")
+    assert list(ledger.resources()) == [(GPU, 2)]
+    ledger.self_check()
+
+
+def test_a_later_entry_of_the_same_key_counts():
+    ledger = Ledger()
+    ledger.restore(POD, APP, GPU, holding("a", "b"))
+    ledger.restore(POD, APP, GPU, holding("b", "c"))
+    assert ledger.held(POD, APP, GPU) == ids("b", "c")
+    assert used(ledger) == ("b", "c")
+    ledger.self_check()
+
+
+def test_a_foreign_checkpoint_may_give_a_device_twice():
+    ledger = Ledger()
+    ledger.restore(POD, APP, GPU, holding("a"))
+    ledger.restore(OTHER, APP, GPU, holding("a"))
+    assert ledger.holders_of(GPU, ids("a")) == {POD: {"a"}, OTHER: {"a"}}
+    ledger.release(POD)
+    assert used(ledger) == ("a",)
+    ledger.self_check()
+
+
+def test_releasing_what_is_not_there():
+    assert Ledger().release(POD) == {}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (lambda ledger: ledger._index[GPU].holders.pop(DeviceId("a")), "holders of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].holders.update(x=(POD,)), "holders of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].holders.update(a=(OTHER,)), "holders of vendor.com/gpu"),
+        (lambda ledger: setattr(ledger._index[GPU], "bits", 8), "set in use of vendor.com/gpu"),
+        (lambda ledger: ledger._index.clear(), "no index for"),
+        (lambda ledger: ledger._pods.clear(), "holders of vendor.com/gpu"),
+    ],
+)
+def test_self_check_finds_a_wrong_index(spoil, text):
+    ledger = Ledger()
+    ledger.commit(drafted(ledger, POD, "a", "b"))
+    used(ledger)
+    ledger.self_check()
+    spoil(ledger)
+    with pytest.raises(InternalError, match=text):
+        ledger.self_check()
+
+
+def test_self_check_misses_a_draft_nobody_told_it_of():
+    ledger = Ledger()
+    drafted(ledger, POD, "a")
+    with pytest.raises(InternalError, match="holders"):
+        ledger.self_check()
+
+
+ACTIONS = st.tuples(
+    st.sampled_from(["reserve", "commit", "drop", "retract", "release", "restore"]),
+    st.sampled_from(["p", "q", "r"]),
+    st.sampled_from(["app", "side"]),
+    st.sampled_from([GPU, NIC]),
+    st.sets(st.sampled_from("abcdef"), max_size=3),
+)
+
+
+@given(st.lists(ACTIONS, max_size=25))
+def test_indexes_always_agree_with_a_recount(actions):
+    # After any sequence of writes self_check passes, and the set in use is exactly the union
+    # of what entries and open drafts name.
+    ledger = Ledger()
+    drafts: dict[str, Draft] = {}
+    committed: dict[str, Draft] = {}
+    for action, uid, container, resource, names in actions:
+        pod = PodUid(uid)
+        match action:
+            case "reserve":
+                # As the allocator does: one record for each key that nobody holds yet.
+                draft = drafts.get(uid) or Draft(pod)
+                known = draft.holdings.get(container, {})
+                if resource in known or ledger.held(pod, container, resource) is not None:
+                    continue
+                drafts[uid] = draft
+                ledger.reserve(draft, resource, ids(*names))
+                ledger.record(draft, container, resource, holding(*names))
+            case "commit" if uid in drafts:
+                committed[uid] = drafts.pop(uid)
+                ledger.commit(committed[uid])
+            case "drop" if uid in drafts:
+                ledger.drop(drafts.pop(uid))
+            case "retract" if uid in committed:
+                ledger.retract(committed.pop(uid))
+            case "release":
+                ledger.release(pod)
+                committed.pop(uid, None)
+            case "restore" if uid not in drafts and uid not in committed:
+                ledger.restore(pod, ContainerName(container), resource, holding(*names))
+        ledger.self_check(drafts.values())
+        counted = holders(ledger, drafts.values())
+        for name in (GPU, NIC):
+            in_use = {id_ for resource, id_ in counted if resource == name}
+            numbering = device_list(devices(*"abcdef")).numbering
+            assert set(numbering.select(ledger.in_use(name, numbering))) == in_use
+            assert ledger.is_held(name) == bool(in_use)

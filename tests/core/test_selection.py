@@ -1,0 +1,270 @@
+"""Choosing devices: alignment, what the plugin is asked, and what its answer decides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.devices import Device
+from devicemanager.core.endpoints import Endpoints, PluginOptions
+from devicemanager.core.errors import AllocationError, RpcError
+from devicemanager.core.ids import DeviceId, PodUid
+from devicemanager.core.ledger import Draft, Ledger
+from devicemanager.core.selection import (
+    AllocateAnswer,
+    Partition,
+    PreferenceWanted,
+    Selection,
+    partition,
+    select,
+)
+from devicemanager.testing import fakes
+from tests import strategies
+from tests.helpers import answer, device, device_list, devices
+from tests.strategies import GPU
+
+EVERYWHERE = [
+    device("free"),
+    device("n0", 0),
+    device("n01", 0, 1),
+    device("n1", 1),
+    device("n2", 2),
+]
+ALL = 0b11111
+
+
+def names(part: Partition) -> tuple[list[str], list[str], list[str]]:
+    numbering = device_list(EVERYWHERE).numbering
+    return (
+        list(numbering.select(part.aligned)),
+        list(numbering.select(part.unaligned)),
+        list(numbering.select(part.without_topology)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("affinity", "aligned", "unaligned", "without"),
+    [
+        (None, [], [], ["free", "n0", "n01", "n1", "n2"]),
+        (0b001, ["n0", "n01"], ["n1", "n2"], ["free"]),
+        (0b010, ["n01", "n1"], ["n0", "n2"], ["free"]),
+        (0b100, ["n2"], ["n0", "n01", "n1"], ["free"]),
+        (0b011, ["n0", "n01", "n1"], ["n2"], ["free"]),
+        (0b111, ["n0", "n01", "n1", "n2"], [], ["free"]),
+        (0b1000, [], ["n0", "n01", "n1", "n2"], ["free"]),
+    ],
+)
+def test_partition(affinity, aligned, unaligned, without):
+    got = partition(device_list(EVERYWHERE), ALL, affinity)
+    assert names(got) == (aligned, unaligned, without)
+
+
+def test_partition_without_any_topology():
+    # With no device that has topology the affinity says nothing about any.
+    assert partition(device_list(devices("a", "b")), 0b11, 0b01) == Partition(0, 0, 0b11)
+
+
+def test_a_topology_without_nodes_is_none():
+    # Q13
+    rows = [device("a", 0), Device(DeviceId("b"), numa=())]
+    assert partition(device_list(rows), 0b11, 0b01) == Partition(0b01, 0, 0b10)
+
+
+@given(strategies.device_lists, st.integers(0, 1023), st.none() | st.integers(1, 3))
+def test_partition_splits_what_is_available(rows, mask, affinity):
+    # The three parts are disjoint and together are exactly what was available.
+    listed = device_list(rows)
+    available = mask & ((1 << listed.capacity) - 1)
+    part = partition(listed, available, affinity)
+    parts = (part.aligned, part.unaligned, part.without_topology)
+    assert part.aligned | part.unaligned | part.without_topology == available
+    assert sum(bits.bit_count() for bits in parts) == available.bit_count()
+    if affinity is not None and listed.has_topology:
+        for number, row in enumerate(listed.devices()):
+            if available >> number & 1:
+                on = {node for node in row.numa or () if affinity >> node & 1}
+                where = 0 if on else 1 if row.numa else 2
+                assert parts[where] >> number & 1
+
+
+def selection(rows, required, *, affinity=None, preferred=True, used=()) -> Selection:
+    endpoints, ledger = Endpoints(), Ledger()
+    options = PluginOptions(get_preferred_allocation_available=preferred)
+    endpoint, _ = endpoints.connect(GPU, "plugin", options)
+    endpoints.update(endpoint.id, device_list(rows))
+    ledger.reserve(Draft(PodUid("other")), GPU, frozenset(map(DeviceId, used)))
+    return Selection(GPU, required, affinity, endpoints, ledger, Draft(PodUid("pod")))
+
+
+def run(chosen: Selection, reusable=(), preference=fakes.first):
+    """The sorted devices and the questions that were asked on the way."""
+    steps = select(chosen, frozenset(map(DeviceId, reusable)))
+    asked: list[PreferenceWanted] = []
+    try:
+        wanted = next(steps)
+        while True:
+            asked.append(wanted)
+            wanted = steps.send(answer(wanted, preference))
+    except StopIteration as done:
+        return sorted(done.value), asked
+
+
+def test_the_first_ids_without_a_preference():
+    chosen, asked = run(selection(devices("c", "b", "a"), 2, preferred=False))
+    assert (chosen, asked) == (["a", "b"], [])
+
+
+def test_the_plugin_is_asked_over_everything_available():
+    rows = [*devices("a", "b", "c", "d"), device("sick", health="Unhealthy")]
+    chosen, asked = run(selection(rows, 2, used=["b"]), preference=fakes.last)
+    assert chosen == ["c", "d"]
+    assert [(q.available, q.must_include, q.size) for q in asked] == [(("a", "c", "d"), (), 2)]
+
+
+def test_more_aligned_than_needed():
+    # Asked over aligned devices only; what it prefers elsewhere is not taken.
+    rows = [device("a0", 0), device("b0", 0), device("c0", 0), device("d1", 1), device("e")]
+    chosen, asked = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
+    assert chosen == ["b0", "c0"]
+    assert [(q.available, q.must_include) for q in asked] == [(("a0", "b0", "c0"), ())]
+    stubborn = lambda available, must, size: (DeviceId("d1"), DeviceId("e"))  # noqa: E731
+    assert run(selection(rows, 2, affinity=0b01), preference=stubborn)[0] == ["a0", "b0"]
+
+
+def test_exactly_as_many_aligned_as_needed():
+    # Not "more than needed": all are taken, and nothing is left to ask about.
+    rows = [device("a0", 0), device("b0", 0), device("c1", 1)]
+    assert run(selection(rows, 2, affinity=0b01)) == (["a0", "b0"], [])
+
+
+def test_too_few_aligned():
+    # All aligned ones are taken, then the plugin is asked over the rest with them included.
+    rows = [device("a0", 0), device("b1", 1), device("c1", 1), device("d")]
+    chosen, asked = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
+    assert chosen == ["a0", "d"]
+    question = asked[0]
+    assert (question.available, question.must_include) == (("a0", "b1", "c1", "d"), ("a0",))
+    assert question.size == 2
+
+
+def test_unaligned_before_those_without_topology():
+    rows = [device("a0", 0), device("b"), device("c1", 1)]
+    assert run(selection(rows, 2, affinity=0b01, preferred=False))[0] == ["a0", "c1"]
+    assert run(selection(rows, 3, affinity=0b01, preferred=False))[0] == ["a0", "b", "c1"]
+
+
+@pytest.mark.parametrize("preference", [fakes.garbage, lambda *_: (), lambda *_: ("a", "a")])
+def test_a_useless_answer_is_filled_up(preference):
+    assert run(selection(devices("a", "b", "c"), 2), preference=preference)[0] == ["a", "b"]
+
+
+def test_a_short_answer_is_filled_up():
+    stubborn = lambda *_: (DeviceId("c"),)  # noqa: E731
+    assert run(selection(devices("a", "b", "c"), 2), preference=stubborn)[0] == ["a", "c"]
+
+
+def test_a_long_answer_is_cut():
+    assert run(selection(devices("a", "b", "c"), 2), preference=lambda *_: ("c", "b", "a"))[0] == [
+        "a",
+        "b",
+    ]
+
+
+def test_reusable_devices_come_first():
+    rows = devices("a", "b", "c", "d")
+    chosen, asked = run(selection(rows, 2, used=["c", "d"]), reusable=["c", "d"])
+    assert (chosen, asked) == (["c", "d"], [])
+    chosen, asked = run(selection(rows, 3, used=["d"]), reusable=["d"], preference=fakes.last)
+    assert chosen == ["b", "c", "d"]
+    assert (asked[0].available, asked[0].must_include) == (("a", "b", "c", "d"), ("d",))
+    assert asked[0].size == 3
+
+
+def test_a_reusable_device_need_not_be_listed_any_more():
+    assert run(selection(devices("a"), 2), reusable=["z"])[0] == ["a", "z"]
+
+
+def test_too_few():
+    with pytest.raises(AllocationError) as refused:
+        run(selection(devices("a", "b", "c"), 4, used=["b"]), reusable=["b"])
+    assert str(refused.value) == (
+        "requested number of devices unavailable for vendor.com/gpu. Requested: 3, Available: 2"
+    )
+
+
+def test_the_plugin_fails():
+    steps = select(selection(devices("a", "b"), 1), frozenset())
+    next(steps)
+    with pytest.raises(AllocationError) as refused:
+        steps.throw(RpcError("Unknown", "no preference for you"))
+    assert str(refused.value) == (
+        "device plugin GetPreferredAllocation rpc failed with err: "
+        "rpc error: code = Unknown desc = no preference for you"
+    )
+
+
+def test_an_answer_to_another_question():
+    steps = select(selection(devices("a", "b"), 1), frozenset())
+    next(steps)
+    with pytest.raises(TypeError, match="tuple of device ids"):
+        steps.send(AllocateAnswer(()))
+
+
+def test_a_device_taken_while_the_plugin_was_asked():
+    chosen = selection(devices("a", "b", "c"), 2)
+    steps = select(chosen, frozenset())
+    next(steps)
+    chosen.ledger.reserve(Draft(PodUid("third")), GPU, frozenset({DeviceId("a")}))
+    with pytest.raises(StopIteration) as done:
+        steps.send((DeviceId("a"), DeviceId("b")))
+    assert sorted(done.value.value) == ["b", "c"]
+
+
+def test_too_many_taken_while_the_plugin_was_asked():
+    chosen = selection(devices("a", "b"), 2)
+    steps = select(chosen, frozenset())
+    next(steps)
+    chosen.ledger.reserve(Draft(PodUid("third")), GPU, frozenset({DeviceId("a")}))
+    with pytest.raises(AllocationError, match="Requested: 1, Available: 0"):
+        steps.send((DeviceId("a"), DeviceId("b")))
+
+
+def test_a_preferred_device_that_fell_ill_meanwhile():
+    chosen = selection(devices("a", "b"), 1)
+    steps = select(chosen, frozenset())
+    question = next(steps)
+    rows = [device("a", health="Unhealthy"), device("b")]
+    chosen.endpoints.update(question.endpoint, device_list(rows, chosen.devices()))
+    with pytest.raises(StopIteration) as done:
+        steps.send((DeviceId("a"),))
+    assert done.value.value == {"b"}
+
+
+@given(
+    rows=strategies.device_lists,
+    required=st.integers(0, 6),
+    affinity=st.none() | st.integers(1, 3),
+    preference=strategies.preferences,
+    used=st.sets(strategies.device_ids, max_size=4),
+)
+def test_what_is_chosen_fits(rows, required, affinity, preference, used):
+    # Exactly as many as required, all healthy and free; refused only if there are too few.
+    # Aligned devices are all taken before any other, and the plugin is asked at most once,
+    # about devices that are free.
+    chosen = selection(rows, required, affinity=affinity, preferred=preference is not None,
+                       used=used)  # fmt: skip
+    free = {row.id for row in rows if row.is_healthy} - used
+    aligned = set(chosen.devices().numbering.select(chosen.parts().aligned))
+    try:
+        ids, asked = run(chosen, preference=preference or fakes.first)
+    except AllocationError:
+        assert required > len(free)
+        return
+    assert len(ids) == required and set(ids) <= free
+    assert set(ids) >= aligned or set(ids) <= aligned
+    assert len(asked) <= (preference is not None)
+    for question in asked:
+        assert set(question.available) <= free and question.size == required
+        assert set(question.must_include) <= set(question.available) & set(ids)
+    assert frozenset(ids) == frozenset().union(*chosen.draft.reserved.get(GPU, []))

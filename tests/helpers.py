@@ -1,0 +1,167 @@
+"""The core without its shells, and short ways to write devices and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from devicemanager.core.admission import DeviceHintProvider, admit_pod
+from devicemanager.core.allocator import AllocationSteps, PodAllocation, Situation
+from devicemanager.core.devices import HEALTHY, Device, Nodes
+from devicemanager.core.endpoints import Endpoints, PluginOptions
+from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
+from devicemanager.core.inventory import EMPTY, Columns, DeviceList, listed
+from devicemanager.core.ledger import Draft, Ledger
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.selection import AllocateAnswer, Answer, PreferenceWanted, Wanted
+from devicemanager.core.topology import NumaTopology, configure
+from devicemanager.testing import fakes
+
+
+def device(id_: str, *nodes: int, health: str = HEALTHY) -> Device:
+    """A device; without nodes it has no topology."""
+    numa: Nodes = nodes or None
+    return Device(DeviceId(id_), health, numa)
+
+
+def devices(*ids: str) -> list[Device]:
+    """Healthy devices without topology."""
+    return [device(id_) for id_ in ids]
+
+
+def device_list(rows: Iterable[Device], previous: DeviceList = EMPTY) -> DeviceList:
+    return listed(Columns.of(rows), previous)
+
+
+def container(name: str, restartable: bool = False, **amounts: int) -> Container:
+    """A container; ``gpu=2`` asks for two of ``vendor.com/gpu``."""
+    limits = {ResourceName(f"vendor.com/{key}"): amount for key, amount in amounts.items()}
+    return Container(ContainerName(name), limits, limits, restartable)
+
+
+def pod(uid: str, *apps: Container, init: Iterable[Container] = (), **amounts: int) -> Pod:
+    """A pod of these app containers, or of one named ``app`` with these amounts."""
+    containers = apps or (container("app", **amounts),)
+    return Pod(PodUid(uid), uid, "default", tuple(containers), tuple(init))
+
+
+def held_by(ledger: Ledger, uid: str) -> dict[str, dict[str, list[str]]]:
+    """Container to resource to sorted ids."""
+    return {
+        name: {resource: sorted(holding.ids) for resource, holding in holdings.items()}
+        for name, holdings in ledger.pod(PodUid(uid)).items()
+    }
+
+
+def entries(ledger: Ledger) -> dict[str, Any]:
+    """Everything that is committed, as a value of its own."""
+    return {
+        uid: {name: dict(holdings) for name, holdings in ledger.pod(uid).items()}
+        for uid in ledger.pods()
+    }
+
+
+def holders(ledger: Ledger, drafts: Iterable[Draft] = ()) -> dict[tuple[str, str], set[str]]:
+    """(resource, device) to the pods that hold or have drafted it, counted afresh."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for uid in ledger.pods():
+        for holdings in ledger.pod(uid).values():
+            for resource, holding in holdings.items():
+                for ids in holding.devices.values():
+                    for id_ in ids:
+                        found.setdefault((resource, id_), set()).add(uid)
+    for draft in drafts:
+        for resource, reservations in draft.reserved.items():
+            for id_ in frozenset().union(*reservations):
+                found.setdefault((resource, id_), set()).add(draft.pod)
+    return found
+
+
+def answer(wanted: Wanted, preference: fakes.Preference = fakes.first) -> Answer:
+    """What a plugin without faults says."""
+    if isinstance(wanted, PreferenceWanted):
+        return preference(wanted.available, wanted.must_include, wanted.size)
+    return AllocateAnswer((b"",))
+
+
+class World:
+    """Endpoints, ledger and hints: all that an admission looks at.
+
+    Every resource of ``lists`` has one plugin, which offers GetPreferredAllocation if
+    ``preferred`` says so.
+    """
+
+    def __init__(
+        self,
+        lists: Mapping[str, Iterable[Device]],
+        *,
+        policy: str = "none",
+        scope: str = "container",
+        nodes: Iterable[int] = (0, 1),
+        preferred: bool = True,
+    ) -> None:
+        self.endpoints = Endpoints()
+        self.ledger = Ledger()
+        self.hints = DeviceHintProvider(configure(NumaTopology.of(list(nodes)), policy, scope, {}))
+        self.plugins: dict[ResourceName, EndpointId] = {}
+        self.open: list[PodAllocation] = []
+        options = PluginOptions(get_preferred_allocation_available=preferred)
+        for name, rows in lists.items():
+            resource = ResourceName(name)
+            endpoint, _ = self.endpoints.connect(resource, "plugin", options)
+            self.plugins[resource] = endpoint.id
+            self.list(resource, rows)
+
+    def list(self, resource: ResourceName, rows: Iterable[Device]) -> None:
+        before = self.endpoints.devices(resource) or EMPTY
+        self.endpoints.update(self.plugins[resource], device_list(rows, before))
+
+    def leave(self, resource: ResourceName) -> None:
+        self.endpoints.disconnect(self.plugins[resource], now=0.0)
+
+    def begin(
+        self, pod: Pod, situation: Situation | None = None
+    ) -> tuple[PodAllocation, AllocationSteps]:
+        allocation = PodAllocation(pod, self.endpoints, self.ledger, situation or Situation())
+        self.open.append(allocation)
+        return allocation, admit_pod(allocation, self.hints)
+
+    def admit(
+        self,
+        pod: Pod,
+        answers: Callable[[Wanted], Answer] = answer,
+        situation: Situation | None = None,
+    ) -> PodAllocation:
+        """Run an admission to its end and commit it; an exception of ``answers`` is the
+        RPC's. Raises Refused."""
+        allocation, steps = self.begin(pod, situation)
+        try:
+            self._run(steps, answers)
+        finally:
+            self.open.remove(allocation)
+        self.ledger.commit(allocation.draft)
+        return allocation
+
+    @staticmethod
+    def _run(steps: AllocationSteps, answers: Callable[[Wanted], Answer]) -> None:
+        try:
+            wanted = next(steps)
+            while True:
+                try:
+                    given = answers(wanted)
+                except Exception as error:
+                    wanted = steps.throw(error)
+                else:
+                    wanted = steps.send(given)
+        except StopIteration:
+            return
+
+    def held(self, uid: str) -> dict[str, dict[str, list[str]]]:
+        return held_by(self.ledger, uid)
+
+    def check(self) -> None:
+        """What must hold at any moment: indexes true, no device with two pods."""
+        drafts = [allocation.draft for allocation in self.open]
+        self.ledger.self_check(drafts)
+        shared = {key: pods for key, pods in holders(self.ledger, drafts).items() if len(pods) > 1}
+        assert shared == {}

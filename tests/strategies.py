@@ -1,0 +1,76 @@
+"""Hypothesis strategies for the values of the device manager, all in one place.
+
+Small on purpose: few ids, few resources, few nodes, so that what may collide does.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from devicemanager.core.devices import HEALTHY, UNHEALTHY, Device
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.testing import fakes
+
+GPU = ResourceName("vendor.com/gpu")
+NIC = ResourceName("vendor.com/nic")
+RESOURCES = (GPU, NIC)
+NODES = (0, 1)
+POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+SCOPES = ("container", "pod")
+
+device_ids = st.integers(0, 9).map(lambda number: DeviceId(f"d{number}"))
+health = st.sampled_from([HEALTHY, HEALTHY, HEALTHY, UNHEALTHY, "Odd"])
+numa = st.sampled_from([None, (), (0,), (1,), (0, 1), (1, 0), (0, 0)])
+devices = st.builds(Device, device_ids, health, numa)
+
+device_lists = st.lists(devices, max_size=10, unique_by=lambda device: device.id)
+"""Lists as plugins should send them: every id once, in any order."""
+
+raw_lists = st.lists(devices, max_size=14)
+"""Lists as plugins may send them: ids repeated."""
+
+healthy_lists = st.integers(0, 8).map(lambda n: [Device(DeviceId(f"d{i}")) for i in range(n)])
+"""``n`` healthy devices without topology."""
+
+amounts = st.integers(0, 4)
+limits = st.dictionaries(st.sampled_from(RESOURCES), amounts, max_size=2)
+
+preferences = st.sampled_from([None, fakes.first, fakes.last, fakes.one_short, fakes.garbage])
+"""How a plugin answers GetPreferredAllocation; None: it does not offer it."""
+
+policies = st.sampled_from(POLICIES)
+scopes = st.sampled_from(SCOPES)
+
+
+def containers(prefix: str, at_most: int, restartable: st.SearchStrategy[bool]):
+    """Lists of containers named ``prefix0``, ``prefix1`` …"""
+
+    def named(rows: list[tuple[dict[ResourceName, int], bool]]) -> tuple[Container, ...]:
+        return tuple(
+            Container(ContainerName(f"{prefix}{number}"), wanted, wanted, stays)
+            for number, (wanted, stays) in enumerate(rows)
+        )
+
+    return st.lists(st.tuples(limits, restartable), max_size=at_most).map(named)
+
+
+def pods(uid: str):
+    """Pods of one UID with up to two app and three init containers."""
+    return st.builds(
+        Pod,
+        uid=st.just(PodUid(uid)),
+        name=st.just(uid),
+        namespace=st.just("default"),
+        containers=containers("app", 2, st.just(False)),
+        init_containers=containers("init", 3, st.booleans()),
+    )
+
+
+pod_lists = st.integers(1, 4).flatmap(
+    lambda count: st.tuples(*[pods(f"pod{number}") for number in range(count)])
+)
+"""One to four pods with UIDs of their own."""
+
+inventories = st.fixed_dictionaries({}, optional=dict.fromkeys(RESOURCES, device_lists))
+"""Resource to its plugin's list; a resource may be unknown."""
