@@ -1,0 +1,44 @@
+"""Manifests of pods of which only the devices matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["pod_manifest"]
+
+Limits = Mapping[str, int | str]
+"""Resource name to quantity, as in ``resources.limits``."""
+
+
+def pod_manifest(
+    name: str,
+    *containers: Limits,
+    init: Sequence[Limits] = (),
+    namespace: str = "default",
+    uid: str | None = None,
+) -> dict[str, Any]:
+    """The manifest of a pod with these limits, one mapping for each container.
+
+    ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``; further
+    ones are ``main-2``, ``main-3``, those of ``init`` are ``init``, ``init-2``. Without a
+    uid the kubelet derives one from namespace and name.
+    """
+    metadata = {"name": name, "namespace": namespace}
+    if uid is not None:
+        metadata["uid"] = uid
+    spec = {"containers": _containers("main", containers or ({},))}
+    if init:
+        spec["initContainers"] = _containers("init", init)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _containers(name: str, limits: Sequence[Limits]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name if number == 1 else f"{name}-{number}",
+            "image": "registry.example/image",
+            "resources": {"limits": dict(each)},
+        }
+        for number, each in enumerate(limits, start=1)
+    ]

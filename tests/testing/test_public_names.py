@@ -1,0 +1,58 @@
+"""What ``import devicemanager`` offers, and what it costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import devicemanager
+import devicemanager.testing
+
+HEAVY = {"google.protobuf", "grpc", "kubernetes", "rich", "tenacity", "watchdog", "yaml"}
+
+
+def loaded_by(code):
+    """Which heavy packages a fresh interpreter has loaded after ``code``."""
+    program = f"import sys\n{code}\nprint(*sorted({HEAVY} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
+def test_every_public_name_is_there(package):
+    for name in package.__all__:
+        assert getattr(package, name).__name__ == name
+    assert set(package.__all__) <= set(dir(package))
+
+
+def test_the_names_lead_to_the_classes_themselves():
+    from devicemanager.kubelet import MockKubelet
+
+    assert devicemanager.MockKubelet is MockKubelet
+    assert "MockKubelet" in dir(devicemanager)
+
+
+@pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
+def test_an_unknown_name_is_an_attribute_error(package):
+    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'Nothing'"):
+        _ = package.Nothing
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import devicemanager",
+        "import devicemanager.testing",
+        "import devicemanager.testing.pytest_plugin",
+        "from devicemanager.testing import pod_manifest; pod_manifest('a', {'v.com/g': 1})",
+        "from devicemanager import ManualClock, EventKind",
+    ],
+)
+def test_importing_loads_nothing_heavy(code):
+    assert loaded_by(code) == set()
+
+
+def test_the_mock_kubelet_comes_without_what_it_may_never_need():
+    assert loaded_by("from devicemanager import MockKubelet").isdisjoint({"kubernetes", "rich"})

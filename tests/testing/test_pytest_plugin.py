@@ -1,0 +1,271 @@
+"""The fixtures, used in pytest sessions of their own."""
+
+import re
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+MANY = """
+    import os, threading
+    from pathlib import Path
+
+    import pytest
+
+    from devicemanager import MockKubelet, Settings
+    from devicemanager.testing import pod_manifest
+
+    def left_over():
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+"""
+
+
+@pytest.fixture
+def session(pytester):
+    """Runs a test module in a session of its own, with warnings as errors."""
+
+    def run(source, *arguments):
+        pytester.makepyfile(test_it=source)
+        return pytester.runpytest_subprocess("-Werror", "-pno:cacheprovider", *arguments)
+
+    return run
+
+
+@pytest.fixture
+def passes(session):
+    def run(source, **outcomes):
+        result = session(source)
+        result.assert_outcomes(**outcomes)
+        return result
+
+    return run
+
+
+def test_a_kubelet_with_a_plugin(passes):
+    passes(
+        """
+        from devicemanager.testing import pod_manifest
+
+        def test_a_pod_gets_its_devices(mock_kubelet, simulated_plugin):
+            plugin = simulated_plugin("vendor.com/gpu", 4, env_prefix="GPU")
+            admission = mock_kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 2}))
+            main = admission.containers["main"]
+            assert main.devices == {"vendor.com/gpu": ["gpu-mock-0", "gpu-mock-1"]}
+            assert main.run_options.envs == {"GPU_0": "/dev/0", "GPU_1": "/dev/1"}
+            assert [call.rpc for call in plugin.calls].count("Allocate") == 1
+
+        def test_the_next_test_has_a_fresh_one(mock_kubelet):
+            assert mock_kubelet.capacity() == {}
+            assert mock_kubelet.pods() == {}
+
+        def test_a_plugin_without_devices(mock_kubelet, simulated_plugin):
+            simulated_plugin("vendor.com/nic", 0)
+            assert mock_kubelet.capacity() == {"vendor.com/nic": 0}
+        """,
+        passed=3,
+    )
+
+
+def test_settings_are_overridden_where_they_are_needed(passes):
+    passes(
+        """
+        import pytest
+        from devicemanager import Settings
+        from devicemanager.testing import pod_manifest
+
+        def test_defaults(mock_kubelet):
+            assert mock_kubelet.settings == Settings()
+
+        class TestStrict:
+            @pytest.fixture
+            def mock_kubelet_settings(self):
+                return Settings(strict=True)
+
+            def test_strict(self, mock_kubelet):
+                admission = mock_kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1}))
+                assert admission.reason == "UnexpectedAdmissionError"
+
+            def test_for_one_kubelet(self, make_mock_kubelet):
+                assert make_mock_kubelet(Settings(grace_period=1)).settings.grace_period == 1
+                assert make_mock_kubelet().settings.strict
+        """,
+        passed=3,
+    )
+
+
+def test_several_kubelets_and_kubelets_started_by_hand(passes):
+    passes(
+        """
+        from devicemanager import ManualClock
+        from devicemanager.testing import pod_manifest
+
+        GPU = "vendor.com/gpu"
+
+        def test_two_nodes(mock_kubelet, make_mock_kubelet, simulated_plugin):
+            other = make_mock_kubelet()
+            simulated_plugin(GPU, 1)
+            simulated_plugin(GPU, 3, kubelet=other)
+            assert mock_kubelet.capacity() == {GPU: 1}
+            assert other.capacity() == {GPU: 3}
+
+        def test_stopped_and_started(mock_kubelet, simulated_plugin):
+            simulated_plugin(GPU, 2)
+            mock_kubelet.admit(pod_manifest("a", {GPU: 1}, uid="a"))
+            mock_kubelet.stop()
+            assert mock_kubelet.checkpoint_path.exists()
+            mock_kubelet.start()
+            mock_kubelet.wait_for_resource(GPU, 2)
+            assert mock_kubelet.devices("a") == {"main": {GPU: ["gpu-mock-0"]}}
+
+        def test_another_kubelet_on_the_directory(make_mock_kubelet):
+            clock = ManualClock()
+            first = make_mock_kubelet(clock=clock, start=False)
+            assert not first.plugin_socket.exists()
+            first.start()
+            first.stop()
+            second = make_mock_kubelet(root=first.root)
+            assert first.clock is clock and second.plugin_socket == first.plugin_socket
+        """,
+        passed=3,
+    )
+
+
+def test_nothing_is_left_over(passes):
+    passes(
+        """
+        import os, threading
+        from pathlib import Path
+
+        import pytest
+
+        from devicemanager.testing import pod_manifest
+
+        ROUNDS = 8
+        seen, roots = [], []
+
+        @pytest.fixture(autouse=True)
+        def count():
+            yield  # set up first, so this is what remains when all else has gone
+            seen.append((threading.active_count(), len(os.listdir("/proc/self/fd"))))
+
+        @pytest.mark.parametrize("round", range(ROUNDS))
+        def test_use(mock_kubelet, simulated_plugin, round):
+            simulated_plugin("vendor.com/gpu", 2)
+            mock_kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1}))
+            mock_kubelet.restart()
+            roots.append(mock_kubelet.root)
+
+        def test_what_is_there_afterwards():
+            assert len(set(roots)) == len(seen) == ROUNDS
+            assert not any(root.exists() for root in roots)
+            # What gRPC keeps for the whole process is there after the first ones.
+            assert seen[-1][0] <= seen[1][0] and seen[-1][1] <= seen[1][1], seen
+            ours = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
+            assert ours == []
+        """,
+        passed=9,
+    )
+
+
+def test_an_error_on_a_server_thread_fails_the_test(session):
+    result = session(
+        """
+        def break_it(kubelet):
+            def fail(*_):
+                raise ZeroDivisionError("planted")
+            kubelet.manager.plugins.update = fail
+
+        def test_that_would_pass(mock_kubelet, simulated_plugin):
+            break_it(mock_kubelet)
+            simulated_plugin(timeout=None)
+            mock_kubelet.wait_for(lambda: mock_kubelet.events.recent("server-error"))
+
+        def test_that_is_told(mock_kubelet):
+            mock_kubelet._failed(ZeroDivisionError("first"))
+            try:
+                mock_kubelet.check()
+            except ZeroDivisionError:
+                pass
+
+        def test_of_two_kubelets(make_mock_kubelet):
+            make_mock_kubelet()
+            make_mock_kubelet()._failed(ZeroDivisionError("second"))
+
+        def test_while_it_stops(mock_kubelet):
+            stop = mock_kubelet.stop
+            def failing_stop():
+                mock_kubelet._failed(ZeroDivisionError("late"))
+                stop()
+            mock_kubelet.__dict__["stop"] = failing_stop
+        """,
+        "-rA",
+    )
+    # The last one has passed when its kubelet fails, and its factory had the real stop.
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["*ZeroDivisionError: planted", "*mock kubelet events*"])
+    result.stdout.fnmatch_lines(["FAILED *test_of_two_kubelets*ZeroDivisionError: second"])
+
+
+def test_a_failure_shows_what_happened(session):
+    result = session(
+        """
+        import pytest
+
+        from devicemanager.testing import pod_manifest
+
+        def test_a_wait_in_vain(mock_kubelet, simulated_plugin):
+            simulated_plugin("vendor.com/gpu", 2)
+            mock_kubelet.wait_for_resource("vendor.com/gpu", 3, timeout=0.01)
+
+        def test_a_wrong_expectation(mock_kubelet, simulated_plugin):
+            simulated_plugin("vendor.com/nic", 1)
+            assert mock_kubelet.admit(pod_manifest("a", {"vendor.com/nic": 2})).admitted
+
+        @pytest.fixture
+        def ready(mock_kubelet):
+            mock_kubelet.wait_for_resource("vendor.com/tpu", timeout=0.01)
+
+        def test_a_setup_that_fails(ready):
+            pass
+
+        def test_that_uses_no_kubelet():
+            assert False
+
+        def test_that_passes(mock_kubelet):
+            pass
+        """
+    )
+    result.assert_outcomes(failed=3, passed=1, errors=1)
+    text = result.stdout.str()
+    result.stdout.fnmatch_lines(
+        [
+            "*WaitTimeout: waited 0.01 s for 3 allocatable devices of vendor.com/gpu; what did "
+            "happen:",
+            "* listed: vendor.com/gpu: 2 devices, 2 healthy*",
+            "* allocatable now: {'vendor.com/gpu': 2}",
+        ]
+    )
+    assert len(re.findall("-+ mock kubelet events -+", text)) == 3
+    assert re.search(r"\d\.\d{3} s   registered: vendor.com/nic: plugin", text)
+    assert re.search(r"\d\.\d{3} s ! refused: pod default/a refused: ", text)
+
+
+def test_a_session_that_uses_no_kubelet_loads_none(passes):
+    passes(
+        """
+        import sys
+
+        def test_that_fails_and_tells_nothing(request):
+            assert request.config.pluginmanager.hasplugin("devicemanager")
+            heavy = {"grpc", "google.protobuf", "yaml", "devicemanager.kubelet"}
+            assert heavy.isdisjoint(sys.modules)
+        """,
+        passed=1,
+    )
+
+
+def test_the_fixtures_are_listed_with_what_they_are(session):
+    result = session("def test(): pass", "--fixtures")
+    for name in ("mock_kubelet", "mock_kubelet_settings", "make_mock_kubelet", "simulated_plugin"):
+        result.stdout.re_match_lines([rf"{name} -- .*pytest_plugin\.py"])
+    result.stdout.no_fnmatch_line("*no docstring available*devicemanager*")
