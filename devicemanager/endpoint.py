@@ -7,6 +7,7 @@ grpc's errors stop here: inwards go ``RpcError`` with the status as Go prints it
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,7 @@ OnEnd = Callable[[str], None]
 OnError = Callable[[Exception], None]
 
 _JOIN_SECONDS = 10.0
+_SLICE = 0.1
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.5
 
 
@@ -65,6 +67,10 @@ class Endpoint:
         self._settings = settings
         self._stub = dp_grpc.DevicePluginStub(channel)
         self._thread: threading.Thread | None = None
+        # Guards the two below.
+        self._lock = threading.Lock()
+        self._stream: grpc.Call | None = None
+        self._closing = False
 
     @classmethod
     def dial(
@@ -75,6 +81,7 @@ class Endpoint:
         ``stopping`` ends the attempts early. A failed attempt leaves nothing open (Q3).
         """
         stopping = stopping or threading.Event()
+        limit = time.monotonic() + settings.dial_timeout
         attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(DialError),
             stop=tenacity.stop_after_delay(settings.dial_timeout)
@@ -83,15 +90,17 @@ class Endpoint:
             sleep=tenacity.sleep_using_event(stopping),
             reraise=True,
         )
-        return attempts(cls._attempt, path, settings)
+        return attempts(cls._attempt, path, settings, limit, stopping)
 
     @classmethod
-    def _attempt(cls, path: Path, settings: Settings) -> Endpoint:
+    def _attempt(
+        cls, path: Path, settings: Settings, limit: float, stopping: threading.Event
+    ) -> Endpoint:
         if not path.exists():
             raise DialError(f"no such socket: {path}")
         channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
         try:
-            grpc.channel_ready_future(channel).result(timeout=settings.dial_timeout)
+            _wait_ready(channel, limit, stopping)
         except grpc.FutureTimeoutError:
             channel.close()
             raise DialError(f"context deadline exceeded: nobody serves {path}") from None
@@ -134,6 +143,8 @@ class Endpoint:
             on_end(cause)
         except Exception as error:
             on_error(error)
+        finally:
+            self._channel.close()
 
     def _follow(self, on_list: OnList) -> str:
         """Read the stream until it ends; returns why it did."""
@@ -146,6 +157,10 @@ class Endpoint:
             stream = call(dp.Empty())
         except ValueError:
             return "the connection was closed"
+        with self._lock:
+            self._stream = stream
+            if self._closing:
+                stream.cancel()
         try:
             for message in stream:
                 if message != last:
@@ -215,13 +230,36 @@ class Endpoint:
     # -- end -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection; calls under way fail and the list thread ends."""
-        self._channel.close()
+        """Close the connection; calls under way fail and the list thread ends.
+
+        A channel that was just opened takes gRPC up to 0.2 s to close. That is left to the
+        list thread if there is one: whoever registers anew does not wait for the old.
+        """
+        with self._lock:
+            self._closing = True
+            stream, thread = self._stream, self._thread
+        if thread is None or thread is threading.current_thread():
+            self._channel.close()
+        elif stream is not None:
+            stream.cancel()
 
     def join(self) -> None:
         """Wait for the list thread, at most 10 s. Not from that thread itself."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
+
+
+def _wait_ready(channel: grpc.Channel, limit: float, stopping: threading.Event) -> None:
+    """Wait for a connection, in slices so that a kubelet that stops need not wait along.
+    Raises FutureTimeoutError."""
+    ready = grpc.channel_ready_future(channel)
+    while True:
+        rest = limit - time.monotonic()
+        try:
+            return ready.result(timeout=max(0.0, min(rest, _SLICE)))
+        except grpc.FutureTimeoutError:
+            if rest <= _SLICE or stopping.is_set():
+                raise
 
 
 def _translated(error: grpc.RpcError | ValueError) -> RpcError:

@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 
 from devicemanager.core import texts
+from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import DeviceManagerError, PluginError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
@@ -58,8 +59,9 @@ class Registrar:
         self._on_error = on_error
         self.quirks = settings.quirks
         self._stopping = threading.Event()
-        # Guards _endpoints and _counts.
+        # Guards _asking, _endpoints and _counts.
         self._lock = threading.Lock()
+        self._asking: set[Endpoint] = set()
         self._endpoints: set[Endpoint] = set()
         self._counts: Counter[ResourceName] = Counter()
 
@@ -105,7 +107,7 @@ class Registrar:
         except DialError as error:
             raise RegistrationRefused(texts.DIAL_FAILED.format(error=error)) from error
         try:
-            options = endpoint.options()
+            options = self._options(endpoint)
         except PluginError as error:
             if "Q3" not in self.quirks:
                 endpoint.close()
@@ -121,6 +123,18 @@ class Registrar:
             self._discard(endpoint)
             raise RegistrationRefused(str(error)) from error
         self._follow(id_, endpoint)
+
+    def _options(self, endpoint: Endpoint) -> PluginOptions:
+        """GetDevicePluginOptions, which ``interrupt`` cuts short."""
+        with self._lock:
+            self._asking.add(endpoint)
+        try:
+            if self._stopping.is_set():
+                raise PluginError("the kubelet is stopping")
+            return endpoint.options()
+        finally:
+            with self._lock:
+                self._asking.discard(endpoint)
 
     def _discard(self, endpoint: Endpoint) -> None:
         endpoint.close()
@@ -145,8 +159,12 @@ class Registrar:
             endpoint.close()
 
     def interrupt(self) -> None:
-        """Give up dialing; what registers from now on is refused."""
+        """Give up dialing and asking; what registers from now on is refused."""
         self._stopping.set()
+        with self._lock:
+            asking = list(self._asking)
+        for endpoint in asking:
+            endpoint.close()
 
     def stop(self) -> None:
         """Close every connection and wait for the list threads."""
