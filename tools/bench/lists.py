@@ -1,0 +1,137 @@
+"""Device lists: from the plugin's message to what everybody can see."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import grpc
+
+from devicemanager.events import Event, EventKind
+from devicemanager.kubelet import MockKubelet
+from podresources import sockets
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tools.bench.clock import now
+from tools.bench.model import Case, Measurement
+from tools.bench.rig import PluginProcess, node
+from tools.bench.scale import Scale
+
+_NODES: Final = 2
+_REPEATS: Final = 50
+_TIMEOUT: Final = 60.0
+_KUBELET, _RAW = 0, 1
+"""The plugin's streams, in the order in which they were opened."""
+
+
+def cases(scale: Scale) -> list[Case]:
+    """Large lists, lists that say nothing new, many plugins."""
+    return [
+        Case("change", partial(_change, scale.devices, scale.samples)),
+        Case("identical", partial(_identical, scale.devices, -(-scale.samples // 10))),
+        Case("large", partial(_large, scale.many_devices)),
+        Case("plugins", partial(_plugins, scale.plugins)),
+    ]
+
+
+class _Listed:
+    """When lists were seen: an event tells of a list that is counted already."""
+
+    def __init__(self, kubelet: MockKubelet) -> None:
+        self._times: queue.SimpleQueue[float] = queue.SimpleQueue()
+        kubelet.events.subscribe(self._on_event)
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind is EventKind.LISTED:
+            self._times.put(now())
+
+    def next(self) -> float:
+        """When the next list was counted."""
+        return self._times.get(timeout=_TIMEOUT)
+
+
+def _change(devices: int, samples: int) -> list[Measurement]:
+    with node(devices, _NODES) as (kubelet, plugin):
+        listed = _Listed(kubelet)
+        taken = [_visible(plugin, listed) for _ in range(samples)]
+    name = f"one health change of {devices} devices, sent to counted"
+    return [Measurement(name, taken, at_most=6)]
+
+
+def _visible(plugin: PluginProcess, listed: _Listed, repeats: int = 0) -> float:
+    begin = plugin.change(_KUBELET, repeats)
+    return (listed.next() - begin) * 1000
+
+
+def _identical(devices: int, samples: int) -> list[Measurement]:
+    """Many equal lists before a changed one, less that one; beside a caller that only
+    reads."""
+    seen: list[float] = []
+    read: list[float] = []
+    with node(devices, _NODES) as (kubelet, plugin), _raw_stream(plugin) as raw:
+        listed = _Listed(kubelet)
+        for _ in range(samples):
+            alone = _visible(plugin, listed)
+            seen.append((_visible(plugin, listed, _REPEATS) - alone) / _REPEATS)
+            alone = _read(plugin, raw)
+            read.append((_read(plugin, raw, _REPEATS) - alone) / _REPEATS)
+    beyond = [ours - theirs for ours, theirs in zip(seen, read, strict=True)]
+    name = f"an identical list of {devices} devices"
+    return [
+        Measurement(name, seen, against="only read", baseline=read),
+        Measurement(f"{name}, beyond reading it", beyond, at_most=0.2),
+    ]
+
+
+@contextlib.contextmanager
+def _raw_stream(plugin: PluginProcess) -> Iterator[Iterator[bytes]]:
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(sockets.target(plugin.socket), options) as channel:
+        call: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
+            dp_grpc.LIST_AND_WATCH
+        )
+        stream = call(b"")
+        next(stream)
+        yield stream
+
+
+def _read(plugin: PluginProcess, raw: Iterator[bytes], repeats: int = 0) -> float:
+    # The messages wait in the connection until they are asked for.
+    with contextlib.ExitStack() as stack:
+        from concurrent.futures import ThreadPoolExecutor
+
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        last = pool.submit(_read_all, raw, repeats + 1)
+        begin = plugin.change(_RAW, repeats)
+        return (last.result() - begin) * 1000
+
+
+def _read_all(raw: Iterator[bytes], count: int) -> float:
+    for _ in range(count):
+        next(raw)
+    return now()
+
+
+def _large(devices: int) -> list[Measurement]:
+    with MockKubelet() as kubelet, PluginProcess(kubelet.plugin_dir, devices, _NODES) as plugin:
+        listed = _Listed(kubelet)
+        begin = plugin.register()
+        first = (listed.next() - begin) * 1000
+        changed = [_visible(plugin, listed) for _ in range(5)]
+    return [
+        Measurement(f"{devices} devices, registration to counted", [first]),
+        Measurement(f"one health change of {devices} devices, sent to counted", changed),
+    ]
+
+
+def _plugins(count: int) -> list[Measurement]:
+    with (
+        MockKubelet() as kubelet,
+        PluginProcess(kubelet.plugin_dir, 8, sockets=count) as plugin,
+    ):
+        listed = _Listed(kubelet)
+        begin = plugin.register()
+        last = max(listed.next() for _ in range(count))
+    return [Measurement(f"{count} plugins at once, to all counted", [(last - begin) * 1000])]

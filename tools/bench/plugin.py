@@ -1,0 +1,148 @@
+"""The plugin of the benchmarks: as little as a plugin can be, in a process of its own.
+
+It answers every call with the same bytes and looks into no request. A plugin that did more
+would cost the mock kubelet and the floor the same, and so make the ratio look better.
+
+Commands on stdin, a line each, answered with the time at which it began: ``register``, and
+``STREAM REPEATS``, which sends the last list of a stream that often again and then one with
+the health of one device changed; stream 0 is the one that was opened first.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tools.bench.clock import now
+
+RESOURCE: Final = "bench.example.com/device"
+_DEVICE: Final = dp.DeviceSpec(
+    container_path="/dev/bench0", host_path="/dev/bench0", permissions="rw"
+)
+_ANSWER: Final = dp.AllocateResponse(
+    container_responses=[
+        dp.ContainerAllocateResponse(
+            envs={"BENCH_VISIBLE_DEVICES": "device-00000"}, devices=[_DEVICE]
+        )
+    ]
+).SerializeToString()
+_STREAMS: Final = 4
+
+
+def resource_name(number: int) -> str:
+    """The resource of the plugin's socket with this number."""
+    return RESOURCE if not number else f"{RESOURCE}-{number}"
+
+
+def socket_name(number: int) -> str:
+    """The file name of that socket."""
+    return f"bench-{number}.sock"
+
+
+def device_list(devices: int, nodes: int, ill: int | None = None) -> bytes:
+    """A ListAndWatchResponse. Devices are spread evenly over ``nodes`` NUMA nodes, and have
+    no topology if there are none."""
+    share = -(-devices // max(nodes, 1))
+    message = dp.ListAndWatchResponse()
+    for number in range(devices):
+        health = "Unhealthy" if number == ill else "Healthy"
+        device = message.devices.add(ID=f"device-{number:05}", health=health)
+        if nodes:
+            device.topology.nodes.add(ID=number // share)
+    return message.SerializeToString()
+
+
+class _Stream:
+    """The lists that one caller of ListAndWatch gets."""
+
+    def __init__(self, last: bytes, other: bytes) -> None:
+        self._last, self._other = last, other
+        self._wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._begun: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def messages(self) -> Iterator[bytes]:
+        yield self._last
+        while True:
+            repeats = self._wanted.get()
+            begin = now()
+            for _ in range(repeats):
+                yield self._last
+            self._last, self._other = self._other, self._last
+            yield self._last
+            self._begun.put(begin)
+
+    def change(self, repeats: int) -> float:
+        self._wanted.put(repeats)
+        return self._begun.get()
+
+
+class _Handler(grpc.GenericRpcHandler):
+    def __init__(self, devices: int, nodes: int) -> None:
+        self._lists = device_list(devices, nodes), device_list(devices, nodes, ill=devices // 2)
+        self.streams: list[_Stream] = []
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        match handler_call_details.method:
+            case dp_grpc.LIST_AND_WATCH:
+                return grpc.unary_stream_rpc_method_handler(self._list)
+            case dp_grpc.ALLOCATE:
+                return grpc.unary_unary_rpc_method_handler(lambda _, __: _ANSWER)
+            case dp_grpc.GET_DEVICE_PLUGIN_OPTIONS:
+                return grpc.unary_unary_rpc_method_handler(lambda _, __: b"")
+        return None
+
+    def _list(self, _: bytes, __: grpc.ServicerContext) -> Iterator[bytes]:
+        stream = _Stream(*self._lists)
+        self.streams.append(stream)
+        return stream.messages()
+
+
+def _register(directory: Path, number: int) -> None:
+    request = dp.RegisterRequest(
+        version="v1beta1", endpoint=socket_name(number), resource_name=resource_name(number)
+    )
+    with grpc.insecure_channel(sockets.target(directory / "kubelet.sock")) as channel:
+        dp_grpc.RegistrationStub(channel).Register(request, timeout=30)
+
+
+def _register_all(directory: Path, sockets: int) -> float:
+    begin = now()
+    with ThreadPoolExecutor(sockets) as pool:
+        list(pool.map(lambda number: _register(directory, number), range(sockets)))
+    return begin
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``DIRECTORY DEVICES NODES SOCKETS``: serve until stdin ends."""
+    directory, (devices, nodes, count) = Path(arguments[0]), map(int, arguments[1:])
+    handler = _Handler(devices, nodes)
+    server = grpc.server(ThreadPoolExecutor(count + _STREAMS), handlers=[handler])
+    for number in range(count):
+        server.add_insecure_port(sockets.target(directory / socket_name(number)))
+    server.start()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        if line.strip() == "register":
+            begin = _register_all(directory, count)
+        else:
+            stream, repeats = map(int, line.split())
+            begin = handler.streams[stream].change(repeats)
+        print(begin, flush=True)
+    # Streams still wait for something to send: there is nothing to clean up.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,144 @@
+"""Starting: the command, a kubelet in a running process, a restart, the imports."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import checkpoint
+from devicemanager.kubelet import MockKubelet
+from tools.bench.clock import now, timed
+from tools.bench.model import Case, Measurement
+from tools.bench.plugin import RESOURCE
+from tools.bench.rig import pod
+from tools.bench.scale import Scale
+
+_TIMEOUT: Final = 30.0
+_IMPORT: Final = """
+import time
+begin = time.perf_counter()
+import {module}
+print((time.perf_counter() - begin) * 1000)
+"""
+
+
+def cases(scale: Scale) -> list[Case]:
+    """What a user waits for before anything happens."""
+    return [
+        Case("start", partial(_start, scale.starts)),
+        Case("up", partial(_up, scale.samples)),
+        Case("restart", partial(_restart, scale.entries, scale.starts)),
+        Case("import", partial(_imports, scale.starts)),
+    ]
+
+
+@contextmanager
+def running(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """``devicemanager run`` in a directory, until the end of the block."""
+    command = [Path(sys.executable).with_name("devicemanager"), "run", "--root", root]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dm-", dir="/tmp") as root:
+        yield Path(root)
+
+
+def _start(count: int) -> list[Measurement]:
+    taken = []
+    grpc_alone = []
+    for _ in range(count):
+        with _directory() as root:
+            begin = now()
+            with running(root):
+                _await_served(root / "device-plugins/kubelet.sock", begin + _TIMEOUT)
+                taken.append((now() - begin) * 1000)
+        grpc_alone.append(timed(partial(_python, "import grpc")))
+    return [
+        Measurement(
+            "devicemanager run: exec to a served kubelet.sock",
+            taken,
+            against="python -c 'import grpc'",
+            baseline=grpc_alone,
+            at_most=250,
+        )
+    ]
+
+
+def _await_served(path: Path, deadline: float) -> None:
+    while now() < deadline:
+        with socket.socket(socket.AF_UNIX) as client:
+            if client.connect_ex(str(path)) == 0:
+                return
+    raise TimeoutError(f"nobody serves {path} after {_TIMEOUT:g} s")
+
+
+def _python(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout
+
+
+def _up(count: int) -> list[Measurement]:
+    taken = []
+    for _ in range(count):
+        kubelet = MockKubelet()
+        taken.append(timed(kubelet.start))
+        kubelet.stop()
+    return [
+        Measurement("MockKubelet up, the first of a process", taken[:1]),
+        Measurement("MockKubelet up", taken[1:], at_most=10),
+    ]
+
+
+def _restart(entries: int, count: int) -> list[Measurement]:
+    taken = []
+    with _directory() as root:
+        plugin_dir = root / "device-plugins"
+        plugin_dir.mkdir()
+        checkpoint.FileStore(plugin_dir).write(checkpoint.dumps(_saved(entries)))
+        for _ in range(count):
+            kubelet = MockKubelet(root)
+            taken.append(timed(kubelet.start))
+            kubelet.stop()
+    return [Measurement(f"restart with {entries} entries, to serving", taken, at_most=500)]
+
+
+def _saved(entries: int) -> checkpoint.Checkpoint:
+    ids = tuple(f"device-{number:05}" for number in range(entries))
+    return checkpoint.Checkpoint(
+        tuple(
+            checkpoint.PodDevicesEntry(pod(number).uid, "main", RESOURCE, {-1: (id_,)}, bytes(60))
+            for number, id_ in enumerate(ids)
+        ),
+        {RESOURCE: ids},
+    )
+
+
+def _imports(count: int) -> list[Measurement]:
+    return [
+        _import("devicemanager", count, at_most=100),
+        _import("devicemanager.kubelet", count),
+        _import("devicemanager.testing.pytest_plugin", count),
+        _import("checkpoint", count),
+        _import("podresources", count),
+    ]
+
+
+def _import(module: str, count: int, at_most: float | None = None) -> Measurement:
+    program = _IMPORT.format(module=module)
+    taken = [float(_python(program)) for _ in range(count)]
+    return Measurement(f"import {module}", taken, at_most=at_most)
