@@ -101,8 +101,10 @@ _DECODER: Final = json.JSONDecoder(
 def _checkpoint(value: _Value) -> Checkpoint:
     data = _fields(value, "Data", ("PodDeviceEntries", "RegisteredDevices"))
     where = "Data.PodDeviceEntries"
-    entries = _list(data.get("PodDeviceEntries"), where)
-    registered = _object(data.get("RegisteredDevices"), where := "Data.RegisteredDevices")
+    # A kubelet reads into a checkpoint of empty lists (readCheckpoint, v1.32): what is
+    # absent is empty, and only an explicit null is null.
+    entries = _list(data.get("PodDeviceEntries", []), where)
+    registered = _object(data.get("RegisteredDevices", {}), where := "Data.RegisteredDevices")
     return Checkpoint(
         None
         if entries is None

@@ -40,20 +40,17 @@ from devicemanager.core.ledger import PodHoldings
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers import HintProvider
-from devicemanager.core.selection import (
-    AllocateWanted,
-    Answer,
-    Pick,
-    PreferenceWanted,
-    Wanted,
-)
+from devicemanager.core.selection import Pick
 from devicemanager.core.status import ResourceStatus, allocated_resources_status
 from devicemanager.core.topology import configure
+from devicemanager.driver import Driver
 from devicemanager.events import EventKind, EventStream
+from devicemanager.pciassignment import PciAssignment
 from devicemanager.persistence import MemoryStore, Store
 from devicemanager.plugins import PluginHandler
 from devicemanager.settings import Settings
 from devicemanager.state import State
+from devicemanager.wire import WireError
 
 
 @attrs.frozen
@@ -110,7 +107,10 @@ class Manager:
         self._open: dict[PodUid, PodAllocation] = {}
         self._affinities: dict[PodUid, Affinities] = {}
         self._inactive: set[PodUid] = set()
+        self._deleted: set[PodUid] = set()  # while they were being admitted
         self._sources_ready = True
+        self._pci = PciAssignment(self.settings.sysfs)
+        self._driver = Driver(self.state, self._pci)
         self._pick = _pick(self.settings.shuffle_seed)
 
     # -- restart ---------------------------------------------------------------------
@@ -121,6 +121,18 @@ class Manager:
         with self.state.lock:
             self.state.load(saved, now)
             self._sources_ready = not self.state.ledger.pods()
+        for entry in saved.entries or ():
+            self._restore_pci(entry)
+
+    def _restore_pci(self, entry: checkpoint.PodDevicesEntry) -> None:
+        try:
+            self._pci.restore(PodUid(entry.pod_uid), entry.alloc_resp or b"")
+        except WireError as error:
+            self.events.publish(
+                EventKind.CONFLICT,
+                f"checkpoint: response of {entry.resource_name} for pod {entry.pod_uid}: {error}",
+                pod=entry.pod_uid,
+            )
 
     def sources_ready(self, active: frozenset[PodUid]) -> None:
         """All pods are known now: what belongs to no active pod is freed."""
@@ -173,49 +185,27 @@ class Manager:
         return allocation
 
     def _carry_out(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
+        uid = allocation.pod.uid
+        addresses = self._pci.held(uid)
         try:
-            self._drive(steps)
+            self._driver.run(steps, uid)
             self._commit(allocation)
+        except BaseException:
+            self._pci.reset(uid, addresses)
+            raise
         finally:
             with self.state.lock:
-                del self._open[allocation.pod.uid]
+                del self._open[uid]
+                self._deleted.discard(uid)
         return allocation
-
-    def _drive(self, steps: AllocationSteps) -> None:
-        """Run the core's generator, making the calls it wants without the lock."""
-        answer: Answer = None
-        error: Exception | None = None
-        try:
-            while True:
-                with self.state.lock:
-                    wanted = steps.send(answer) if error is None else steps.throw(error)
-                answer = error = None
-                try:
-                    answer = self._ask(wanted)
-                except PluginError as failed:
-                    error = failed
-        except StopIteration:
-            return
-        finally:
-            with self.state.lock:
-                steps.close()  # gives back what was reserved if we were interrupted
-
-    def _ask(self, wanted: Wanted) -> Answer:
-        client = self.state.clients.get(wanted.endpoint)
-        if client is None:
-            raise PluginError(texts.STOPPED_ENDPOINT.format(endpoint=wanted.endpoint_name))
-        match wanted:
-            case AllocateWanted():
-                return client.allocate(wanted.device_ids)
-            case PreferenceWanted():
-                return client.preferred_allocation(
-                    wanted.available, wanted.must_include, wanted.size
-                )
 
     def _commit(self, allocation: PodAllocation) -> None:
         """Make the draft an entry and durable; if it cannot be, it was never there."""
         pod, draft, state = allocation.pod, allocation.draft, self.state
         with state.lock:
+            if pod.uid in self._deleted:
+                give_back(allocation)
+                raise refused_by_allocation(AllocationError("the pod was deleted meanwhile"))
             if draft:
                 state.ledger.commit(draft)
             if draft or allocation.took:
@@ -240,6 +230,7 @@ class Manager:
         """Free what pods hold, and write that down once (Q10)."""
         with self.state.lock:
             released = [pod for pod in pods if self._forget(pod)]
+            self._deleted.update(pod for pod in pods if pod in self._open)
         if released:
             self._write()
 
@@ -252,6 +243,7 @@ class Manager:
 
     def _forget(self, pod: PodUid) -> bool:
         self._affinities.pop(pod, None)
+        self._pci.reset(pod)
         self._inactive.discard(pod)
         return self.state.forget(pod, keep_entries="Q10" in self.settings.quirks)
 

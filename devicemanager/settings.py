@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import attrs
@@ -90,6 +91,8 @@ class Settings:
     exclusively: ``CpuProvider``, ``MemoryProvider`` or others like them."""
     numa: NumaTopology = attrs.field(factory=lambda: NumaTopology.of([0]))
     """The node's NUMA nodes and distances."""
+    sysfs: Path = Path("/sys")
+    """Where PCI devices that a plugin names by vendor and product id are looked up."""
     shuffle_seed: int | None = None
     """Choose free devices in a random order from this seed, since plugins must bear any
     order (Q22). None chooses the lowest ids."""

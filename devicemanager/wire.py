@@ -73,7 +73,7 @@ def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSet
             case "netlink":
                 interfaces.append(_interface(typed.netlink))
             case "pci":
-                pci.append(PciDevice(typed.pci.vendor_id, typed.pci.product_id))
+                pci.append(_pci_device(typed.pci))
             case _:
                 raise WireError(
                     f"typed device {index} of the allocation response is of no known kind "
@@ -95,13 +95,17 @@ def _device_spec(device: dp.DeviceSpec | dp.FilesystemDevice) -> DeviceSpec:
     return DeviceSpec(device.container_path, device.host_path, device.permissions)
 
 
+def _pci_device(pci: dp.PciDevice) -> PciDevice:
+    return PciDevice(pci.vendor_id, pci.product_id, tuple(pci.addresses))
+
+
 def _interface(netlink: dp.NetlinkDevice) -> NetworkInterface:
     name = netlink.interface_name
     return NetworkInterface(name, netlink.container_name or name, netlink.net_ns)
 
 
 def settings_to_message(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
-    """The message that says the same. Resolved PCI addresses have no field in it."""
+    """The message that says the same."""
     message = dp.ContainerAllocateResponse(
         envs=settings.envs,
         mounts=[
@@ -131,7 +135,7 @@ def _typed_devices(settings: ContainerSettings) -> Iterator[dp.TypedDevice]:
         )
         yield dp.TypedDevice(netlink=netlink)
     for pci in settings.pci_devices:
-        ids = dp.PciDevice(vendor_id=pci.vendor_id, product_id=pci.product_id)
+        ids = dp.PciDevice(**attrs.asdict(pci))
         yield dp.TypedDevice(pci=ids)
 
 

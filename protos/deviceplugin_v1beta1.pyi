@@ -331,9 +331,15 @@ class PciDevice(Message):
     """Vendor id, four hexadecimal digits."""
     product_id: str
     """Product id, four hexadecimal digits."""
+    @property
+    def addresses(self) -> RepeatedScalarFieldContainer[str]:
+        """Addresses such as 0000:3b:00.0. Left empty by plugins; the kubelet's side adds what it
+        found, so that a container has the same devices after a restart.
+        """
     def __init__(
         self,
         *,
         vendor_id: str | None = ...,
         product_id: str | None = ...,
+        addresses: Iterable[str] | None = ...,
     ) -> None: ...

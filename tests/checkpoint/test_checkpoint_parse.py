@@ -62,13 +62,15 @@ def test_the_order_of_fields_does_not_matter():
 def test_null_and_absent_are_the_zero_value():
     zero = PodDevicesEntry("", "", "", None, None)
     for text in (b"null", b"{}", b'{"Data":null,"Checksum":null}', b'{"Data":{}}'):
-        assert read(text) == Checkpoint(None, None)
-    assert read(entry()) == Checkpoint((zero,), None)
-    assert read(b'{"Data":{"PodDeviceEntries":[null]}}') == Checkpoint((zero,), None)
+        assert read(text) == Checkpoint((), {})
+    null_lists = b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":null}}'
+    assert read(null_lists) == Checkpoint(None, None)
+    assert read(entry()) == Checkpoint((zero,), {})
+    assert read(b'{"Data":{"PodDeviceEntries":[null]}}') == Checkpoint((zero,), {})
     nulls = dict.fromkeys(
         ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp"), "null"
     )
-    assert read(entry(**nulls)) == Checkpoint((zero,), None)
+    assert read(entry(**nulls)) == Checkpoint((zero,), {})
     found = read(entry(DeviceIDs='{"0":null,"1":[null]}', AllocResp='""')).entries
     assert found == (PodDevicesEntry("", "", "", {0: None, 1: ("",)}, b""),)
 

@@ -131,7 +131,6 @@ def test_we_read_nothing_that_the_kubelet_reads_otherwise(original, checkpoint, 
         assert theirs == as_go(ours)
 
 
-@pytest.mark.xfail(reason="absent lists are read as nil, where the kubelet starts from empty ones")
 @pytest.mark.parametrize("data", ["", '"Data":{},', '"Data":{"PodDeviceEntries":null},'])
 def test_absent_lists_are_empty_as_for_a_starting_kubelet(original, data):
     registered = {}

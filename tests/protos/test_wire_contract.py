@@ -78,7 +78,11 @@ MESSAGES = {
             "2 interface_name: string",
             "3 container_name: string",
         ],
-        "PciDevice": ["1 vendor_id: string", "2 product_id: string"],
+        "PciDevice": [
+            "1 vendor_id: string",
+            "2 product_id: string",
+            "3 addresses: repeated string",
+        ],
     },
     podresources_v1: {
         "AllocatableResourcesRequest": [],
