@@ -148,5 +148,5 @@ def test_the_second_example_follows_what_is_plugged_in(kubelet, fast, tmp_path):
 
 def test_the_page_shows_the_examples_as_they_are():
     page = (EXAMPLES.parent.parent / "docs/plugin-author.md").read_text()
-    for example in ("gpu_plugin.py", "changing_plugin.py"):
+    for example in ("gpu_plugin.py", "changing_plugin.py", "test_own_plugin.py"):
         assert f"```python\n{(EXAMPLES / example).read_text()}```" in page

@@ -22,7 +22,9 @@ from devicemanager.plugin.simulated import (
 from devicemanager.plugin.simulated.control import parse_control
 from devicemanager.plugin.simulated.ids import device_id
 from devicemanager.plugin.simulated.manifest import variables
+from devicemanager.plugin.simulated.recording import Recorder, RpcCall
 from devicemanager.plugin.simulated.table import DeviceTable
+from protos import deviceplugin_v1beta1 as dp
 
 DEFAULTS = {
     "namespace": "simple-device-plugin",
@@ -244,3 +246,15 @@ def test_the_manifest_holds_all_that_a_node_needs():
     assert env["NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
     given = {name: entry["value"] for name, entry in env.items() if "value" in entry}
     assert SimulationSettings.from_env(given) == settings
+
+
+def test_the_record_of_calls_is_bounded_and_the_count_is_not():
+    recorder = Recorder()
+    for number in range(10_005):
+        ask = dp.AllocateRequest()
+        ask.container_requests.add(devices_ids=[str(number)])
+        recorder.add(RpcCall("Allocate", ask))
+    assert len(recorder.calls) == 10_000
+    assert recorder.calls[0].device_ids == (("5",),)
+    assert recorder.wait_for("Allocate", 10_005, 0)
+    assert not recorder.wait_for("Allocate", 10_006, 0)

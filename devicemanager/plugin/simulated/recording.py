@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter, deque
 from collections.abc import Iterator
 
 import attrs
@@ -27,6 +28,7 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["Recorder", "RecordingService", "RpcCall"]
 
 _FLOOD_INTERVAL = 0.001
+_KEPT = 10_000
 
 Request = (
     dp.Empty | dp.AllocateRequest | dp.PreferredAllocationRequest | dp.PreStartContainerRequest
@@ -51,25 +53,32 @@ class RpcCall:
 
 
 class Recorder:
-    """All calls of a plugin, over all its servers, in order of arrival."""
+    """The calls of a plugin, over all its servers, in order of arrival.
+
+    The last 10,000 are kept, so that a plugin may run for ever; all are counted.
+    """
 
     def __init__(self) -> None:
-        self._calls: list[RpcCall] = []
+        # Guards the two below.
+        self._lock = threading.Lock()
+        self._calls: deque[RpcCall] = deque(maxlen=_KEPT)
+        self._counts: Counter[str] = Counter()
         self._arrived = Wake()
 
     @property
     def calls(self) -> tuple[RpcCall, ...]:
-        return tuple(self._calls)
+        with self._lock:
+            return tuple(self._calls)
 
     def add(self, call: RpcCall) -> None:
-        self._calls.append(call)
+        with self._lock:
+            self._calls.append(call)
+            self._counts[call.rpc] += 1
         self._arrived.ring()
 
     def wait_for(self, rpc: str, count: int, timeout: float) -> bool:
         """Wait until ``rpc`` has been called ``count`` times."""
-        return self._arrived.wait_for(
-            lambda: sum(call.rpc == rpc for call in self.calls) >= count, timeout
-        )
+        return self._arrived.wait_for(lambda: self._counts[rpc] >= count, timeout)
 
 
 class RecordingService(Service):
