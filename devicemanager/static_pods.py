@@ -7,6 +7,7 @@ terminated. Nothing here knows a kubelet: the owner hands in what to do.
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ __all__ = ["ManifestDirectoryError", "PodOwner", "StaticPods"]
 SUFFIXES = (".yaml", ".yml", ".json")
 """Names of manifests. Whatever else lies there, such as an editor's copies, is left alone."""
 
-_PATIENCE = 2.0
+_PATIENCE = 0.5
 
 Report = Callable[[str], None]
 """Takes one line for the user."""
@@ -185,29 +186,39 @@ class StaticPods:
         self._files = ManifestFiles(self.directory, owner, report)
         self._report = report
         self._observer: Any = None
-        # Held while files are looked at: events that come during the first scan wait for it.
-        self._looking = threading.Lock()
+        # What the watch told. Its own thread must not wait for an admission: stopping the
+        # watch would wait for it, too.
+        self._told: queue.SimpleQueue[FileSystemEvent | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._worker = threading.Thread(target=self._work, name="static pods", daemon=True)
 
     def start(self) -> None:
         """Admit what is there and watch from now on. Raises ManifestDirectoryError."""
         if not self.directory.is_dir():
             fault = "is not a directory" if self.directory.exists() else "does not exist"
             raise ManifestDirectoryError(f"manifest directory {self.directory} {fault}")
-        with self._looking:
-            # Watched before the scan, so that nothing is missed in between.
-            try:
-                self._observer = self._watch()
-                self._files.scan()
-            except OSError as error:
-                self._end_watch()
-                reason = error.strerror or error
-                raise ManifestDirectoryError(
-                    f"manifest directory {self.directory} cannot be watched: {reason}"
-                ) from error
+        # Watched before the scan, so that nothing is missed in between.
+        try:
+            self._observer = self._watch()
+            self._files.scan()
+        except OSError as error:
+            self._end_watch()
+            reason = error.strerror or error
+            raise ManifestDirectoryError(
+                f"manifest directory {self.directory} cannot be watched: {reason}"
+            ) from error
+        self._worker.start()
 
     def stop(self) -> None:
-        """Stop watching. Pods are left as they are. Stopping twice does nothing."""
+        """Stop watching. Pods are left as they are. Stopping twice does nothing.
+
+        An admission that hangs in a plugin is not waited for: it ends with its kubelet.
+        """
+        self._stopping.set()
         self._end_watch()
+        self._told.put(None)
+        if self._worker.is_alive():
+            self._worker.join(_PATIENCE)
 
     def __enter__(self) -> Self:
         self.start()
@@ -225,11 +236,11 @@ class StaticPods:
         from watchdog.events import FileSystemEventHandler
         from watchdog.observers.inotify import InotifyObserver
 
-        static_pods = self
+        told = self._told
 
         class Handler(FileSystemEventHandler):
             def on_any_event(self, event: FileSystemEvent) -> None:
-                static_pods._handle(event)
+                told.put(event)
 
         # Full events tell a file moved here, which is complete, from one being created.
         observer = InotifyObserver(generate_full_events=True)
@@ -241,13 +252,10 @@ class StaticPods:
         observer, self._observer = self._observer, None
         if observer is not None:
             observer.stop()
-            # An admission may hang in a plugin's call; the thread is a daemon.
-            observer.join(_PATIENCE)
+            observer.join()
 
-    def _handle(self, event: FileSystemEvent) -> None:
-        with self._looking:
-            if self._observer is None:
-                return
+    def _work(self) -> None:
+        while (event := self._told.get()) is not None and not self._stopping.is_set():
             try:
                 self._react(event)
             # An error here would end the watch without a word.

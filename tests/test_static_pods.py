@@ -398,6 +398,29 @@ def test_nothing_happens_after_stop(tmp_path: Path, owner: Owner) -> None:
     assert owner.log == []
 
 
+def test_stopping_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, owner: Owner) -> None:
+    hanging, release = threading.Event(), threading.Event()
+
+    class Hanging(Owner):
+        def admit(self, pod: Pod, path: Path) -> bool:
+            hanging.set()
+            assert release.wait(DEADLINE)
+            return super().admit(pod, path)
+
+    slow = Hanging()
+    static_pods = StaticPods(tmp_path, slow, slow.report)
+    static_pods.start()
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text(text(name))
+    assert hanging.wait(DEADLINE)
+    static_pods.stop()
+    assert slow.log == []
+    release.set()
+    slow.wait(lambda: slow.log == ["admit a"])
+    static_pods._worker.join(DEADLINE)
+    assert slow.log == ["admit a"]
+
+
 def test_directories_that_cannot_be_watched(tmp_path: Path, owner: Owner) -> None:
     file = tmp_path / "file"
     file.touch()

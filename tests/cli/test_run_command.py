@@ -118,6 +118,23 @@ def test_pods_keep_their_devices_over_a_kill(directory: Path) -> None:
         assert not third["admitted"]
 
 
+def test_a_plugin_that_hangs_does_not_keep_it_from_ending(directory: Path) -> None:
+    variables = {
+        "DEVICE_PLUGIN_DIRECTORY": str(directory / "device-plugins"),
+        "RESOURCE_NAME": GPU,
+        "ALLOCATE_FAULT": "hang",
+    }
+    command = [sys.executable, "-m", "devicemanager.cli", "simulate"]
+    with (
+        kubelet(directory) as process,
+        Process("the plugin", command, directory / "plugin.log", variables),
+    ):
+        wait(process, "listed", resource=GPU)
+        (directory / "manifests" / "a.yaml").write_text(manifest("a", 1))
+        # Nothing tells when the plugin has the call; either way the kubelet has to end.
+        assert process.stop() == 0
+
+
 def test_a_directory_of_its_own_and_text(tmp_path: Path) -> None:
     process = subprocess.Popen(RUN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
