@@ -13,7 +13,6 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -94,6 +93,9 @@ class FileStore:
         self.path = self.directory / name
         self._temporary = f".{name}.tmp-"
         self._numbers = itertools.count()
+        # As text: every admission waits for a write, and a Path takes its time.
+        self._place = os.fspath(self.path)
+        self._temporary_place = os.fspath(self.directory / self._temporary)
 
     def read(self) -> bytes:
         """The file's contents, unchecked. Raises as :func:`read` does."""
@@ -113,7 +115,7 @@ class FileStore:
         try:
             temporary = self._write_temporary(data)
             try:
-                temporary.rename(self.path)
+                os.rename(temporary, self._place)  # noqa: PTH104  # text, not a Path
             except BaseException:
                 _discard(temporary)
                 raise
@@ -160,13 +162,8 @@ class FileStore:
                         removed.append(path)
         return removed
 
-    def _write_temporary(self, data: bytes) -> Path:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        for path in self._names():
-            with contextlib.suppress(FileExistsError):
-                # Readable by the owner alone, as the kubelet's own file.
-                descriptor = os.open(path, flags, 0o600)
-                break
+    def _write_temporary(self, data: bytes) -> str:
+        descriptor, path = self._open_temporary()
         try:
             try:
                 _write_all(descriptor, data)
@@ -178,11 +175,17 @@ class FileStore:
             raise
         return path
 
-    def _names(self) -> Iterator[Path]:
-        # The number tells this process's writers apart, the pid those of one that was
-        # killed; should a pid come again, the next number is free.
-        for number in self._numbers:
-            yield self.directory / f"{self._temporary}{os.getpid()}-{number}"
+    def _open_temporary(self) -> tuple[int, str]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        while True:
+            # The number tells this process's writers apart, the pid those of one that was
+            # killed; should a pid come again, the next number is free.
+            path = f"{self._temporary_place}{os.getpid()}-{next(self._numbers)}"
+            try:
+                # Readable by the owner alone, as the kubelet's own file.
+                return os.open(path, flags, 0o600), path
+            except FileExistsError:
+                continue
 
     def _reserve_aside(self, is_directory: bool) -> Path:
         for number in itertools.count(1):
@@ -234,6 +237,6 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def _discard(path: Path) -> None:
+def _discard(path: str) -> None:
     with contextlib.suppress(OSError):
-        path.unlink()
+        os.unlink(path)  # noqa: PTH108  # text, not a Path
