@@ -58,7 +58,10 @@ class _Panel:
         for x in xs:
             yield _text(across(x), _TOP + _HEIGHT + 18, f"{x:,.0f}", anchor="middle")
         yield _text(
-            self.left + _WIDTH / 2, _TOP + _HEIGHT + 38, "devices, and as many pods", anchor="middle"
+            self.left + _WIDTH / 2,
+            _TOP + _HEIGHT + 38,
+            "devices, and as many pods",
+            anchor="middle",
         )
 
 
@@ -103,22 +106,21 @@ def growth(rows: Iterable[Row]) -> str:
 
 
 def _panels(rows: Sequence[Row]) -> list[_Panel]:
-    sizes = [float(row.devices or 0) for row in rows]
-    medians = [row.p50 for row in rows]
-    floors = [row.baseline or 0.0 for row in rows]
-    rates = [row.per_second or 0.0 for row in rows]
+    def curve(value: Callable[[Row], float | None]) -> list[Point]:
+        return [(row.devices or 0, value(row) or 0.0) for row in rows]
+
     return [
         _Panel(
             "time of an admission (ms, median)",
             [
-                ("mock kubelet", _OURS, list(zip(sizes, medians, strict=True))),
-                ("one Allocate and one durable write", _FLOOR, list(zip(sizes, floors, strict=True))),
+                ("mock kubelet", _OURS, curve(lambda row: row.p50)),
+                ("one Allocate and one durable write", _FLOOR, curve(lambda row: row.baseline)),
             ],
             _LEFT,
         ),
         _Panel(
             "pods admitted per second",
-            [("mock kubelet", _OURS, list(zip(sizes, rates, strict=True)))],
+            [("mock kubelet", _OURS, curve(lambda row: row.per_second))],
             _LEFT + _WIDTH + _GAP,
         ),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -99,10 +100,7 @@ def _raw_stream(plugin: PluginProcess) -> Iterator[Iterator[bytes]]:
 
 def _read(plugin: PluginProcess, raw: Iterator[bytes], repeats: int = 0) -> float:
     # The messages wait in the connection until they are asked for.
-    with contextlib.ExitStack() as stack:
-        from concurrent.futures import ThreadPoolExecutor
-
-        pool = stack.enter_context(ThreadPoolExecutor(1))
+    with ThreadPoolExecutor(1) as pool:
         last = pool.submit(_read_all, raw, repeats + 1)
         begin = plugin.change(_RAW, repeats)
         return (last.result() - begin) * 1000

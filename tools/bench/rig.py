@@ -102,8 +102,10 @@ def node(
 
 def pod(number: int) -> Pod:
     """A pod with one container that asks for one device."""
-    container = Container(ContainerName("main"), {ResourceName(resource_name(0)): 1})
-    return Pod(PodUid(f"00000000-0000-4000-8000-{number:012}"), f"pod-{number}", "bench", (container,))
+    limits = {ResourceName(resource_name(0)): 1}
+    container = Container(ContainerName("main"), limits, requests=limits)
+    uid = PodUid(f"00000000-0000-4000-8000-{number:012}")
+    return Pod(uid, f"pod-{number}", "bench", (container,))
 
 
 def admit(kubelet: MockKubelet, *pods: Pod) -> None:

@@ -42,7 +42,8 @@ def cases(scale: Scale) -> list[Case]:
 @contextmanager
 def running(root: Path) -> Iterator[subprocess.Popen[str]]:
     """``devicemanager run`` in a directory, until the end of the block."""
-    command = [Path(sys.executable).with_name("devicemanager"), "run", "--root", root]
+    program = Path(sys.executable).with_name("devicemanager")
+    command = [str(program), "run", "--root", str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
