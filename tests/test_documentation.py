@@ -1,0 +1,175 @@
+"""What README and docs show is so: Python runs, commands parse, output is what comes out."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cli import _parser
+from devicemanager.settings import QUIRKS, Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = Path(sys.executable).with_name("devicemanager")
+# Programs that run until they are stopped: files with tests of their own, shown as they are.
+PROGRAMS = {path.read_text() for path in (ROOT / "tests/examples").glob("*.py")}
+
+
+def blocks(page, language):
+    text = page.read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def snippets(wanted):
+    """Python blocks that are no programs: those that are test modules, or the others."""
+    return [
+        pytest.param(page, block, id=f"{page.stem}-{number}")
+        for page in PAGES
+        for number, block in enumerate(blocks(page, "python"))
+        if block not in PROGRAMS and ("\ndef test_" in block) is wanted
+    ]
+
+
+def console_lines(page):
+    return [line for block in blocks(page, "(?:console|sh)") for line in block.splitlines()]
+
+
+@pytest.fixture
+def given(request, tmp_path):
+    """What a page takes for granted in its snippets, by page."""
+
+    def sysfs():
+        device = tmp_path / "bus/pci/devices/0000:3b:00.0"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x8086\n")
+        (device / "device").write_text("0x1572\n")
+        return {"sysfs": tmp_path}
+
+    def plugin():
+        from devicemanager.plugin import ContainerSettings, Manager, Plugin, StaticLister
+
+        class Gpus(Plugin):
+            def devices(self):
+                return ["gpu0"]
+
+            def allocate(self, device_ids):
+                return ContainerSettings()
+
+        directory = request.getfixturevalue("mock_kubelet").plugin_dir
+        return {
+            "Gpus": Gpus,
+            "Manager": Manager,
+            "StaticLister": StaticLister,
+            "directory": directory,
+        }
+
+    return {"typed-devices": sysfs, "plugin-author": plugin}
+
+
+@pytest.mark.parametrize(("page", "snippet"), snippets(False))
+def test_a_snippet_runs(page, snippet, given):
+    names = given.get(page.stem, dict)()
+    exec(compile(snippet, str(page), "exec"), {"__name__": "snippet", **names})
+
+
+def test_the_test_modules_pass(tmp_path):
+    modules = snippets(True)
+    for module in modules:
+        _, source = module.values
+        (tmp_path / f"test_{module.id.replace('-', '_')}.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-Werror", "-pno:cacheprovider", "-rA", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("\nPASSED ") >= len(modules) > 5
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_are_what_the_command_takes(page):
+    for line in console_lines(page):
+        match shlex.split(line.removeprefix("$ ").partition(" | ")[0], comments=True):
+            case ["devicemanager", *arguments]:
+                _parser().parse_args(arguments)  # a mistake is a SystemExit
+            case ["make", target]:
+                assert f"\n{target}:" in (ROOT / "Makefile").read_text()
+            case ["pip", "install", "."]:
+                pass
+            case _:
+                assert not line.startswith("$"), f"{page.name}: nothing checks {line!r}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            assert anchor in [heading.lower().replace(" ", "-") for heading in headings], link
+
+
+def sessions(page):
+    """Each command of the console blocks with the output shown below it."""
+    for block in blocks(page, "console"):
+        for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = session.partition("\n")
+            yield command, output
+
+
+def test_the_readme_shows_what_the_commands_print(make_mock_kubelet):
+    shown = [each for each in sessions(ROOT / "README.md") if each[0].startswith("devicemanager")]
+    (run, _), *reading = shown
+    root = str(make_mock_kubelet(start=False).root / "r")
+
+    def argv(command):
+        return [str(COMMAND), *shlex.split(command.replace("/tmp/dm", root))[1:]]
+
+    with subprocess.Popen(
+        argv(run), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as kubelet:
+        try:
+            assert any("ready" in line for line in kubelet.stdout)
+            for command, output in reading:
+                done = subprocess.run(argv(command), capture_output=True, text=True, check=False)
+                assert done.stdout.replace(root, "/tmp/dm") == output, done.stderr
+        finally:
+            kubelet.terminate()
+            kubelet.stdout.read()
+    assert len(reading) == 3
+
+
+def rows(page):
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.read_text().splitlines()
+        if line.startswith("|")
+    ]
+
+
+def test_the_list_of_quirks_is_complete():
+    page = ROOT / "docs/kubelet-behaviour.md"
+    listed = {row[0]: row[1] for row in rows(page) if re.fullmatch(r"Q\d+", row[0])}
+    assert listed == dict(QUIRKS)
+
+
+def test_settings_that_pages_name_are_there():
+    text = (ROOT / "docs/kubelet-behaviour.md").read_text()
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", text)) - {"plugins_registry"}
+    assert len(named) > 5
+    assert named <= set(Settings.__annotations__)
+
+
+def test_the_changelog_has_this_version():
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert f"## [{version[1]}]" in (ROOT / "CHANGELOG.md").read_text()
