@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from devicemanager.core.devices import HEALTHY, UNHEALTHY, Device
+from devicemanager.core.devices import HEALTHY, UNHEALTHY, Device, Nodes
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.testing import fakes
@@ -24,7 +24,14 @@ health = st.sampled_from([HEALTHY, HEALTHY, HEALTHY, UNHEALTHY, "Odd"])
 numa = st.sampled_from([None, (), (0,), (1,), (0, 1), (1, 0), (0, 0)])
 devices = st.builds(Device, device_ids, health, numa)
 
-device_lists = st.lists(devices, max_size=10, unique_by=lambda device: device.id)
+
+def _numbered(rows: list[tuple[str, Nodes]]) -> list[Device]:
+    return [Device(DeviceId(f"d{n}"), *row) for n, row in enumerate(rows)]
+
+
+device_lists = (
+    st.lists(st.tuples(health, numa), max_size=10).map(_numbered).flatmap(st.permutations)
+)
 """Lists as plugins should send them: every id once, in any order."""
 
 raw_lists = st.lists(devices, max_size=14)
@@ -72,5 +79,5 @@ pod_lists = st.integers(1, 4).flatmap(
 )
 """One to four pods with UIDs of their own."""
 
-inventories = st.fixed_dictionaries({}, optional=dict.fromkeys(RESOURCES, device_lists))
-"""Resource to its plugin's list; a resource may be unknown."""
+inventories = st.fixed_dictionaries({GPU: device_lists}, optional={NIC: device_lists})
+"""Resource to its plugin's list; the second one may be unknown."""

@@ -1,0 +1,340 @@
+"""Allocation of containers: the refusals in their order, reuse, and what is recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicemanager.core.allocator import Situation, by_numa_node
+from devicemanager.core.devices import Device
+from devicemanager.core.errors import AllocationError, Refused, RpcError
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid
+from devicemanager.core.inventory import EMPTY
+from devicemanager.core.ledger import Holding
+from devicemanager.core.selection import AllocateAnswer, AllocateWanted
+from tests.helpers import World, answer, container, device, device_list, devices, entries, pod
+from tests.strategies import GPU, NIC
+
+RESTARTING = Situation(sources_ready=False)
+
+
+def hold(world: World, uid: str, *ids: str, name: str = "app", resource=GPU) -> None:
+    """As if a checkpoint said so."""
+    world.ledger.restore(
+        PodUid(uid),
+        ContainerName(name),
+        resource,
+        Holding({-1: tuple(map(DeviceId, ids))}, b"stored"),
+    )
+
+
+def refusal(world: World, *args, **keywords) -> str:
+    """Why the pod is refused; the ledger must be as before."""
+    before = entries(world.ledger)
+    with pytest.raises(Refused) as refused:
+        world.admit(*args, **keywords)
+    assert refused.value.reason == "UnexpectedAdmissionError"
+    world.check()
+    assert entries(world.ledger) == before
+    start, end = "Allocate failed due to ", ", which is unexpected"
+    assert refused.value.message.startswith(start) and refused.value.message.endswith(end)
+    return refused.value.message.removeprefix(start).removesuffix(end)
+
+
+CHANGED = 'pod "p" container "app" changed request for resource "vendor.com/gpu" from 1 to 2'
+UNREGISTERED = "cannot allocate unregistered device vendor.com/gpu"
+NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices vendor.com/gpu"
+HELD_UNHEALTHY = (
+    "previously allocated devices are no longer healthy; "
+    "cannot allocate unhealthy devices vendor.com/gpu"
+)
+SICK = [device("a", health="Unhealthy")]
+
+
+def test_changed_request_comes_first():
+    # Nothing else is right either: the plugin is unknown, the device gone.
+    world = World({})
+    hold(world, "p", "a")
+    assert refusal(world, pod("p", gpu=2)) == CHANGED
+
+
+def test_changed_request_even_while_sources_are_not_ready():
+    world = World({})
+    hold(world, "p", "a")
+    running = Situation(sources_ready=False, running=frozenset({ContainerName("app")}))
+    assert refusal(world, pod("p", gpu=2), situation=running) == CHANGED
+
+
+def test_a_running_container_needs_nothing_while_sources_are_not_ready():
+    world = World({GPU: SICK})
+    hold(world, "p", "a")
+    running = Situation(sources_ready=False, running=frozenset({ContainerName("app")}))
+    world.admit(pod("p", gpu=1), situation=running)
+    assert world.held("p") == {"app": {GPU: ["a"]}}
+    assert refusal(world, pod("p", gpu=1), situation=RESTARTING) == NO_HEALTHY
+
+
+def test_a_finished_init_container_needs_nothing_either():
+    # Q5
+    world = World({})
+    hold(world, "p", "a", name="init")
+    finished = frozenset({ContainerName("init")})
+    spec = pod("p", container("app"), init=[container("init", gpu=1)])
+    world.admit(spec, situation=Situation(sources_ready=False, finished=finished))
+    assert refusal(world, spec, situation=RESTARTING) == UNREGISTERED
+    quirk = Situation(sources_ready=False, finished=finished, quirks=frozenset({"Q5"}))
+    assert refusal(world, spec, situation=quirk) == UNREGISTERED
+
+
+def test_unregistered_comes_before_health():
+    world = World({})
+    hold(world, "p", "a")
+    assert refusal(world, pod("p", gpu=1)) == UNREGISTERED
+
+
+def test_a_device_resource_is_one_that_somebody_holds():
+    # Nobody registered it: another pod's allocation makes it a device resource.
+    world = World({})
+    hold(world, "other", "a")
+    assert refusal(world, pod("p", gpu=1)) == UNREGISTERED
+
+
+def test_an_unknown_resource_is_not_ours():
+    world = World({})
+    world.admit(pod("p", gpu=3, nic=1))
+    assert world.held("p") == {}
+
+
+def test_no_healthy_comes_before_held_unhealthy():
+    world = World({GPU: SICK})
+    hold(world, "p", "a")
+    assert refusal(world, pod("p", gpu=1)) == NO_HEALTHY
+
+
+@pytest.mark.parametrize("rows", [[], SICK])
+def test_no_healthy(rows):
+    assert refusal(World({GPU: rows}), pod("p", gpu=1)) == NO_HEALTHY
+
+
+@pytest.mark.parametrize(
+    "rows", [[*SICK, device("b")], [device("b")]], ids=["fell ill", "vanished"]
+)
+def test_held_unhealthy(rows):
+    world = World({GPU: rows})
+    hold(world, "p", "a")
+    assert refusal(world, pod("p", gpu=1)) == HELD_UNHEALTHY
+
+
+def test_held_and_healthy_asks_nobody():
+    world = World({GPU: devices("a", "b")})
+    hold(world, "p", "a")
+
+    def unexpected(wanted):
+        raise AssertionError(wanted)
+
+    world.admit(pod("p", gpu=1), unexpected)
+    assert world.held("p") == {"app": {GPU: ["a"]}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "held", "asked", "text"),
+    [
+        (devices("a", "b"), [], 3, "Requested: 3, Available: 2"),
+        (devices("a", "b"), ["a"], 2, "Requested: 2, Available: 1"),
+        ([device("a"), *[device(id_, health="Sick") for id_ in "bc"]], [], 2,
+         "Requested: 2, Available: 1"),
+        (devices("a"), ["a"], 1, "Requested: 1, Available: 0"),
+    ],
+)  # fmt: skip
+def test_unavailable(rows, held, asked, text):
+    world = World({GPU: rows})
+    if held:
+        hold(world, "other", *held)
+    want = f"requested number of devices unavailable for vendor.com/gpu. {text}"
+    assert refusal(world, pod("p", gpu=asked)) == want
+
+
+def test_unavailable_counts_what_is_still_needed_after_reuse():
+    world = World({GPU: devices("a", "b", "c")})
+    spec = pod("p", container("app", gpu=4), init=[container("init", gpu=2)])
+    assert refusal(world, spec) == (
+        "requested number of devices unavailable for vendor.com/gpu. Requested: 2, Available: 1"
+    )
+
+
+@pytest.mark.parametrize("rows", [[], SICK, devices("a")])
+def test_nothing_asked_nothing_needed(rows):
+    # Q16
+    world = World({GPU: rows})
+    world.admit(pod("p", gpu=0))
+    assert world.held("p") == {}
+    quirk = Situation(quirks=frozenset({"Q16"}))
+    if rows != devices("a"):
+        assert refusal(world, pod("p", gpu=0), situation=quirk) == NO_HEALTHY
+
+
+def fails(*errors):
+    """Answers that fail at the n-th question."""
+    left = list(errors)
+
+    def answers(wanted):
+        error = left.pop(0) if left else None
+        if error is not None:
+            raise error
+        return answer(wanted)
+
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        (
+            fails(RpcError("Unknown", "no preference for you")),
+            "device plugin GetPreferredAllocation rpc failed with err: "
+            "rpc error: code = Unknown desc = no preference for you",
+        ),
+        (
+            fails(None, RpcError("Unavailable", "gone")),
+            "rpc error: code = Unavailable desc = gone",
+        ),
+        (
+            lambda wanted: AllocateAnswer(()) if isinstance(wanted, AllocateWanted) else (),
+            "no containers return in allocation response "
+            "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}",
+        ),
+    ],
+)
+def test_the_plugin_fails(answers, text):
+    assert refusal(World({GPU: devices("a", "b")}), pod("p", gpu=1), answers) == text
+
+
+def test_a_failed_choice_leaves_nothing_in_use():
+    # Q4: also for the resources and containers that went well before it.
+    world = World({GPU: devices("a", "b"), NIC: devices("n")})
+    spec = pod("p", container("one", gpu=1, nic=1), container("two", gpu=1))
+    failing = fails(*[None] * 5, RpcError("Unknown", "no"))
+    assert refusal(world, spec, failing) == "rpc error: code = Unknown desc = no"
+    world.admit(spec)
+    assert world.held("p") == {"one": {GPU: ["a"], NIC: ["n"]}, "two": {GPU: ["b"]}}
+
+
+def test_the_quirk_leaves_them_in_use():
+    world = World({GPU: devices("a", "b")})
+    quirk = Situation(quirks=frozenset({"Q4"}))
+    empty = lambda wanted: AllocateAnswer(()) if isinstance(wanted, AllocateWanted) else ()  # noqa: E731
+    with pytest.raises(Refused):
+        world.admit(pod("p", gpu=1), empty, situation=quirk)
+    assert "Requested: 2, Available: 1" in refusal(world, pod("q", gpu=2))
+
+
+def test_one_question_a_container_and_resource_sorted_by_resource():
+    world = World({NIC: devices("n"), GPU: devices("a", "b", "c")}, preferred=False)
+    asked = []
+
+    def answers(wanted):
+        asked.append((wanted.resource, wanted.device_ids))
+        return AllocateAnswer((b"first", b"second"))
+
+    world.admit(pod("p", container("one", nic=1, gpu=2), container("two", gpu=1)), answers)
+    assert asked == [(GPU, ("a", "b")), (NIC, ("n",)), (GPU, ("c",))]
+    # The first container response counts.
+    assert world.ledger.container(PodUid("p"), ContainerName("two"))[GPU].response == b"first"
+
+
+def test_an_answer_to_another_question():
+    world = World({GPU: devices("a")}, preferred=False)
+    with pytest.raises(TypeError, match="AllocateAnswer"):
+        world.admit(pod("p", gpu=1), lambda _: ())
+    world.check()
+    assert not world.ledger.is_held(GPU)
+
+
+INIT_REUSE = [
+    # init containers' and app containers' requests, then what each holds
+    ("an app container takes what an init container had",
+     [("i", 2, False)], [("a", 1), ("b", 2)],
+     {"i": "d0 d1", "a": "d0", "b": "d1 d2"}),
+    ("what an app container took is not handed on again",
+     [("i", 1, False)], [("a", 1), ("b", 1)],
+     {"i": "d0", "a": "d0", "b": "d1"}),
+    ("init containers hand on to one another",
+     [("i", 1, False), ("j", 3, False), ("k", 2, False)], [("a", 3)],
+     {"i": "d0", "j": "d0 d1 d2", "k": "d0 d1", "a": "d0 d1 d2"}),
+    ("a restartable init container keeps what it has",
+     [("s", 2, True)], [("a", 1)],
+     {"s": "d0 d1", "a": "d2"}),
+    ("a restartable init container takes out of the pool, and keeps it",
+     [("i", 2, False), ("s", 1, True), ("j", 1, False)], [("a", 2)],
+     {"i": "d0 d1", "s": "d0", "j": "d1", "a": "d1 d2"}),
+    ("an init container after a restartable one uses others",
+     [("s", 1, True), ("i", 2, False)], [("a", 2)],
+     {"s": "d0", "i": "d1 d2", "a": "d1 d2"}),
+    ("more than was handed on is filled up",
+     [("i", 1, False)], [("a", 3)],
+     {"i": "d0", "a": "d0 d1 d2"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("init", "apps", "want"), [row[1:] for row in INIT_REUSE], ids=[row[0] for row in INIT_REUSE]
+)
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_reuse(init, apps, want, scope):
+    world = World({GPU: devices(*(f"d{n}" for n in range(5)))}, scope=scope)
+    spec = pod(
+        "p",
+        *(container(name, gpu=count) for name, count in apps),
+        init=[container(name, restartable, gpu=count) for name, count, restartable in init],
+    )
+    world.admit(spec)
+    held = {name: " ".join(resources[GPU]) for name, resources in world.held("p").items()}
+    assert held == want
+    world.check()
+    world.ledger.release(PodUid("p"))
+    world.check()
+    assert not world.ledger.is_held(GPU)
+
+
+def test_reuse_is_per_resource():
+    world = World({GPU: devices("a"), NIC: devices("a")})
+    spec = pod("p", container("app", nic=1), init=[container("init", gpu=1)])
+    world.admit(spec)
+    assert world.held("p") == {"init": {GPU: ["a"]}, "app": {NIC: ["a"]}}
+
+
+def test_what_an_earlier_admission_gave_an_init_container_is_handed_on():
+    world = World({GPU: devices("a", "b")})
+    hold(world, "p", "b", name="init")
+    world.admit(pod("p", container("app", gpu=1), init=[container("init", gpu=1)]))
+    assert world.held("p") == {"init": {GPU: ["b"]}, "app": {GPU: ["b"]}}
+
+
+def test_devices_are_recorded_under_their_nodes():
+    rows = [
+        device("one", 1),
+        device("both", 1, 0),
+        device("free"),
+        Device(DeviceId("empty"), numa=()),
+        Device(DeviceId("same"), numa=(0, 0)),
+    ]
+    ids = frozenset(map(DeviceId, ["one", "both", "free", "empty", "same", "unlisted"]))
+    assert by_numa_node(device_list(rows), ids) == {
+        -1: ("empty", "free", "unlisted"),
+        0: ("both", "same"),
+        1: ("both", "one"),
+    }
+    assert by_numa_node(EMPTY, frozenset({DeviceId("x")})) == {-1: ("x",)}
+
+
+def test_a_container_of_another_name_shares_nothing():
+    world = World({GPU: devices("a", "b", "c")})
+    hold(world, "p", "a", name="app")
+    world.admit(pod("p", container("app", gpu=1), container("more", gpu=1)))
+    assert world.held("p") == {"app": {GPU: ["a"]}, "more": {GPU: ["b"]}}
+
+
+def test_refusals_name_the_cause():
+    world = World({GPU: devices("a")})
+    with pytest.raises(Refused) as refused:
+        world.admit(pod("p", gpu=2))
+    assert isinstance(refused.value.__cause__, AllocationError)
