@@ -134,7 +134,11 @@ class MockKubelet:
         )
         if not self._layout.checkpoint_path.exists():
             self._node_status.reset()
-        incarnation.start()
+        try:
+            incarnation.start()
+        except BaseException:
+            self._remove_own_root()
+            raise
         with self._lock:
             self._incarnation = incarnation
         self.events.publish(EventKind.STARTED, f"kubelet serves {self.plugin_socket}")
@@ -150,6 +154,9 @@ class MockKubelet:
         incarnation.stop()
         self._providers = incarnation.manager.providers()
         self.events.publish(EventKind.STOPPED, "kubelet stopped")
+        self._remove_own_root()
+
+    def _remove_own_root(self) -> None:
         if self._own_root:
             shutil.rmtree(self.root, ignore_errors=True)
             self._layout = Layout(Path())

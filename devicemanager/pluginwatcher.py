@@ -20,6 +20,7 @@ import grpc
 from devicemanager.core.ids import ResourceName
 from devicemanager.endpoint import rpc_error
 from devicemanager.events import EventKind, EventStream
+from devicemanager.layout import StartError
 from devicemanager.registration import Registrar, RegistrationRefused
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
@@ -56,15 +57,19 @@ class PluginWatcher:
         self._known: dict[Path, int] = {}
 
     def start(self) -> None:
-        """Watch, then take up the sockets that are there already."""
+        """Watch, then take up the sockets that are there already. Raises StartError."""
         from watchdog.events import FileSystemEventHandler
         from watchdog.observers import Observer
 
         handler = FileSystemEventHandler()
         handler.on_any_event = self._seen  # type: ignore[method-assign]  # its own hook
-        self._observer = Observer()
-        self._observer.schedule(handler, str(self._directory))
-        self._observer.start()
+        observer = Observer()
+        try:
+            observer.schedule(handler, str(self._directory))
+            observer.start()
+        except OSError as error:
+            raise StartError(f"cannot watch {self._directory}: {error.strerror}") from error
+        self._observer = observer
         for path in sorted(self._directory.iterdir()):
             self._changed(path)
 
