@@ -222,6 +222,7 @@ class Manager:
                 give_back(allocation)
                 state.node.remove(pod.uid)
                 state.note_pod(pod.uid)
+                self._affinities.pop(pod.uid, None)
             self.events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
             text = texts.CHECKPOINT_FAILED.format(error=error)
             raise refused_by_allocation(AllocationError(text)) from error

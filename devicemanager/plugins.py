@@ -30,6 +30,8 @@ class _Difference:
 
     changes: Changes
     held: Mapping[PodUid, set[DeviceId]]
+    is_news: bool
+    """Whether the checkpoint says something else now."""
 
 
 class PluginHandler:
@@ -70,12 +72,10 @@ class PluginHandler:
                 raise PluginError("the kubelet is stopping")
             if "Q2" in self._quirks and self._is_connected(resource, name):
                 raise PluginError(f"device plugin already connected: {name}")
-            is_new = resource not in state.endpoints
             endpoint, replaced = state.endpoints.connect(resource, name, options)
             state.clients[endpoint.id] = client
             closed = [state.clients.pop(old.id) for old in replaced]
-            if is_new:
-                state.note_list(resource, state.endpoints.devices(resource))
+            state.changed()
         for old in closed:
             if "Q3" not in self._quirks:
                 old.close()
@@ -177,22 +177,24 @@ class PluginHandler:
         """With the lock held: take a changed list into the checkpoint and tell whose
         devices it concerns."""
         difference = changes(before, after)
-        if difference:
+        # A resource without devices is in the checkpoint, too, once it was listed.
+        is_news = bool(difference) or not self._state.is_noted(resource)
+        if is_news:
             self._state.note_list(resource, after)
         touched = {*difference.changed, *difference.removed, *difference.added}
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
-            return _Difference(difference, ledger.holders_of(resource, touched))
+            return _Difference(difference, ledger.holders_of(resource, touched), is_news)
         held: dict[PodUid, set[DeviceId]] = {}
         for name, _ in ledger.resources():
             for pod, ids in ledger.holders_of(name, touched).items():
                 held.setdefault(pod, set()).update(ids)
-        return _Difference(difference, held)
+        return _Difference(difference, held, is_news)
 
     def _follow_up(self, resource: ResourceName, difference: _Difference) -> None:
         for pod, ids in difference.held.items():
             self._report(resource, pod, ", ".join(sorted(ids)))
-        if difference.changes:
+        if difference.is_news:
             self._write()
 
     def _report(self, resource: ResourceName, pod: PodUid, ids: str) -> None:

@@ -75,6 +75,10 @@ class State:
         self._document.set_registered(self._registered)
         self.changed()
 
+    def is_noted(self, resource: ResourceName) -> bool:
+        """Whether the checkpoint names the resource."""
+        return resource in self._registered
+
     def note_pod(self, pod: PodUid) -> None:
         """A pod holds something else now."""
         entries = pod_entries(pod, self.ledger.pod(pod))
