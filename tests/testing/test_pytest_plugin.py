@@ -6,19 +6,6 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-MANY = """
-    import os, threading
-    from pathlib import Path
-
-    import pytest
-
-    from devicemanager import MockKubelet, Settings
-    from devicemanager.testing import pod_manifest
-
-    def left_over():
-        return threading.active_count(), len(os.listdir("/proc/self/fd"))
-"""
-
 
 @pytest.fixture
 def session(pytester):
@@ -192,18 +179,22 @@ def test_an_error_on_a_server_thread_fails_the_test(session):
             make_mock_kubelet()._failed(ZeroDivisionError("second"))
 
         def test_while_it_stops(mock_kubelet):
-            stop = mock_kubelet.stop
-            def failing_stop():
-                mock_kubelet._failed(ZeroDivisionError("late"))
-                stop()
-            mock_kubelet.__dict__["stop"] = failing_stop
+            def look(event):
+                if event.kind == "stopped":
+                    mock_kubelet._failed(ZeroDivisionError("late"))
+            mock_kubelet.events.subscribe(look)
         """,
         "-rA",
     )
-    # The last one has passed when its kubelet fails, and its factory had the real stop.
-    result.assert_outcomes(passed=2, failed=2)
+    # The last one has passed by the time its kubelet fails.
+    result.assert_outcomes(passed=2, failed=2, errors=1)
     result.stdout.fnmatch_lines(["*ZeroDivisionError: planted", "*mock kubelet events*"])
-    result.stdout.fnmatch_lines(["FAILED *test_of_two_kubelets*ZeroDivisionError: second"])
+    result.stdout.fnmatch_lines(
+        [
+            "ERROR *test_while_it_stops*ZeroDivisionError: late",
+            "FAILED *test_of_two_kubelets*ZeroDivisionError: second",
+        ]
+    )
 
 
 def test_a_failure_shows_what_happened(session):
