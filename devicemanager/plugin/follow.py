@@ -68,6 +68,7 @@ def _take_all(
 
 
 def _checked(what: str, listed: Iterable[T] | object) -> Iterable[T]:
+    # A lone string would otherwise pass as a list of its letters.
     if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise TypeError(f"{what} gives lists, not {listed!r}")
     return listed

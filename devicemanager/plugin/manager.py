@@ -103,6 +103,7 @@ class Manager:
     def stop(self) -> None:
         """Unregister everything and remove our sockets. Returns within some 10 s, whatever
         the authors' hooks do."""
+        # First of all: from here on no resource is added.
         self._stopping.set()
         self._changed.ring()
         with self._lock:

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 KUBELET_SOCKET = "kubelet.sock"
 
+_CLEARED = 0.02
+
 ServiceFactory = Callable[[Plugin, PluginSettings, Streams], Service]
 """Makes the service of one server."""
 
@@ -141,6 +143,9 @@ class Resource:
             seen = self.wake.count
             try:
                 pause = self._step()
+            except FileNotFoundError:
+                # A starting kubelet clears the directory, our half-made socket included.
+                pause = _CLEARED
             except OSError as error:
                 self._complain(str(error))
                 pause = self._settings.register_backoff

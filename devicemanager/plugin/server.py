@@ -47,13 +47,14 @@ class PluginServer:
         except BaseException as error:
             self._server.stop(None)
             bound.unlink(missing_ok=True)
+            # grpc's own errors are RuntimeErrors without a number.
             if isinstance(error, RuntimeError):
                 raise OSError(f"cannot listen in {directory}: {error}") from error
             raise
         identity = FileIdentity.of(self.path)
         if identity is None:
             self._server.stop(None)
-            raise OSError(f"{self.path} was removed as soon as it was made")
+            raise FileNotFoundError(f"{self.path} was removed as soon as it was made")
         self.identity = identity
 
     @property

@@ -74,6 +74,7 @@ class Session:
             )
 
         def nap(seconds: float) -> None:
+            # Every stream event rings too, so a ring alone must not shorten the pause.
             deadline = time.monotonic() + seconds
             while not pointless() and (left := deadline - time.monotonic()) > 0:
                 self._wake.wait(self._wake.count, min(left, self._settings.recheck))
@@ -101,6 +102,7 @@ class Session:
             return False
 
         def wait(call: grpc.Future[dp.Empty]) -> bool:
+            # A kubelet that hangs in Register may meanwhile be replaced: look on every ring.
             call.add_done_callback(lambda _call: self._wake.ring())
             while not call.done():
                 seen = self._wake.count

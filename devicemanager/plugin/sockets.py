@@ -51,6 +51,7 @@ def is_alive(path: Path) -> bool:
             probe.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
+        # A full backlog, or permissions: somebody is there.
         except OSError:
             return True
         return True

@@ -1,5 +1,6 @@
 """The author framework against a kubelet, over real sockets."""
 
+import random
 import socket
 import threading
 
@@ -140,6 +141,29 @@ def test_restarts_in_quick_succession_end_with_the_last_kubelet(kubelet, fast, g
             kubelet.requests.clear()
         kubelet.restart()
         kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_the_newest_list_arrives(kubelet, fast, seed):
+    """After any mix of restarts, cut streams and deleted sockets."""
+    chance = random.Random(seed)
+    plugin = Gpus()
+
+    def cut():
+        for connection in list(kubelet.connections):
+            connection.cut()
+
+    def delete():
+        for entry in kubelet.directory.iterdir():
+            if entry.name != "kubelet.sock" and not entry.name.startswith("."):
+                entry.unlink(missing_ok=True)
+
+    with manager_of(kubelet.directory, fast, gpu=plugin):
+        for turn in range(15):
+            for happens in chance.choices([kubelet.restart, cut, delete], k=chance.randint(1, 3)):
+                happens()
+            plugin.update([f"gpu-{turn}"])
+            kubelet.wait_devices({f"gpu-{turn}": "Healthy"})
 
 
 def test_a_deleted_socket_is_made_again(kubelet, fast):

@@ -2,6 +2,7 @@
 
 import argparse
 import socket
+import tomllib
 from pathlib import Path
 
 import attrs
@@ -258,3 +259,15 @@ def test_the_record_of_calls_is_bounded_and_the_count_is_not():
     assert recorder.calls[0].device_ids == (("5",),)
     assert recorder.wait_for("Allocate", 10_005, 0)
     assert not recorder.wait_for("Allocate", 10_006, 0)
+
+
+def test_the_image_is_made_from_what_is_there():
+    top = Path(__file__).parent.parent.parent
+    recipe = (top / "tools/simulated-plugin.Dockerfile").read_text().splitlines()
+    copied = [part for line in recipe if line.startswith("COPY ") for part in line.split()[1:-1]]
+    sources = [source for source in copied if not source.startswith(("/", "--"))]
+    project = tomllib.loads((top / "pyproject.toml").read_text())
+    assert all((top / source).exists() for source in sources)
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(sources)
+    assert recipe[-1] == 'ENTRYPOINT ["/plugin/bin/devicemanager", "simulate"]'
+    assert "devicemanager" in project["project"]["scripts"]
