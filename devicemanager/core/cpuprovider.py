@@ -42,6 +42,8 @@ class CpuProvider:
     _assigned: Mapping[PodUid, Mapping[ContainerName, int]] = attrs.field(factory=dict)
     _reusable: Mapping[PodUid, int] = attrs.field(factory=dict)
     """What a pod's ordinary init containers had and no later container has taken."""
+    _used: int = 0
+    """The union of all that is assigned: pods never share CPUs."""
 
     @classmethod
     def of(
@@ -59,8 +61,7 @@ class CpuProvider:
     @property
     def free_cpus(self) -> int:
         """The set of CPUs that nobody has for itself."""
-        used = union(cpus for held in self._assigned.values() for cpus in held.values())
-        return self.allocatable_cpus & ~used
+        return self.allocatable_cpus & ~self._used
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
         """``staticPolicy.GetTopologyHints`` (cpumanager/policy_static.go, v1.32)."""
@@ -99,6 +100,7 @@ class CpuProvider:
             self,
             assigned={**self._assigned, pod.uid: {**held, container.name: taken}},
             reusable={**self._reusable, pod.uid: pool},
+            used=self._used | taken,
         )
 
     def release(self, pod_uid: PodUid) -> Self:
@@ -109,6 +111,7 @@ class CpuProvider:
             self,
             assigned={uid: held for uid, held in self._assigned.items() if uid != pod_uid},
             reusable={uid: pool for uid, pool in self._reusable.items() if uid != pod_uid},
+            used=self._used & ~union(self._assigned[pod_uid].values()),
         )
 
     def held(self, pod_uid: PodUid, container: ContainerName) -> Held:

@@ -66,6 +66,12 @@ class MemoryProvider:
     topology: NumaTopology
     capacity: Amounts
     _pods: Mapping[PodUid, PodMemory] = attrs.field(factory=dict)
+    _free: Amounts = attrs.field()
+    """Bytes nobody holds: ``capacity`` without what all pods are charged."""
+
+    @_free.default
+    def _all_of_it(self) -> Amounts:
+        return self.capacity
 
     @classmethod
     def of(
@@ -83,16 +89,14 @@ class MemoryProvider:
         held = self._pods.get(pod.uid, NOTHING).blocks.get(container.name)
         if held is not None:
             return _hints_of_held(held, wanted)
-        fitting = self._fitting(pod.uid, wanted)
-        return dict.fromkeys(wanted, fitting)
+        return self._hints_where_free(pod.uid, wanted)
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
         """``staticPolicy.GetPodTopologyHints`` (memorymanager/policy_static.go, v1.32)."""
         wanted = self._pod_wanted(pod)
         if pod.uid in self._pods:
             return self._hints_where_held(pod.uid, wanted)
-        fitting = self._fitting(pod.uid, wanted)
-        return dict.fromkeys(wanted, fitting)
+        return self._hints_where_free(pod.uid, wanted)
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
         """``staticPolicy.Allocate`` (memorymanager/policy_static.go, v1.32)."""
@@ -102,16 +106,19 @@ class MemoryProvider:
             return self
         mask = self._nodes_for(pod.uid, wanted, affinity)
         after = self._charge(before, wanted, mask, keep=hands_on(pod, container))
+        free = _without(_with(self._free, before.charged), after.charged)
         blocks = tuple(MemoryBlock(t, size, nodes_of(mask)) for t, size in sorted(wanted.items()))
         after = attrs.evolve(after, blocks={**before.blocks, container.name: blocks})
-        return attrs.evolve(self, pods={**self._pods, pod.uid: after})
+        return attrs.evolve(self, pods={**self._pods, pod.uid: after}, free=free)
 
     def release(self, pod_uid: PodUid) -> Self:
         """Without what the pod had."""
         if pod_uid not in self._pods:
             return self
         return attrs.evolve(
-            self, pods={uid: held for uid, held in self._pods.items() if uid != pod_uid}
+            self,
+            pods={uid: held for uid, held in self._pods.items() if uid != pod_uid},
+            free=_with(self._free, self._pods[pod_uid].charged),
         )
 
     def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
@@ -132,11 +139,7 @@ class MemoryProvider:
 
     def free(self) -> dict[tuple[str, int], int]:
         """Bytes nobody holds, by type and node."""
-        free = dict(self.capacity)
-        for pod in self._pods.values():
-            for place, size in pod.charged.items():
-                free[place] -= size
-        return free
+        return dict(self._free)
 
     def _wanted(self, pod: Pod, container: Container) -> dict[str, int]:
         """The container's requests of types that are handed out here."""
@@ -159,6 +162,12 @@ class MemoryProvider:
 
         return {type_: total(type_) for type_ in types}
 
+    def _hints_where_free(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
+        """Of what fits nowhere there are no hints at all, so that it does not refuse the
+        pod here: ``Allocate`` does, in words of its own (``calculateHints``)."""
+        fitting = self._fitting(pod_uid, wanted)
+        return dict.fromkeys(wanted, fitting) if fitting else {}
+
     def _hints_where_held(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
         """For a pod that is admitted again: the nodes it is on, if it holds enough."""
         held = self.pod_held(pod_uid).memory
@@ -167,11 +176,8 @@ class MemoryProvider:
         enough = all(sizes[type_] >= size for type_, size in wanted.items())
         return {type_: (Hint(mask, True),) if enough else () for type_ in wanted}
 
-    def _available(self, pod_uid: PodUid) -> dict[tuple[str, int], int]:
-        available = self.free()
-        for place, size in self._pods.get(pod_uid, NOTHING).reusable.items():
-            available[place] += size
-        return available
+    def _available(self, pod_uid: PodUid) -> Amounts:
+        return _with(self._free, self._pods.get(pod_uid, NOTHING).reusable)
 
     def _fitting(self, pod_uid: PodUid, wanted: Wanted) -> Hints:
         """Sets of nodes on which everything wanted fits at once, preferred if they have
@@ -202,12 +208,22 @@ class MemoryProvider:
         free, charged, reusable = self.free(), dict(pod.charged), dict(pod.reusable)
         for type_, missing in wanted.items():
             for place in ((type_, node) for node in nodes_of(mask)):
+                if place not in free:
+                    continue  # the node has nothing of this type
                 again = min(missing, reusable.get(place, 0))
-                fresh = min(missing - again, free.get(place, 0))
+                fresh = min(missing - again, free[place])
                 missing -= again + fresh
                 charged[place] = charged.get(place, 0) + fresh
                 reusable[place] = reusable.get(place, 0) + (fresh if keep else -again)
         return attrs.evolve(pod, charged=charged, reusable=reusable)
+
+
+def _with(amounts: Amounts, more: Amounts) -> dict[tuple[str, int], int]:
+    return {**amounts, **{place: amounts[place] + size for place, size in more.items()}}
+
+
+def _without(amounts: Amounts, less: Amounts) -> dict[tuple[str, int], int]:
+    return {**amounts, **{place: amounts[place] - size for place, size in less.items()}}
 
 
 def _fits(amounts: Amounts, wanted: Wanted, mask: int) -> bool:

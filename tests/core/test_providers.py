@@ -199,7 +199,8 @@ class TestMemory:
         main = container("c", 1, 9 * GIB)
         with pytest.raises(AllocationError, match=text):
             memory().allocate(pod(main), main, affinity)
-        assert memory().hints(pod(main), main) == {"memory": ()}
+        # No hints at all is no preference: Allocate refuses, not the topology policy.
+        assert memory().hints(pod(main), main) == memory().pod_hints(pod(main)) == {}
 
     def test_init_containers_hand_their_memory_on(self) -> None:
         init, main = container("i", 1, 3 * GIB), container("c", 1, 4 * GIB)
@@ -208,6 +209,13 @@ class TestMemory:
         assert after.hints(one, main) == {"memory": (Hint(1, True), Hint(2, True), Hint(3, False))}
         after = after.allocate(one, main, 1)
         assert after.free() == {("memory", 0): 0, ("memory", 1): 4 * GIB}
+
+    def test_a_node_may_lack_a_type(self) -> None:
+        provider = MemoryProvider.of(TWO, {"memory": {0: GIB, 1: GIB}, "hugepages-2Mi": {1: GIB}})
+        main = container("c", 1, 2 * GIB, pages=GIB)
+        taken = provider.allocate(pod(main), main, 3)
+        assert set(taken.free().values()) == {0}
+        assert taken.release(PodUid("p")) == provider
 
     def test_only_guaranteed_pods_hold_memory(self) -> None:
         main = container("c", 0, GIB)
