@@ -195,7 +195,9 @@ class Endpoint:
         except (grpc.RpcError, ValueError) as error:
             raise _translated(error) from error
         return AllocateAnswer(
-            tuple(each.SerializeToString() for each in response.container_responses)
+            tuple(
+                each.SerializeToString(deterministic=True) for each in response.container_responses
+            )
         )
 
     def preferred_allocation(

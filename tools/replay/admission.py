@@ -143,7 +143,7 @@ def _settings(scenario: Scenario) -> Settings:
         topology_scope=scenario["scope"],
         topology_options=scenario["policy_options"] or {},
         # The scenarios have the reference's own results, this defect of it included.
-        quirks={"Q16"},
+        quirks=frozenset({"Q16"}),
     )
 
 
