@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
+from operator import attrgetter
 
 import attrs
 
 import podresources
 from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
-from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.pods import Pod
@@ -19,6 +20,8 @@ from devicemanager.core.providers import Held
 from devicemanager.state import State
 
 _NO_SHARE = Held()
+_UID = attrgetter("uid")
+_by_name = attrgetter("namespace", "name", "uid")
 
 
 @attrs.frozen
@@ -53,8 +56,12 @@ class PodSource:
         self._shown = shown
         # Guards everything below.
         self._lock = threading.Lock()
-        self._built: dict[PodUid, tuple[int, podresources.Pod]] = {}
         self._sorted: tuple[int, list[Pod]] = (-1, [])
+        # The pods as last told, and by id(pod) what was told of each and as of which
+        # version. Loops over all pods stay in C: every change of one pod runs them.
+        self._told: Sequence[Pod] = ()
+        self._values: dict[int, podresources.Pod] = {}
+        self._versions: dict[int, int] = {}
         self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
 
     def version(self) -> int:
@@ -73,16 +80,20 @@ class PodSource:
         with state.lock:
             held_by_failed = [pod for pod in failed if pod.uid in state.ledger]
             pods = active if not held_by_failed else sorted(active + held_by_failed, key=_by_name)
-            versions = state.pod_versions
-            stale = [pod for pod in pods if not self._is_built(pod, versions)]
-            held = {pod.uid: self._held(pod) for pod in stale}
-            known = {pod.uid: versions.get(pod.uid, 0) for pod in stale}
-        for pod in stale:
-            self._built[pod.uid] = known[pod.uid], _pod(pod, held[pod.uid])
-        if len(self._built) > 2 * len(pods):
-            self._built = {pod.uid: self._built[pod.uid] for pod in pods}
-        built = self._built
-        return [built[pod.uid][1] for pod in pods]
+            versions = list(map(state.pod_versions.get, map(_UID, pods), repeat(0)))
+            ids = list(map(id, pods))
+            known = map(self._versions.get, ids, repeat(-1))
+            stale = [
+                pod for pod, now, then in zip(pods, versions, known, strict=True) if now != then
+            ]
+            held = [self._held(pod) for pod in stale]
+        new = {id(pod): _pod(pod, its) for pod, its in zip(stale, held, strict=True)}
+        values = self._values | new
+        told = [values[id_] for id_ in ids]
+        self._told = pods
+        self._values = dict(zip(ids, told, strict=True))
+        self._versions = dict(zip(ids, versions, strict=True))
+        return told
 
     def _held(self, pod: Pod) -> _Held:
         """With the state's lock held: all that the pod holds."""
@@ -93,10 +104,6 @@ class PodSource:
             shares = {c.name: companions.held(pod.uid, c.name) for c, _ in pod.all_containers()}
             whole = companions.pod_held(pod.uid) if self._pod_level else whole
         return _Held(self._state.holdings(pod.uid), shares, whole)
-
-    def _is_built(self, pod: Pod, versions: dict[PodUid, int]) -> bool:
-        built = self._built.get(pod.uid)
-        return built is not None and built[0] == versions.get(pod.uid, 0)
 
     def allocatable(self) -> podresources.Allocatable:
         with self._state.lock:
@@ -116,10 +123,6 @@ class PodSource:
                     podresources.Allocatable(devices, others.cpu_ids, _memory(others)),
                 )
             return self._allocatable[1]
-
-
-def _by_name(pod: Pod) -> tuple[str, str, str]:
-    return pod.namespace, pod.name, pod.uid
 
 
 @attrs.frozen

@@ -66,15 +66,21 @@ class _Chunks:
 
     def __init__(self, encode: Callable[[Pod], bytes]) -> None:
         self._encode = encode
-        # id(pod) -> that pod and its bytes. The pod is kept so that its id stays its own.
-        self._known: dict[int, tuple[Pod, bytes]] = {}
+        # id(pod) -> its bytes. The pods are kept so that their ids stay their own.
+        self._known: dict[int, bytes] = {}
+        self._pods: Sequence[Pod] = ()
 
     def listing(self, pods: Sequence[Pod]) -> _Listing:
         # Identity and not equality: comparing deep values costs more than it saves, and
         # equality leaves out restartable_init, which v1alpha1 answers depend on.
-        known = {id(pod): self._known.get(id(pod)) or (pod, self._encode(pod)) for pod in pods}
-        self._known = known
-        chunks = [known[id(pod)][1] for pod in pods]
+        pods = tuple(pods)
+        ids = tuple(map(id, pods))
+        known = map(self._known.get, ids)
+        chunks = [
+            self._encode(pod) if chunk is None else chunk
+            for pod, chunk in zip(pods, known, strict=True)
+        ]
+        self._pods, self._known = pods, dict(zip(ids, chunks, strict=True))
         return _Listing(pods, chunks, b"".join(chunks))
 
 
