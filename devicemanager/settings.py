@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -40,6 +40,10 @@ def _known_quirks(_: object, __: object, value: frozenset[str]) -> None:
     unknown = sorted(value - QUIRKS.keys())
     if unknown:
         raise ValueError(f"unknown quirk {unknown[0]}: choose from {', '.join(sorted(QUIRKS))}")
+
+
+def _as_names(value: Iterable[str]) -> frozenset[str]:
+    return frozenset(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -97,6 +101,6 @@ class Settings:
     """Choose free devices in a random order from this seed, since plugins must bear any
     order (Q22). None chooses the lowest ids."""
     quirks: frozenset[str] = attrs.field(
-        default=frozenset(), converter=frozenset, validator=_known_quirks
+        default=frozenset(), converter=_as_names, validator=_known_quirks
     )
     """Defects of the reference to bring back for a test; see ``QUIRKS``."""
