@@ -250,21 +250,33 @@ class Manager:
 
     # -- containers ------------------------------------------------------------------
 
-    def pre_start(self, pod: PodUid, container: ContainerName) -> None:
+    def pre_start(
+        self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName] = ()
+    ) -> None:
         """Call PreStartContainer of every plugin that asks for it, in order of resource.
 
-        Raises AllocationError with the kubelet's text; the container must not start.
+        ``requested`` are the resources that the container asks for, whether or not
+        anything is recorded for them. Raises AllocationError with the kubelet's text; the
+        container must not start (``callPreStartContainerIfNeeded``, v1.32).
         """
-        for resource, holding in sorted(self.holdings(pod).get(container, {}).items()):
+        held = self.holdings(pod).get(container, {})
+        for resource in sorted({*held, *requested}):
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
                 client = None if endpoint is None else self.state.clients.get(endpoint.id)
-            if endpoint is None or not endpoint.options.pre_start_required or not holding.ids:
+            if endpoint is None:
+                if not self.is_known(resource):
+                    continue
+                raise AllocationError(texts.PRE_START_NO_ENDPOINT.format(resource=resource))
+            if not endpoint.options.pre_start_required:
                 continue
+            if resource not in held:
+                text = texts.PRE_START_NO_DEVICES
+                raise AllocationError(text.format(pod=pod, container=container, resource=resource))
             try:
                 if client is None:
                     raise PluginError(texts.STOPPED_ENDPOINT.format(endpoint=endpoint.name))
-                client.pre_start_container(tuple(sorted(holding.ids)))
+                client.pre_start_container(tuple(sorted(held[resource].ids)))
             except PluginError as error:
                 raise AllocationError(texts.PRE_START_FAILED.format(error=error)) from error
 

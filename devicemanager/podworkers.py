@@ -201,8 +201,11 @@ class PodWorkers:
         self, manager: Manager, record: PodRecord, container: Container, is_init: bool
     ) -> RunOptions:
         pod = record.pod
+        # In the kubelet's order: a plugin that wants PreStartContainer is never asked to
+        # allocate at this point, for want of devices to prepare.
+        requested = [name for name, count in container.limits.items() if count]
+        manager.pre_start(pod.uid, container.name, requested)
         self._allocate_missing(manager, pod, container, is_init)
-        manager.pre_start(pod.uid, container.name)
         options = merged_options(manager.holdings(pod.uid).get(container.name, {}))
         with self._lock:
             record.started(container, is_init)
@@ -223,7 +226,7 @@ class PodWorkers:
         try:
             manager.allocate_now(pod, container, is_init)
         except Refused as refused:
-            raise AllocationError(refused.message) from refused
+            raise AllocationError(str(refused.cause or refused.message)) from refused
 
     def _start_all(self, manager: Manager, record: PodRecord, admission: Admission) -> Admission:
         """Start every container in order; an init container that fails stops the rest."""

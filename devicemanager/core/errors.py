@@ -53,6 +53,8 @@ class Refused(RequestError):
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
         self.message = message
+        self.cause: Exception | None = None
+        """The failed allocation, in words of its own; None for other refusals."""
         self.explanation: AdmissionExplanation | None = None
         super().__init__(f"{reason}: {message}")
 
@@ -63,7 +65,9 @@ def refused_by_allocation(error: Exception) -> Refused:
     ``admission.GetPodAdmitResult`` (pkg/kubelet/cm/admission/errors.go, v1.32).
     """
     message = texts.ALLOCATE_FAILED.format(error=error)
-    return Refused(texts.UNEXPECTED_ADMISSION_ERROR, message)
+    refused = Refused(texts.UNEXPECTED_ADMISSION_ERROR, message)
+    refused.cause = error
+    return refused
 
 
 def refused_by_topology() -> Refused:

@@ -39,6 +39,11 @@ NO_CONTAINER_RESPONSE = (
 STOPPED_ENDPOINT = "endpoint {endpoint} has been stopped"
 PREFERRED_FAILED = "device plugin GetPreferredAllocation rpc failed with err: {error}"
 PRE_START_FAILED = "device plugin PreStartContainer rpc failed with err: {error}"
+PRE_START_NO_ENDPOINT = "endpoint not found in cache for a registered resource: {resource}"
+PRE_START_NO_DEVICES = (
+    "no devices found allocated in local cache for pod {pod}, container {container}, "
+    "resource {resource}"
+)
 CHECKPOINT_FAILED = 'failed to write checkpoint file "kubelet_internal_checkpoint": {error}'
 RPC_ERROR = "rpc error: code = {code} desc = {description}"
 
