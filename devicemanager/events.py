@@ -114,6 +114,7 @@ class EventStream:
         **details: object,
     ) -> None:
         """Something happened now. A callback that raises is logged and costs nobody else."""
+        message = " ".join(message.split("\n"))  # a plugin's error may have many lines
         event = Event(self._clock.time(), kind, message, resource, pod, details)
         with self._changed:
             self._recent.append(event)

@@ -21,6 +21,7 @@ from devicemanager.core.errors import DeviceManagerError, PluginError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.core.names import is_extended_resource_name
+from devicemanager.core.topology.policies import go_quoted
 from devicemanager.endpoint import DialError, Endpoint
 from devicemanager.events import EventKind, EventStream
 from devicemanager.plugins import PluginHandler
@@ -179,10 +180,11 @@ class Registrar:
 
 def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
     if API_VERSION not in versions:
-        version = ",".join(versions)
+        version = go_quoted(",".join(versions))[1:-1]
         raise RegistrationRefused(texts.BAD_VERSION.format(version=version))
     if not is_extended_resource_name(resource):
-        raise RegistrationRefused(texts.BAD_RESOURCE_NAME.format(resource=resource))
+        quoted = go_quoted(resource)[1:-1]
+        raise RegistrationRefused(texts.BAD_RESOURCE_NAME.format(resource=quoted))
 
 
 def endpoint_fault(name: str) -> str | None:
