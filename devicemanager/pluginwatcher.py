@@ -63,11 +63,14 @@ class PluginWatcher:
 
         handler = FileSystemEventHandler()
         handler.on_any_event = self._seen  # type: ignore[method-assign]  # its own hook
-        observer = Observer()
+        observer: BaseObserver | None = None
         try:
+            observer = Observer()
             observer.schedule(handler, str(self._directory))
             observer.start()
         except OSError as error:
+            if observer is not None:
+                observer.stop()
             raise StartError(f"cannot watch {self._directory}: {error.strerror}") from error
         self._observer = observer
         for path in sorted(self._directory.iterdir()):
