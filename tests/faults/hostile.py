@@ -1,0 +1,203 @@
+"""Peers that do what no plugin should, on raw bytes and raw sockets.
+
+A directory may hold any of these. All end with their ``with`` block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+import attrs
+import grpc
+
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from protos import pluginregistration_v1 as pr
+from protos import pluginregistration_v1_grpc as pr_grpc
+
+RESOURCE = "example.com/dev"
+
+Context = grpc.ServicerContext
+Lists = Callable[[Context], Iterator[bytes]]
+Unary = Callable[[bytes, Context], bytes]
+
+
+def devices(*ids: str, health: str = "Healthy") -> bytes:
+    """A list of devices as it goes over the wire."""
+    message = dp.ListAndWatchResponse(devices=[dp.Device(ID=id_, health=health) for id_ in ids])
+    return message.SerializeToString()
+
+
+def until_cancelled(context: Context, *, or_when: threading.Event | None = None) -> None:
+    """Hold a call open until its caller gives it up."""
+    gone = or_when or threading.Event()
+    if context.add_callback(gone.set):
+        gone.wait()
+
+
+def lists(*messages: bytes, stay: bool = True) -> Lists:
+    """ListAndWatch that sends these, then stays open or ends."""
+
+    def stream(context: Context) -> Iterator[bytes]:
+        yield from messages
+        if stay:
+            until_cancelled(context)
+
+    return stream
+
+
+def hang(request: bytes, context: Context) -> bytes:
+    """A call that is never answered."""
+    until_cancelled(context)
+    return b""
+
+
+def answering(*responses: dp.ContainerAllocateResponse) -> Unary:
+    """Allocate with exactly these responses, however many were asked for."""
+    answer = dp.AllocateResponse(container_responses=responses).SerializeToString()
+    return lambda request, context: answer
+
+
+def constant(answer: bytes) -> Unary:
+    return lambda request, context: answer
+
+
+TWO_DEVICES = lists(devices("d0", "d1"))
+ONE_RESPONSE = answering(dp.ContainerAllocateResponse())
+NO_OPTIONS = constant(b"")
+
+
+@attrs.define(eq=False)
+class RawPlugin:
+    """A device plugin of raw handlers on one socket; it does not register by itself."""
+
+    path: Path
+    lists: Lists = TWO_DEVICES
+    allocate: Unary = ONE_RESPONSE
+    options: Unary = NO_OPTIONS
+    info: Unary | None = None
+    """With it the socket also speaks the plugin watcher's protocol."""
+    workers: int = 16
+    allocations: list[tuple[str, ...]] = attrs.field(factory=list)
+    notified: list[pr.RegistrationStatus] = attrs.field(factory=list)
+    streams: int = 0
+    _server: grpc.Server | None = None
+    _pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="hostile")
+        self._server = grpc.server(self._pool)
+        handlers = {
+            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(self.options),
+            "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list),
+            "Allocate": grpc.unary_unary_rpc_method_handler(self._allocate),
+        }
+        service = grpc.method_handlers_generic_handler(_service(dp_grpc.LIST_AND_WATCH), handlers)
+        self._server.add_generic_rpc_handlers((service,))
+        if self.info is not None:
+            self._server.add_generic_rpc_handlers((self._watched(self.info),))
+        self._server.add_insecure_port(sockets.target(self.path))
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        assert self._server is not None
+        assert self._pool is not None
+        self._server.stop(0).wait()
+        self._pool.shutdown()
+
+    def _watched(self, info: Unary) -> grpc.GenericRpcHandler:
+        handlers = {
+            "GetInfo": grpc.unary_unary_rpc_method_handler(info),
+            "NotifyRegistrationStatus": grpc.unary_unary_rpc_method_handler(self._notify),
+        }
+        return grpc.method_handlers_generic_handler(_service(pr_grpc.GET_INFO), handlers)
+
+    def _notify(self, request: bytes, context: Context) -> bytes:
+        self.notified.append(pr.RegistrationStatus.FromString(request))
+        return b""
+
+    def _list(self, request: bytes, context: Context) -> Iterator[bytes]:
+        self.streams += 1
+        yield from self.lists(context)
+
+    def _allocate(self, request: bytes, context: Context) -> bytes:
+        wanted = dp.AllocateRequest.FromString(request).container_requests
+        self.allocations.extend(tuple(each.devices_ids) for each in wanted)
+        return self.allocate(request, context)
+
+
+def _service(method: str) -> str:
+    return method.split("/")[1]
+
+
+@contextlib.contextmanager
+def raw_socket(path: Path, answer: bytes = b"") -> Iterator[None]:
+    """A socket that accepts everybody and says nothing, or always the same bytes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        listening.listen(16)
+        thread = threading.Thread(target=_accept, args=(listening, answer), name="raw-socket")
+        thread.start()
+        try:
+            yield
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)  # wakes accept
+            thread.join()
+
+
+def _accept(listening: socket.socket, answer: bytes) -> None:
+    with contextlib.ExitStack() as accepted:
+        while True:
+            try:
+                peer, _ = listening.accept()
+            except OSError:
+                return
+            accepted.enter_context(peer)
+            with contextlib.suppress(OSError):
+                peer.sendall(answer)
+
+
+class Registry:
+    """One plugin's connection to the kubelet's Registration service."""
+
+    def __init__(self, kubelet_socket: Path) -> None:
+        self._channel = grpc.insecure_channel(sockets.target(kubelet_socket))
+        self._stub = dp_grpc.RegistrationStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def register(
+        self, endpoint: str, resource: str = RESOURCE, version: str = "v1beta1"
+    ) -> str | None:
+        """None if it was taken, else the refusal, whose code must be UNKNOWN."""
+        request = dp.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource)
+        try:
+            self._stub.Register(request, timeout=20)
+        except grpc.RpcError as error:
+            assert isinstance(error, grpc.Call)
+            assert error.code() is grpc.StatusCode.UNKNOWN, error
+            return error.details()
+        return None
+
+
+def register(
+    kubelet_socket: Path, endpoint: str, resource: str = RESOURCE, version: str = "v1beta1"
+) -> str | None:
+    """Register once, on a connection of its own."""
+    with Registry(kubelet_socket) as registry:
+        return registry.register(endpoint, resource, version)
