@@ -1,0 +1,174 @@
+"""The benchmarks run, and say of samples what is so. How long anything takes is not tested."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import groupby
+from xml.etree import ElementTree
+
+import attrs
+import pytest
+
+from tools.bench import chart, report
+from tools.bench.command import main
+from tools.bench.model import Measurement, quantile, rows
+from tools.bench.plugin import device_list
+from tools.bench.registry import BenchmarkFailed, cases, measure
+from tools.bench.scale import FULL, SCALES
+
+TINY = [case.name for case in cases(SCALES["tiny"])]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_case_runs_in_a_process_of_its_own(name):
+    measured = measure(name, "tiny")
+    assert measured
+    for each in measured:
+        assert each.samples
+        assert all(map(math.isfinite, [*each.samples, *each.baseline]))
+        assert bool(each.against) == bool(each.baseline)
+
+
+def test_a_case_that_fails_says_so(capfd):
+    with pytest.raises(BenchmarkFailed, match="no-such-case: its process ended with 1"):
+        measure("no-such-case", "tiny")
+    assert "Traceback" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_names_of_cases_and_their_order_are_the_same_everywhere(scale):
+    def kind(name: str) -> str:
+        return name.rstrip("0123456789x").rstrip("-")
+
+    kinds = [key for key, _ in groupby(kind(case.name) for case in cases(SCALES[scale]))]
+    assert kinds == [key for key, _ in groupby(kind(case.name) for case in cases(FULL))]
+    names = [case.name for case in cases(SCALES[scale])]
+    assert len(set(names)) == len(names)
+
+
+# -- statistics --------------------------------------------------------------------------
+
+
+def test_quantiles_lie_between_neighbours():
+    assert [quantile([1, 2, 3, 5], share) for share in (0, 0.5, 1)] == [1, 2.5, 5]
+    assert quantile([7.0], 0.99) == 7.0
+
+
+def measurement(*samples: float, baseline: tuple[float, ...] = (), **fields) -> Measurement:
+    against = "floor" if baseline else ""
+    return Measurement("a", samples, against=against, baseline=baseline, **fields)
+
+
+def test_samples_of_all_processes_count_together():
+    slow = measurement(4, 4, 4, baseline=(1, 1, 1), rate="pods")
+    fast = measurement(2, 2, baseline=(1, 1), rate="pods")
+    (row,) = rows([[slow], [fast]])
+    assert (row.count, row.p50, row.baseline, row.ratio) == (5, 4, 1, 4)
+    assert (row.lowest_ratio, row.highest_ratio) == (2, 4)
+    assert row.per_second == pytest.approx(1000 / 3.2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "missed"),
+    [
+        ({"at_most": 3.0}, False),
+        ({"at_most": 2.9}, True),
+        ({"at_most_ratio": 1.5}, False),
+        ({"at_most_ratio": 1.4}, True),
+        ({"at_most": 2.9, "at_most_ratio": 1.5}, True),
+        ({}, False),
+    ],
+)
+def test_a_goal_is_missed_above_it(fields, missed):
+    (row,) = rows([[measurement(3, 3, baseline=(2, 2), **fields)]])
+    assert row.missed is missed
+    assert row.missed is ("missed" in report.table([row]))
+
+
+# -- the report --------------------------------------------------------------------------
+
+
+def test_the_table_is_aligned():
+    text = report.table(rows([[measurement(1), Measurement("longer", [100, 300])]]))
+    _, _, head, first, second = text.splitlines()
+    column = head.index("p50") + len("p50")
+    assert (first[:column].split()[-1], second[:column].split()[-1]) == ("1.00", "200")
+
+
+def test_what_became_slower_is_named():
+    (old,) = rows([[measurement(2, 2, baseline=(1, 1))]])
+    slower = attrs.evolve(old, ratio=3.0, lowest_ratio=3.0, highest_ratio=3.0)
+    other_machine = attrs.evolve(old, p25=8.0, p50=8.0, p75=8.0, baseline=4.0)
+    assert "a: ratio 2.00 -> 3.00" in report.comparison([old], [slower])
+    assert "faster than before: 1 of 1" in report.comparison([slower], [old])
+    assert "slower than before: 0 of 1" in report.comparison([old], [other_machine])
+    assert "slower than before: 0 of 0" in report.comparison([], [slower])
+
+
+def test_ranges_that_overlap_are_noise():
+    (old,) = rows([[measurement(1, 2, 3)]])
+    (noisy,) = rows([[measurement(2, 2.5, 4)]])
+    (slower,) = rows([[measurement(4, 5, 6)]])
+    assert "slower than before: 0 of 1" in report.comparison([old], [noisy])
+    assert "a: ms 2.00 -> 5.00" in report.comparison([old], [slower])
+
+
+def test_results_come_back_from_a_file(tmp_path):
+    results = rows([[measurement(1, 2, baseline=(1, 1))]])
+    report.save(tmp_path / "r.json", results)
+    assert report.load(tmp_path / "r.json") == results
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"rows": [{"unknown": 1}]}', "[1]"])
+def test_a_file_of_something_else_is_an_error(tmp_path, text):
+    path = tmp_path / "old.json"
+    path.write_text(text)
+    with pytest.raises(report.ReportError, match=r"old\.json"):
+        report.load(path)
+
+
+def test_growth_is_drawn_for_sizes_of_as_many_pods_as_devices():
+    points = [
+        attrs.evolve(measurement(size, baseline=(1,), rate="pods"), devices=size, pods=pods)
+        for size, pods in ((100, 100), (8, 8), (100, 8))
+    ]
+    drawn = [row for point in points for row in rows([[point]])]
+    svg = ElementTree.fromstring(chart.growth(drawn))
+    lines = svg.findall("{*}polyline")
+    assert len(lines) == 3
+    assert {len(line.attrib["points"].split()) for line in lines} == {2}
+    assert not ElementTree.fromstring(chart.growth([])).findall("{*}polyline")
+
+
+# -- the command -------------------------------------------------------------------------
+
+
+def test_the_command_prints_writes_and_compares(tmp_path, capsys):
+    json_file, svg = tmp_path / "r.json", tmp_path / "r.svg"
+    arguments = ["--scale", "tiny", "--only", "admission-", "--json", str(json_file)]
+    assert main([*arguments, "--svg", str(svg)]) == 0
+    assert "Allocate + durable write" in capsys.readouterr().out
+    assert "<polyline" in svg.read_text()
+    assert json.loads(json_file.read_text())["machine"]["cpus"]
+    assert main([*arguments, "--compare", str(json_file)]) == 0
+    assert "slower than before: " in capsys.readouterr().out
+
+
+def test_a_name_without_a_case_is_refused(capsys):
+    assert main(["--only", "nothing-like-it"]) == 2
+    assert "no case is called nothing-like-it" in capsys.readouterr().err
+
+
+def test_the_file_to_compare_with_is_read_first(tmp_path, capsys):
+    assert main(["--only", "admission", "--compare", str(tmp_path / "none.json")]) == 1
+    assert capsys.readouterr().err.startswith("bench: ")
+
+
+def test_devices_are_spread_over_numa_nodes():
+    from protos import deviceplugin_v1beta1 as dp
+
+    devices = dp.ListAndWatchResponse.FromString(device_list(5, 2, ill=4)).devices
+    assert [device.topology.nodes[0].ID for device in devices] == [0, 0, 0, 1, 1]
+    assert [device.health for device in devices] == ["Healthy"] * 4 + ["Unhealthy"]
+    assert not dp.ListAndWatchResponse.FromString(device_list(1, 0)).devices[0].HasField("topology")
