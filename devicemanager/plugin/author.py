@@ -70,7 +70,10 @@ class Plugin(ABC):
         return threading.Event()
 
     def update(self, devices: Iterable[Device | str]) -> None:
-        """Make this the device list, from any thread: the other way to announce a change."""
+        """Make this the device list, from any thread: the other way to announce a change.
+
+        Of this and what ``devices`` gives, whichever comes later counts.
+        """
         self.device_list.publish(devices)
 
     @cached_property

@@ -58,8 +58,9 @@ class PluginSettings:
     """From the end of the last list stream to registering again. A kubelet that restarts
     also ends the stream, so a little patience saves a registration."""
 
-    stream_wait: float | None = attrs.field(default=60.0)
-    """From a registration to the next one if no list stream was ever opened. None: never."""
+    stream_wait: float | None = attrs.field(default=20.0)
+    """From a registration to the next one if no list stream was ever opened: a kubelet asks
+    for the list at once or, if its connection broke just then, never. None: wait for ever."""
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)
     """A stream that lived shorter than this doubles ``stream_delay``, up to
