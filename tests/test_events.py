@@ -1,0 +1,140 @@
+"""Events: published, remembered, waited for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from devicemanager.clock import ManualClock, SystemClock
+from devicemanager.events import Event, EventKind, EventStream
+
+STARTED, STOPPED, REFUSED = EventKind.STARTED, EventKind.STOPPED, EventKind.REFUSED
+PATIENCE = 20.0
+
+
+def messages(stream: EventStream, *kinds: EventKind) -> list[str]:
+    return [event.message for event in stream.recent(*kinds)]
+
+
+def test_published():
+    clock = ManualClock(5.0)
+    stream = EventStream(clock)
+    stream.publish(REFUSED, "no", resource="vendor.com/gpu", pod="uid", requested=2)
+    clock.advance(1.0)
+    stream.publish(STARTED, "up")
+    first, second = stream.recent()
+    assert first == Event(5.0, REFUSED, "no", "vendor.com/gpu", "uid", {"requested": 2})
+    assert second == Event(6.0, STARTED, "up")
+    assert str(first) == "refused: no"
+    assert (first.is_warning, second.is_warning) == (True, False)
+
+
+def test_recent_keeps_the_latest():
+    stream = EventStream(keep=3)
+    for number in range(5):
+        stream.publish(STARTED if number % 2 else STOPPED, str(number))
+    assert messages(stream) == ["2", "3", "4"]
+    assert messages(stream, STOPPED) == ["2", "4"]
+    assert messages(stream, REFUSED) == []
+    assert messages(stream, STARTED, STOPPED) == ["2", "3", "4"]
+
+
+def test_subscribed():
+    stream = EventStream()
+    one, two = [], []
+    stop_one = stream.subscribe(one.append)
+    stream.subscribe(two.append)
+    stream.publish(STARTED, "a")
+    stop_one()
+    stop_one()
+    stream.publish(STARTED, "b")
+    assert [event.message for event in one] == ["a"]
+    assert [event.message for event in two] == ["a", "b"]
+
+
+def test_a_callback_that_fails_costs_nobody_else(caplog):
+    stream = EventStream()
+    seen = []
+
+    def fail(event: Event) -> None:
+        raise ZeroDivisionError
+
+    stream.subscribe(fail)
+    stream.subscribe(seen.append)
+    stream.publish(STARTED, "a")
+    assert len(seen) == 1
+    assert "an event callback failed on started: a" in caplog.text
+
+
+def test_a_callback_may_publish_and_unsubscribe():
+    stream = EventStream()
+
+    def once(event: Event) -> None:
+        stop()
+        stream.publish(STOPPED, f"after {event.message}")
+
+    stop = stream.subscribe(once)
+    stream.publish(STARTED, "a")
+    stream.publish(STARTED, "b")
+    assert messages(stream) == ["a", "after a", "b"]
+
+
+def test_waiting_for_what_is_so_already():
+    assert EventStream().wait_for(lambda: True, timeout=0)
+
+
+def test_waiting_in_vain():
+    asked = []
+    assert not EventStream().wait_for(lambda: bool(asked.append(1)), timeout=0)
+    assert asked == [1]
+
+
+def test_waiting_for_an_event():
+    # The condition is looked at again after an event, and may ask the stream itself.
+    stream = EventStream()
+    asked = threading.Event()
+
+    def is_there() -> bool:
+        there = bool(stream.recent(STARTED))
+        asked.set()
+        return there
+
+    def publish() -> None:
+        assert asked.wait(PATIENCE)
+        stream.publish(STOPPED, "not yet")
+        stream.publish(STARTED, "now")
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    assert stream.wait_for(is_there, PATIENCE)
+    thread.join(PATIENCE)
+
+
+def test_an_event_between_looking_and_waiting_is_not_missed():
+    stream = EventStream()
+    looks = []
+
+    def published_while_looking() -> bool:
+        looks.append(1)
+        if len(looks) == 1:
+            stream.publish(STARTED, "now")
+        return len(looks) == 2
+
+    assert stream.wait_for(published_while_looking, PATIENCE)
+    assert len(looks) == 2
+
+
+def test_a_clock_that_is_turned_by_hand():
+    clock = ManualClock(10.0)
+    clock.advance(2.5)
+    assert (clock.monotonic(), clock.time()) == (12.5, 12.5)
+    with pytest.raises(ValueError, match="does not go back"):
+        clock.advance(-1.0)
+    assert clock.monotonic() == 12.5
+
+
+def test_the_clock_of_the_machine():
+    clock = SystemClock()
+    assert clock.monotonic() <= clock.monotonic()
+    assert clock.time() > 1_600_000_000
