@@ -16,8 +16,13 @@ from devicemanager.core.explain import (
 from devicemanager.core.topology import Hints, NumaTopology, PolicyName
 from devicemanager.core.topology.numa import nodes_of
 
-SYMBOLS = {State.FREE: ".", State.IN_USE: "#", State.UNHEALTHY: "x", State.CHOSEN: "*"}
-LEGEND = ", ".join(f"{symbol} {state.value}" for state, symbol in SYMBOLS.items())
+SYMBOLS = {
+    State.FREE: ".",
+    State.IN_USE: "#",
+    State.UNHEALTHY: "x",
+    State.CHOSEN: "*",
+    State.OWN: "+",
+}
 WIDEST_DRAWING = 64
 """Devices of one node that are still drawn one by one."""
 MOST_HINTS = 8
@@ -61,21 +66,35 @@ def _lines(explanation: AdmissionExplanation) -> Iterator[str]:
     for step in explanation.steps:
         yield ""
         yield "the pod as a whole" if step.container is None else f"container {step.container}"
-        yield from (f"  {line}" for line in _step(step, policy.topology))
-    if any(step.resources for step in explanation.steps):
+        yield from (f"  {line}" for line in _step(step, policy.topology, explanation.admitted))
+    resources = [one for step in explanation.steps for one in step.resources]
+    if resources:
         yield ""
-        yield f"each device is one of: {LEGEND}"
+        yield f"each device is one of: {_legend(resources)}"
 
 
-def _step(step: StepExplanation, topology: NumaTopology) -> Iterator[str]:
+def _legend(resources: list[ResourceExplanation]) -> str:
+    shares = any(one.own for one in resources)
+    return ", ".join(
+        f"{symbol} {state.value}"
+        for state, symbol in SYMBOLS.items()
+        if state is not State.OWN or shares
+    )
+
+
+def _step(step: StepExplanation, topology: NumaTopology, admitted: bool) -> Iterator[str]:
     hints = dict(step.merge.hints) if step.merge else {}
     for one in step.resources:
         yield f"{one.resource}: {one.request} requested"
         yield from (f"  {line}" for line in _drawing(one, topology))
         if one.chosen:
-            yield f"  chosen: {', '.join(one.chosen_ids)}"
+            # A refused pod gets nothing: this is how far its admission had come.
+            verb = "chosen" if admitted else "would have got"
+            yield f"  {verb}: {', '.join(one.chosen_ids)}"
         if one.resource in hints:
             yield f"  fits: {_hints(hints.pop(one.resource))}"
+    for resource, count in step.unknown.items():
+        yield f"{resource}: {count} requested, but no plugin has registered it: it does without"
     for name, others in hints.items():
         yield f"{name} fits: {_hints(others)}"
     if step.merge:
@@ -103,13 +122,15 @@ def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:
 def _devices(one: ResourceExplanation, bits: int) -> str:
     if bits.bit_count() <= WIDEST_DRAWING:
         return "".join(SYMBOLS[one.state(number)] for number in bitset.numbers(bits))
-    chosen, in_use = bits & one.chosen, bits & one.in_use & ~one.chosen
-    free = bits & one.free & ~one.chosen
+    chosen, own = bits & one.chosen, bits & one.own & ~one.chosen
+    in_use = bits & one.in_use & ~chosen & ~own
+    free = bits & one.free & ~chosen & ~own
     counts = {
         State.FREE: free.bit_count(),
         State.IN_USE: in_use.bit_count(),
-        State.UNHEALTHY: (bits & ~free & ~in_use & ~chosen).bit_count(),
+        State.UNHEALTHY: (bits & ~free & ~in_use & ~chosen & ~own).bit_count(),
         State.CHOSEN: chosen.bit_count(),
+        State.OWN: own.bit_count(),
     }
     return " ".join(f"{SYMBOLS[state]} {count}" for state, count in counts.items() if count)
 

@@ -126,7 +126,8 @@ def _scoped(
     if policy.asks_for_hints and policy.scope is ScopeName.POD:
         _align_pod(allocation, hints)
     for container, is_init in allocation.pod.all_containers():
-        step = Step(container.name, allocation.see(allocation.requests(container)))
+        seen = allocation.see(allocation.requests(container), container.name)
+        step = Step(container.name, seen)
         allocation.steps.append(step)
         if policy.asks_for_hints and policy.scope is ScopeName.CONTAINER:
             step.hints = [

@@ -83,6 +83,11 @@ class Seen:
     request: int
     devices: DeviceList
     in_use: int
+    """Devices that could not be chosen because somebody has them."""
+    own: int = 0
+    """Those of them that other containers of the pod have."""
+    held: frozenset[DeviceId] = frozenset()
+    """What the container had already."""
 
 
 @attrs.define(eq=False)
@@ -129,14 +134,40 @@ class PodAllocation:
             if self.is_device_resource(resource)
         }
 
-    def see(self, requests: Mapping[ResourceName, int]) -> dict[ResourceName, Seen]:
-        """What there is of the requested resources, as of now."""
+    def see(
+        self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
+    ) -> dict[ResourceName, Seen]:
+        """What there is of the requested resources for a container, or None for the pod,
+        as of now."""
         seen = {}
         for resource, request in requests.items():
             devices = self.endpoints.devices(resource) or EMPTY
             in_use = self.ledger.in_use(resource, devices.numbering)
-            seen[resource] = Seen(request, devices, in_use)
+            if self.draft.reserved or self.pod.uid in self.ledger:
+                seen[resource] = self._see_own(container, resource, request, devices, in_use)
+            else:
+                seen[resource] = Seen(request, devices, in_use)
         return seen
+
+    def _see_own(
+        self,
+        container: ContainerName | None,
+        resource: ResourceName,
+        request: int,
+        devices: DeviceList,
+        in_use: int,
+    ) -> Seen:
+        """As ``see``, for a pod that has devices already."""
+        bits = devices.numbering.bits
+        own = bits(self.ledger.held_by_pod(self.pod.uid, resource))
+        for ids in self.draft.reserved.get(resource, ()):
+            own |= bits(ids)
+        held: frozenset[DeviceId] = frozenset()
+        if container is not None:
+            held = self.ledger.held(self.pod.uid, container, resource) or held
+            own &= ~bits(self.reusable.get(resource, ()))
+            in_use &= ~bits(self.reusable.get(resource, ()))
+        return Seen(request, devices, in_use, own, held)
 
     def drafted(self, container: ContainerName) -> Mapping[ResourceName, Holding]:
         """What this admission gave a container, over what it held before."""

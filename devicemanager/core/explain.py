@@ -40,6 +40,7 @@ class State(Enum):
     IN_USE = "in use"
     UNHEALTHY = "unhealthy"
     CHOSEN = "chosen"
+    OWN = "of this pod's other containers"
 
 
 @attrs.frozen(eq=False)
@@ -52,14 +53,18 @@ class ResourceExplanation:
     """Devices asked for in this step."""
     devices: DeviceList
     in_use: int = 0
-    """Devices somebody held before this step."""
+    """Devices somebody had before this step, so that it could not choose them."""
     chosen: int = 0
-    """Devices this step was given."""
+    """Devices this step was given, or had from the start."""
+    own: int = 0
+    """Devices that other containers of the pod had before this step."""
 
     def state(self, number: int) -> State:
         """What device ``number`` was."""
         if self.chosen >> number & 1:
             return State.CHOSEN
+        if self.own >> number & 1:
+            return State.OWN
         if self.in_use >> number & 1:
             return State.IN_USE
         return State.FREE if self.devices.healthy >> number & 1 else State.UNHEALTHY
@@ -187,6 +192,8 @@ class StepExplanation:
     """``None`` where nobody was asked for hints: policy ``none``, or decided for the pod."""
     error: str | None = None
     """Why an allocation failed after the merge, in the kubelet's words."""
+    unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)
+    """What the container asked for and no plugin has ever offered: it does without."""
 
 
 @attrs.frozen(eq=False)

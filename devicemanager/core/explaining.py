@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from devicemanager.core.allocator import PodAllocation, Seen, Step
 from devicemanager.core.errors import Refused
 from devicemanager.core.explain import (
@@ -11,6 +13,8 @@ from devicemanager.core.explain import (
     explain_merge,
 )
 from devicemanager.core.ids import ResourceName
+from devicemanager.core.names import is_extended_resource_name
+from devicemanager.core.pods import Pod
 from devicemanager.core.topology import TopologyPolicy
 
 
@@ -33,15 +37,29 @@ def _step(allocation: PodAllocation, policy: TopologyPolicy, step: Step) -> Step
         tuple(_resource(allocation, step, resource, seen) for resource, seen in step.seen.items()),
         explain_merge(policy, step.hints) if step.hints is not None else None,
         step.error,
+        _unknown(allocation.pod, step),
     )
 
 
 def _resource(
     allocation: PodAllocation, step: Step, resource: ResourceName, seen: Seen
 ) -> ResourceExplanation:
-    chosen = 0
+    chosen = seen.held
     if step.container is not None:
-        holding = allocation.drafted(step.container).get(resource)
-        if holding is not None:
-            chosen = seen.devices.numbering.bits(holding.ids)
-    return ResourceExplanation(resource, seen.request, seen.devices, seen.in_use, chosen)
+        given = allocation.draft.holdings.get(step.container, {}).get(resource)
+        chosen = chosen if given is None else given.ids
+    bits = seen.devices.numbering.bits(chosen)
+    return ResourceExplanation(
+        resource, seen.request, seen.devices, seen.in_use, bits, seen.own & ~bits
+    )
+
+
+def _unknown(pod: Pod, step: Step) -> Mapping[ResourceName, int]:
+    """What the container asks for and no plugin has ever offered."""
+    return {
+        resource: count
+        for container, _ in pod.all_containers()
+        if container.name == step.container
+        for resource, count in sorted(container.limits.items())
+        if count and resource not in step.seen and is_extended_resource_name(resource)
+    }
