@@ -50,7 +50,13 @@ policies = st.sampled_from(POLICIES)
 scopes = st.sampled_from(SCOPES)
 
 
-def containers(prefix: str, at_most: int, restartable: st.SearchStrategy[bool]):
+def containers(
+    prefix: str,
+    at_most: int,
+    restartable: st.SearchStrategy[bool],
+    limits: st.SearchStrategy[dict[ResourceName, int]] = limits,
+    at_least: int = 0,
+):
     """Lists of containers named ``prefix0``, ``prefix1`` …"""
 
     def named(rows: list[tuple[dict[ResourceName, int], bool]]) -> tuple[Container, ...]:
@@ -59,7 +65,8 @@ def containers(prefix: str, at_most: int, restartable: st.SearchStrategy[bool]):
             for number, (wanted, stays) in enumerate(rows)
         )
 
-    return st.lists(st.tuples(limits, restartable), max_size=at_most).map(named)
+    rows = st.lists(st.tuples(limits, restartable), min_size=at_least, max_size=at_most)
+    return rows.map(named)
 
 
 def pods(uid: str):
@@ -74,10 +81,28 @@ def pods(uid: str):
     )
 
 
+few = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 2), min_size=1, max_size=2)
+
+
+def light_pods(uid: str):
+    """Pods of one UID that ask for little, so that several fit beside one another."""
+    return st.builds(
+        Pod,
+        uid=st.just(PodUid(uid)),
+        name=st.just(uid),
+        namespace=st.just("default"),
+        containers=containers("app", 2, st.just(False), few, at_least=1),
+        init_containers=containers("init", 1, st.booleans(), few),
+    )
+
+
 pod_lists = st.integers(1, 4).flatmap(
     lambda count: st.tuples(*[pods(f"pod{number}") for number in range(count)])
 )
 """One to four pods with UIDs of their own."""
+
+full_lists = st.permutations([Device(DeviceId(f"d{n}"), HEALTHY, (n % 2,)) for n in range(8)])
+"""Eight healthy devices on two nodes, in any order."""
 
 inventories = st.fixed_dictionaries({GPU: device_lists}, optional={NIC: device_lists})
 """Resource to its plugin's list; the second one may be unknown."""
