@@ -149,6 +149,7 @@ class Endpoint:
     def _follow(self, on_list: OnList) -> str:
         """Read the stream until it ends; returns why it did."""
         last: bytes | None = None
+        reader = wire.ListReader()
         try:
             # Bytes, not messages: a list equal to the last one is no change.
             call: grpc.UnaryStreamMultiCallable[dp.Empty, bytes] = self._channel.unary_stream(
@@ -164,7 +165,7 @@ class Endpoint:
         try:
             for message in stream:
                 if message != last:
-                    on_list(wire.device_columns(message))
+                    on_list(reader.read(message))
                     last = message
         except wire.WireError as error:
             return str(error)

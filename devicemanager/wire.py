@@ -7,7 +7,9 @@ we cannot give a container, become one typed error and never a crash elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from itertools import compress, count
+from operator import ne
+from typing import Any, TypeVar, cast
 
 import attrs
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -27,6 +29,7 @@ from devicemanager.core.runoptions import (
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
+    "ListReader",
     "WireError",
     "device_columns",
     "devices_from_list",
@@ -35,6 +38,8 @@ __all__ = [
     "settings_to_bytes",
     "settings_to_message",
 ]
+
+T = TypeVar("T")
 
 
 class WireError(PluginError):
@@ -170,14 +175,55 @@ _LONG = 0x80
 
 def device_columns(message: bytes) -> Columns:
     """Read the bytes of a ListAndWatchResponse. Raises ``WireError`` if they are not one."""
-    raw: Any = _RawList()
-    try:
-        raw.ParseFromString(message)
-        return _columns(raw.devices)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise WireError(
-            f"{len(message)} bytes are not a ListAndWatchResponse ({error}): the plugin is broken"
-        ) from error
+    return ListReader().read(message)
+
+
+class ListReader:
+    """Reads the lists of one plugin, one after the other.
+
+    Devices that a list tells as the one before did are not read again: those are nearly
+    all when one changes health. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._devices: list[bytes] = []
+        self._columns = Columns([], [], [])
+
+    def read(self, message: bytes) -> Columns:
+        """The devices of a message. Raises as ``device_columns`` does."""
+        raw: Any = _RawList()
+        try:
+            raw.ParseFromString(message)
+            devices = list(raw.devices)
+            columns = self._amended(devices)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise WireError(
+                f"{len(message)} bytes are not a ListAndWatchResponse ({error}): "
+                "the plugin is broken"
+            ) from error
+        self._devices, self._columns = devices, columns
+        return columns
+
+    def _amended(self, devices: list[bytes]) -> Columns:
+        """The last list's columns with what differs now."""
+        if len(devices) != len(self._devices):
+            return _columns(devices)
+        different = list(compress(count(), map(ne, devices, self._devices)))
+        new = _columns(devices[number] for number in different)
+        last = self._columns
+        return Columns(
+            _with(last.ids, different, new.ids),
+            _with(last.health, different, new.health),
+            _with(last.numa, different, new.numa),
+        )
+
+
+def _with(column: list[T], numbers: Iterable[int], values: Iterable[T]) -> list[T]:
+    """A copy with other values in some places."""
+    copy = column.copy()
+    for number, value in zip(numbers, values, strict=True):
+        copy[number] = value
+    return copy
 
 
 def _columns(devices: Iterable[bytes]) -> Columns:

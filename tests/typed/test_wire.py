@@ -14,6 +14,7 @@ from devicemanager.core.runoptions import (
     PciDevice,
 )
 from devicemanager.wire import (
+    ListReader,
     WireError,
     device_columns,
     devices_from_list,
@@ -109,6 +110,24 @@ def test_a_typed_device_of_unknown_kind_is_refused_not_dropped() -> None:
 @given(st.lists(devices, max_size=8))
 def test_device_lists_read_as_protobuf_reads_them(values: list[Device]) -> None:
     assert devices_from_list(list_message(values)) == tuple(values)
+
+
+@given(st.lists(st.lists(devices, min_size=2, max_size=3), max_size=6))
+def test_a_list_reads_the_same_after_any_others(lists: list[list[Device]]) -> None:
+    reader = ListReader()
+    read = [reader.read(list_message(values)) for values in lists]
+    for columns, values in zip(read, lists, strict=True):
+        assert list(map(Device, columns.ids, columns.health, columns.numa)) == values
+
+
+def test_a_broken_list_leaves_what_was_read_before() -> None:
+    well, ill = Device("a", "Healthy"), Device("b", "Unhealthy", (1,))
+    reader = ListReader()
+    reader.read(list_message([well, well]))
+    with pytest.raises(WireError):
+        reader.read(fields((0x0A, b"\x0a\x50abc"), (0x0A, b"")))
+    columns = reader.read(list_message([well, ill]))
+    assert list(map(Device, columns.ids, columns.health, columns.numa)) == [well, ill]
 
 
 @given(st.lists(st.binary(max_size=12), max_size=6))
