@@ -93,5 +93,7 @@ class Layout:
                 continue
             try:
                 os.unlink(entry.path)  # noqa: PTH108  # scandir gives no Path
+            except FileNotFoundError:
+                continue  # its plugin was faster
             except OSError as error:
                 raise StartError(f"cannot remove {entry.path}: {error.strerror}") from error
