@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import attrs
+
 from devicemanager.core import bitset
 from devicemanager.core.explain import (
     AdmissionExplanation,
@@ -13,7 +15,7 @@ from devicemanager.core.explain import (
     State,
     StepExplanation,
 )
-from devicemanager.core.topology import Hints, NumaTopology, PolicyName
+from devicemanager.core.topology import Hints, NumaTopology, PolicyName, TopologyPolicy
 from devicemanager.core.topology.numa import nodes_of
 
 SYMBOLS = {
@@ -31,7 +33,29 @@ MOST_HINTS = 8
 
 def render(explanation: AdmissionExplanation) -> str:
     """The whole admission as text, ending in a newline."""
-    return "\n".join(_lines(explanation)) + "\n"
+    return "\n".join((*_head(explanation), *steps(explanation))) + "\n"
+
+
+def steps(explanation: AdmissionExplanation) -> Iterator[str]:
+    """The admission step by step, without the verdict, as lines; a blank one before each."""
+    policy = explanation.policy
+    for step in explanation.steps:
+        yield ""
+        yield "the pod as a whole" if step.container is None else f"container {step.container}"
+        yield from (f"  {line}" for line in _step(step, policy, explanation.admitted))
+    resources = [one for step in explanation.steps for one in step.resources]
+    if resources:
+        yield ""
+        yield f"each device is one of: {_legend(resources)}"
+
+
+def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
+    """The other policies that would not refuse these hints, the strictest first."""
+    return tuple(
+        name
+        for name in reversed(PolicyName)
+        if name is not merge.policy and attrs.evolve(policy, name=name).merge([merge.hints])[1]
+    )
 
 
 def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
@@ -56,21 +80,13 @@ def node_names(nodes: tuple[int, ...]) -> str:
     return ("node " if len(nodes) == 1 else "nodes ") + "+".join(map(str, nodes))
 
 
-def _lines(explanation: AdmissionExplanation) -> Iterator[str]:
+def _head(explanation: AdmissionExplanation) -> Iterator[str]:
     pod, policy = explanation.pod, explanation.policy
     verdict = "admitted" if explanation.admitted else f"refused: {explanation.reason}"
     yield f"pod {pod.namespace}/{pod.name} {verdict}"
     if explanation.message:
         yield f"  {explanation.message}"
     yield f"  policy {policy.name}, scope {policy.scope}"
-    for step in explanation.steps:
-        yield ""
-        yield "the pod as a whole" if step.container is None else f"container {step.container}"
-        yield from (f"  {line}" for line in _step(step, policy.topology, explanation.admitted))
-    resources = [one for step in explanation.steps for one in step.resources]
-    if resources:
-        yield ""
-        yield f"each device is one of: {_legend(resources)}"
 
 
 def _legend(resources: list[ResourceExplanation]) -> str:
@@ -82,11 +98,11 @@ def _legend(resources: list[ResourceExplanation]) -> str:
     )
 
 
-def _step(step: StepExplanation, topology: NumaTopology, admitted: bool) -> Iterator[str]:
+def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iterator[str]:
     hints = dict(step.merge.hints) if step.merge else {}
     for one in step.resources:
         yield f"{one.resource}: {one.request} requested"
-        yield from (f"  {line}" for line in _drawing(one, topology))
+        yield from (f"  {line}" for line in _drawing(one, policy.topology))
         if one.chosen:
             # A refused pod gets nothing: this is how far its admission had come.
             verb = "chosen" if admitted else "would have got"
@@ -102,8 +118,30 @@ def _step(step: StepExplanation, topology: NumaTopology, admitted: bool) -> Iter
         if len(step.merge.candidates) > 1:
             best = " ".join(_set(nodes_of(hint.mask or 0)) for hint in step.merge.candidates)
             yield f"   best of what was possible: {best}"
+        if not step.merge.admitted:
+            yield f"   {_way_out(step.merge, step.resources, policy)}"
     if step.error:
         yield f"=> {step.error}"
+
+
+def _way_out(
+    merge: MergeExplanation, resources: Iterable[ResourceExplanation], policy: TopologyPolicy
+) -> str:
+    """Whether another policy would help, or too little is free whatever the nodes."""
+    devices: dict[str, ResourceExplanation] = {one.resource: one for one in resources}
+    short = [
+        name
+        for name, hints in merge.hints.items()
+        if (_lacks(devices[name]) if name in devices else hints == ())
+    ]
+    if short:
+        return f"no other policy would help: not enough is free of {', '.join(short)}"
+    return f"policy {' or '.join(admitting(merge, policy))} would not refuse it for this"
+
+
+def _lacks(one: ResourceExplanation) -> bool:
+    """Whether the devices would not do even if nodes did not matter."""
+    return one.request > (one.free | one.own).bit_count()
 
 
 def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:

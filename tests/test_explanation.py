@@ -83,6 +83,7 @@ the pod as a whole
   => restricted: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; \
 no common node
      best of what was possible: 0 1 0+1
+     policy best-effort or none would not refuse it for this
 
 each device is one of: . free, # in use, x unhealthy, * chosen
 """

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from devicemanager.cli import checkpoints, demo, pods, resources, run, simulate
+from devicemanager.cli import checkpoints, demo, explain, pods, resources, run, simulate
 from devicemanager.cli.options import CommandError, CommandParser, Run
 
 __all__ = ["main"]
 
-_COMMANDS = (run, demo, simulate, pods, resources, checkpoints)
+_COMMANDS = (run, demo, simulate, explain, pods, resources, checkpoints)
 _KNOWN_ERRORS = (
     ("devicemanager.core.errors", "DeviceManagerError"),
     ("devicemanager.plugin.errors", "PluginError"),

@@ -52,7 +52,7 @@ class KubeletLog:
     def admission(self, pod: Pod, admission: Admission) -> None:
         """What became of a pod, container by container."""
         name = f"{pod.namespace}/{pod.name}"
-        record = {
+        record: dict[str, object] = {
             "kind": "admission",
             "pod": pod.uid,
             "name": name,
@@ -60,12 +60,19 @@ class KubeletLog:
             "reason": admission.reason,
             "message": admission.message,
             "containers": {
-                container: {"devices": _devices(given), "settings": _settings(given)}
+                container: {
+                    "devices": _devices(given),
+                    "affinity": given.affinity,
+                    "settings": _settings(given),
+                }
                 for container, given in admission.containers.items()
             },
         }
-        # A refusal is an event, and so is printed already.
         lines = []
+        if not admission.admitted:
+            # The refusal itself is an event, and so is printed already.
+            record["explanation"] = explanation = _explanation(admission)
+            lines += [f"    {line}" for line in explanation]
         for container, given in admission.containers.items() if admission.admitted else ():
             lines.append(f"pod {name}, container {container}: {_devices_text(given)}")
             lines += [f"    {line}" for line in _settings(given)]
@@ -87,6 +94,18 @@ class KubeletLog:
             except OSError as error:
                 self.failure = error
                 _thread.interrupt_main(signal.SIGTERM)
+
+
+def _explanation(admission: Admission) -> list[str]:
+    """Why a pod was refused, as far as it got to ask for devices."""
+    from devicemanager.explanation_text import steps
+
+    explanation = admission.explanation
+    if explanation is None:
+        return []
+    policy = explanation.policy
+    lines = [f"policy {policy.name}, scope {policy.scope}", *steps(explanation)]
+    return [line for line in lines if line]
 
 
 def _devices(given: ContainerOutcome) -> dict[str, list[str]]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from devicemanager.cli import settings_options
+from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
 
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 _PLUGIN_TIMEOUT = 10.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
-
-Simulation = tuple[str, int]
-"""Resource and number of devices."""
 
 
 def add(subparsers: Subparsers) -> None:
@@ -51,20 +50,17 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--simulate",
-        metavar="RESOURCE=COUNT",
-        type=_simulation,
+        metavar=FORM,
+        type=device_option,
         action="append",
         default=[],
-        help="also run a plugin with this many virtual devices; may be repeated",
+        help=f"also run a plugin with virtual devices: {EXAMPLES}; may be repeated",
     )
+    parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
-
-
-def _simulation(text: str) -> Simulation:
-    resource, _, count = text.rpartition("=")
-    if not resource or not (count.isascii() and count.isdigit()) or len(count) > 6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like vendor.com/gpu=8")
-    return resource, int(count)
+    settings_options.add_topology(parser)
+    settings_options.add_admission(parser)
+    settings_options.add_serving(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -83,20 +79,22 @@ def _serve(
 ) -> None:
     from devicemanager.kubelet import MockKubelet
 
-    kubelet = MockKubelet(args.root and Path(args.root).absolute())
+    nodes = {node for option in args.simulate for node in option.nodes if node is not None}
+    settings = settings_options.settings_from(args, nodes)
+    kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
     kubelet.events.subscribe(log.event)
     with signals.held_back():
         stack.enter_context(kubelet)
     for name in _PATHS:
         path = getattr(kubelet, name)
         log.say(name, f"{name.replace('_', ' ')}: {path}", path=str(path))
-    for resource, count in args.simulate:
+    for option in args.simulate:
         with signals.held_back():
-            plugin = stack.enter_context(_simulated_plugin(kubelet.plugin_dir, resource, count))
+            plugin = stack.enter_context(_simulated_plugin(kubelet.plugin_dir, option))
         # Pods that are there from the start shall find the devices.
         if not plugin.wait_registered(_PLUGIN_TIMEOUT):
-            raise CommandError(f"the simulated plugin of {resource} did not come up")
-        kubelet.wait_for_resource(resource, count, timeout=_PLUGIN_TIMEOUT)
+            raise CommandError(f"the simulated plugin of {option.resource} did not come up")
+        kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
     if args.manifests is not None:
         _follow_manifests(kubelet, args.manifests, log, stack)
     kubelet.sources_ready()
@@ -114,13 +112,19 @@ def _follow_manifests(
     pods.start()
 
 
-def _simulated_plugin(directory: Path, resource: str, count: int) -> SimulatedPlugin:
+def _simulated_plugin(directory: Path, option: DeviceOption) -> SimulatedPlugin:
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 
-    name = resource.rpartition("/")[2]
+    numa = tuple(node for node in option.nodes if node is not None)
+    if numa and len(numa) < len(option.nodes):
+        raise CommandError(
+            f"--simulate {option.resource}: all devices are on NUMA nodes, or none is"
+        )
+    name = option.resource.rpartition("/")[2]
     settings = SimulationSettings(
-        resource_name=resource,
-        number_devices=count,
+        resource_name=option.resource,
+        number_devices=len(option.nodes),
+        numa=numa,
         plugin_name=name,
         device_id_prefix=name,
         node_name="mock",

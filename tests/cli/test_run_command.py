@@ -74,6 +74,7 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
         assert first["admitted"]
         assert first["containers"]["main"] == {
             "devices": {GPU: ["gpu-mock-0"]},
+            "affinity": None,
             "settings": ["env GPU_0=/dev/0"],
         }
         (manifests / "b.yaml").write_text(manifest("b", 3))

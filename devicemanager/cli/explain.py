@@ -1,0 +1,215 @@
+"""``devicemanager explain``: why a pod would get its devices, or be refused."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.cli import device_option, settings_options
+from devicemanager.cli.options import add_format, command
+from devicemanager.cli.output import clean, print_json
+
+if TYPE_CHECKING:
+    from checkpoint import Checkpoint
+    from devicemanager.cli.options import Subparsers
+    from devicemanager.cli.paper_node import Inventory, PaperNode
+    from devicemanager.core.ledger import PodHoldings
+    from devicemanager.core.pods import Pod
+    from devicemanager.outcome import Admission
+
+Holders = Mapping[str, "PodHoldings"]
+"""Pod to what it holds."""
+
+_EPILOG = """\
+examples:
+  %(prog)s pod.yaml --devices vendor.com/gpu=4@0,1 --topology-policy restricted
+  %(prog)s first.yaml second.yaml --devices vendor.com/gpu=2@0,6@1 --all
+  %(prog)s pod.yaml --checkpoint kubelet_internal_checkpoint --allocatable node.json
+
+node.json is what `devicemanager resources -o json` prints on that node; without it only
+the NUMA nodes of devices in use are known. Needs no kubelet and no plugin.
+"""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = command(
+        subparsers,
+        "explain",
+        _run,
+        "show why a pod gets its devices, or why it is refused",
+        description="Admits pods, one after another, on a node that is only made up here, and "
+        "explains the last one: 0 if it is admitted, 1 if not, 2 on trouble.",
+    )
+    parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.set_defaults(trouble=2)
+    parser.add_argument(
+        "manifests", nargs="+", metavar="MANIFEST", help="a pod's manifest; - for standard input"
+    )
+    parser.add_argument("--all", action="store_true", help="explain every pod, not only the last")
+    add_format(parser, "text", "json")
+    _add_node(parser)
+    settings_options.add_topology(parser)
+    settings_options.add_admission(parser)
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the node's devices")
+    group.add_argument(
+        "--devices",
+        metavar=device_option.FORM,
+        type=device_option.device_option,
+        action="append",
+        default=[],
+        help=f"devices of a resource, given to the NUMA nodes in turn: {device_option.EXAMPLES}; "
+        "may be repeated",
+    )
+    group.add_argument(
+        "--unhealthy",
+        metavar="RESOURCE=ID,…",
+        type=_ids,
+        action="append",
+        default=[],
+        help="devices that are unhealthy, such as vendor.com/gpu=gpu-0; may be repeated",
+    )
+    group.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        help="a node's kubelet_internal_checkpoint: its devices, and the pods that hold them",
+    )
+    group.add_argument(
+        "--allocatable",
+        metavar="FILE",
+        help="what `devicemanager resources -o json` prints: devices with their NUMA nodes",
+    )
+
+
+def _ids(text: str) -> tuple[str, list[str]]:
+    resource, _, ids = text.rpartition("=")
+    if not resource or not ids:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like vendor.com/gpu=gpu-0,gpu-1")
+    return resource, ids.split(",")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from devicemanager.cli.paper_node import PaperNode, nodes_of
+
+    saved = _checkpoint(args.checkpoint)
+    inventory = _inventory(args, saved)
+    settings = settings_options.settings_from(args, nodes_of(inventory))
+    node = PaperNode(settings, inventory, saved)
+    pods = [_pod(manifest) for manifest in args.manifests]
+    notes = _notes(args, inventory)
+    told = [_admitted(node, pod) for pod in pods]
+    shown = told if args.all else told[-1:]
+    if args.output == "json":
+        print_json({"pods": [_as_dict(*each) for each in shown], "notes": notes})
+    else:
+        print("\n".join(_text(*each) for each in shown), end="")
+        for note in notes:
+            print(f"\nnote: {clean(note)}")
+    return 0 if told[-1][0].admitted else 1
+
+
+def _checkpoint(path: str | None) -> Checkpoint | None:
+    if path is None:
+        return None
+    import checkpoint
+
+    return checkpoint.load(path)
+
+
+def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
+    from devicemanager.cli import paper_node
+
+    inventory: Inventory = {}
+    if saved is not None:
+        paper_node.add_checkpoint(inventory, saved)
+    if args.allocatable is not None:
+        paper_node.add_allocatable(inventory, args.allocatable)
+    for option in args.devices:
+        paper_node.add_option(inventory, option)
+    for resource, ids in args.unhealthy:
+        paper_node.make_unhealthy(inventory, resource, ids)
+    return inventory
+
+
+def _pod(manifest: str) -> Pod:
+    from pathlib import Path
+
+    from devicemanager.manifests import parse
+    from devicemanager.manifests.documents import MAX_SIZE
+
+    if manifest == "-":
+        # A line of its own, so that one word is not taken for a file's name.
+        return parse("\n" + sys.stdin.read(MAX_SIZE + 1))
+    return parse(Path(manifest))
+
+
+def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
+    """What the files do not tell and the explanation therefore gets wrong."""
+    from devicemanager.cli.paper_node import without_nodes
+
+    if args.checkpoint is None or args.allocatable is not None:
+        return []
+    if args.topology_policy in (None, "none"):
+        return []
+    return [
+        f"the checkpoint does not say on which NUMA node {count} devices of {resource} are: "
+        "--allocatable can"
+        for resource, count in without_nodes(inventory).items()
+    ]
+
+
+Told = tuple["Admission", "Holders"]
+"""What became of a pod, and who held devices of the resources it asks for before."""
+
+
+def _admitted(node: PaperNode, pod: Pod) -> Told:
+    holders = node.holders(
+        name for container, _ in pod.all_containers() for name in container.limits
+    )
+    admission = node.admit(pod)
+    return admission, holders
+
+
+def _text(admission: Admission, holders: Holders) -> str:
+    lines = admission.explain().splitlines()
+    if holders:
+        lines += ["", "in use:", *(f"  {line}" for line in _holder_lines(holders))]
+    return "".join(f"{clean(line)}\n" for line in lines)
+
+
+def _holder_lines(holders: Holders) -> Iterator[str]:
+    for pod, containers in holders.items():
+        for container, held in containers.items():
+            for resource, holding in held.items():
+                ids = ", ".join(sorted(holding.ids))
+                yield f"{resource} {ids}: pod {pod}, container {container}"
+
+
+def _as_dict(admission: Admission, holders: Holders) -> dict[str, Any]:
+    from devicemanager.explanation_data import as_dict
+
+    explanation = admission.explanation
+    pod = admission.pod
+    answer = {
+        "pod": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+        "admitted": admission.admitted,
+        "reason": admission.reason,
+        "message": admission.message,
+    }
+    return {
+        **(answer if explanation is None else as_dict(explanation)),
+        "holders": {
+            pod_name: {
+                container: {resource: sorted(held.ids) for resource, held in by_resource.items()}
+                for container, by_resource in containers.items()
+            }
+            for pod_name, containers in holders.items()
+        },
+    }

@@ -1,0 +1,208 @@
+"""Flags for the kubelet's settings, and the settings they make.
+
+The flags of the topology manager are named without the kubelet's ``manager-``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from devicemanager.core.topology import NumaTopology
+    from devicemanager.numa import NumaMachine
+    from devicemanager.settings import Settings
+
+NumberT = TypeVar("NumberT", int, float)
+
+POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+SCOPES = ("container", "pod")
+_SETTINGS = (
+    "topology_policy",
+    "topology_scope",
+    "strict",
+    "shuffle_seed",
+    "wait_for_plugin",
+    "grace_period",
+    "max_list_bytes",
+)
+"""Settings whose flags have their names; one that was not given keeps its default."""
+
+
+def add_topology(parser: argparse.ArgumentParser) -> None:
+    """NUMA nodes, and how pods are aligned to them."""
+    group = parser.add_argument_group("topology")
+    group.add_argument(
+        "--numa",
+        metavar="NODES|host|FILE",
+        help="the node's NUMA nodes: 0,1 or 0-3; `host`: those of this machine, with its CPUs "
+        "and memory; a YAML or JSON file with nodes and maybe distances, cpus, memory "
+        "(default: as many as the devices' nodes need, at least node 0)",
+    )
+    group.add_argument(
+        "--topology-policy",
+        choices=POLICIES,
+        help=f"{', '.join(POLICIES)} (default: none)",
+        metavar="POLICY",
+    )
+    group.add_argument(
+        "--topology-scope",
+        choices=SCOPES,
+        help="what is aligned as a whole: container (default) or pod",
+        metavar="SCOPE",
+    )
+    group.add_argument(
+        "--topology-option",
+        metavar="KEY=VALUE",
+        type=_pair,
+        action="append",
+        default=[],
+        dest="topology_options",
+        help="prefer-closest-numa-nodes=true or max-allowable-numa-nodes=N; may be repeated",
+    )
+
+
+def add_admission(parser: argparse.ArgumentParser) -> None:
+    """What an admission does otherwise than by default."""
+    group = parser.add_argument_group("admission")
+    group.add_argument(
+        "--strict",
+        action="store_true",
+        default=None,
+        help="refuse a pod that asks for a resource nobody registered, instead of running it "
+        "without",
+    )
+    group.add_argument(
+        "--declare",
+        metavar="RESOURCE",
+        type=_resource,
+        action="append",
+        default=[],
+        help="a resource this node is meant to have: pods that ask for it before any plugin "
+        "registered it are refused; may be repeated",
+    )
+    group.add_argument(
+        "--shuffle-seed",
+        metavar="N",
+        type=_number(int),
+        help="choose free devices in a random order from this seed, not the lowest ids",
+    )
+    group.add_argument(
+        "--quirk",
+        metavar="NAME",
+        type=_quirk,
+        action="append",
+        default=[],
+        dest="quirks",
+        help="bring a defect of the reference back, such as Q4; may be repeated. An unknown "
+        "name lists them",
+    )
+
+
+def add_serving(parser: argparse.ArgumentParser) -> None:
+    """How plugins and clients are served."""
+    group = parser.add_argument_group("serving")
+    group.add_argument(
+        "--wait-for-plugin",
+        metavar="SECONDS",
+        type=_number(float, least=0),
+        help="after a reboot, how long a pod's admission waits for its plugins (default: 0)",
+    )
+    group.add_argument(
+        "--grace-period",
+        metavar="SECONDS",
+        type=_number(float, least=0),
+        help="how long a resource stays after its last plugin has left (default: 300)",
+    )
+    group.add_argument(
+        "--max-list-bytes",
+        metavar="N",
+        type=_number(int, least=-1),
+        help="the largest device list that is read; -1 for any (default: 4194304)",
+    )
+    rate = group.add_mutually_exclusive_group()
+    rate.add_argument(
+        "--pod-resources-qps",
+        metavar="N",
+        type=_number(float, least=0.001),
+        help="PodResources requests a second (default: 100)",
+    )
+    rate.add_argument(
+        "--no-rate-limit", action="store_true", help="as many PodResources requests as come"
+    )
+
+
+def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settings:
+    """The settings that the flags stand for; ``nodes`` are the NUMA nodes of the devices.
+
+    Raises NumaError and NumaTopologyError for nodes that make no machine.
+    """
+    from devicemanager.settings import Settings
+
+    machine = _machine(args.numa, nodes)
+    providers = (machine.cpu_provider(), machine.memory_provider())
+    given = {name: getattr(args, name, None) for name in _SETTINGS}
+    given["pod_resources_qps"] = getattr(args, "pod_resources_qps", None)
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if getattr(args, "no_rate_limit", False):
+        chosen["pod_resources_qps"] = None
+    return Settings(
+        numa=machine.topology,
+        providers=tuple(provider for provider in providers if provider is not None),
+        topology_options=dict(args.topology_options),
+        declared_resources=frozenset(args.declare),
+        quirks=frozenset(args.quirks),
+        **chosen,
+    )
+
+
+def _machine(text: str | None, nodes: Iterable[int]) -> NumaMachine:
+    from devicemanager.numa import NumaMachine, read_numa
+
+    return NumaMachine(_up_to(max(nodes, default=0))) if text is None else read_numa(text)
+
+
+def _up_to(node: int) -> NumaTopology:
+    from devicemanager.core.topology import NumaTopology
+
+    return NumaTopology.of(range(node + 1))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like prefer-closest-numa-nodes=true")
+    return key, value
+
+
+def _resource(text: str) -> str:
+    from devicemanager.core.names import is_extended_resource_name
+
+    if not is_extended_resource_name(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no device resource like vendor.com/gpu")
+    return text
+
+
+def _quirk(text: str) -> str:
+    from devicemanager.settings import QUIRKS
+
+    if text not in QUIRKS:
+        raise argparse.ArgumentTypeError(f"unknown quirk {text!r}: choose from {', '.join(QUIRKS)}")
+    return text
+
+
+def _number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], NumberT]:
+    def number(text: str) -> NumberT:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value < math.inf:
+            floor = f" from {least:g}" if math.isfinite(least) else ""
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}{floor}")
+        return value
+
+    return number
