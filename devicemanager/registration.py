@@ -110,8 +110,7 @@ class Registrar:
         try:
             options = self._options(endpoint)
         except PluginError as error:
-            if "Q3" not in self.quirks:
-                endpoint.close()
+            self._give_up(endpoint)
             raise RegistrationRefused(texts.OPTIONS_FAILED.format(error=error)) from error
         with self._lock:
             if self._stopping.is_set():
@@ -124,6 +123,13 @@ class Registrar:
             self._discard(endpoint)
             raise RegistrationRefused(str(error)) from error
         self._follow(id_, endpoint)
+
+    def _give_up(self, endpoint: Endpoint) -> None:
+        """Close the connection of a refused registration; with Q3 it stays open."""
+        if "Q3" not in self.quirks:
+            return endpoint.close()
+        with self._lock:
+            self._endpoints.add(endpoint)
 
     def _options(self, endpoint: Endpoint) -> PluginOptions:
         """GetDevicePluginOptions, which ``interrupt`` cuts short."""

@@ -58,6 +58,7 @@ class State:
         """The version at which what a pod holds last changed."""
         self._document = checkpoint.Document()
         self._registered: dict[str, tuple[str, ...]] = {}
+        self._kept: set[PodUid] = set()  # deleted pods whose entries wait for a write (Q10)
         self.writer = Writer(store, self._render)
 
     # -- with the lock held ----------------------------------------------------------
@@ -82,6 +83,7 @@ class State:
     def note_pod(self, pod: PodUid) -> None:
         """A pod holds something else now."""
         entries = pod_entries(pod, self.ledger.pod(pod))
+        self._kept.discard(pod)
         self._document.put(pod, [checkpoint.render_entry(entry) for entry in entries])
         self.changed()
         self.pod_versions[pod] = self.version
@@ -89,7 +91,8 @@ class State:
     def forget(self, pod: PodUid, *, keep_entries: bool = False) -> bool:
         """Free what a pod holds. Returns whether the checkpoint is another one now.
 
-        ``keep_entries`` leaves its entries in the checkpoint (Q10).
+        ``keep_entries`` leaves its entries in the checkpoint until another change is
+        written (Q10).
         """
         self.node.remove(pod)
         self.companions.release(pod)
@@ -98,7 +101,9 @@ class State:
         if pod not in self.ledger:
             return False
         self.ledger.release(pod)
-        if not keep_entries:
+        if keep_entries:
+            self._kept.add(pod)
+        else:
             self._document.remove(pod)
         return not keep_entries
 
@@ -122,5 +127,7 @@ class State:
 
     def _render(self) -> bytes:
         with self.lock:
+            while self._kept:
+                self._document.remove(self._kept.pop())
             snapshot = self._document.snapshot()
         return snapshot.render()
