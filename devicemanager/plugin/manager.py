@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self
+from typing import Self
 
 from devicemanager.plugin.author import Lister, Plugin, StaticLister
 from devicemanager.plugin.errors import PluginError
@@ -20,6 +17,7 @@ from devicemanager.plugin.names import check_resource_name, socket_names
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, PluginSettings
+from devicemanager.plugin.signals import SignalWait
 from devicemanager.plugin.wake import Wake
 from devicemanager.plugin.watch import DirectoryWatch
 
@@ -27,11 +25,7 @@ __all__ = ["Manager", "serve"]
 
 _log = logging.getLogger(__name__)
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _STOP_LIMIT = 8.0
-_HOPELESS = 0
-
-_Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Manager:
@@ -62,8 +56,7 @@ class Manager:
         self._changed = Wake()
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, self._ring)
-        # Signals, and _HOPELESS. A put may interrupt another one, as a handler's must.
-        self._inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._signals = SignalWait()
         # Guards _resources; never held while a resource is waited for.
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
@@ -128,20 +121,13 @@ class Manager:
 
         Raises PluginError if no resource is left that could be served.
         """
-        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
-        try:
-            with self:
-                number = self._inbox.get()
-                # From here on a second signal has its usual effect.
-                _restore(before)
-                if number == _HOPELESS:
-                    raise PluginError("none of the resources could be started; see the log")
-                _log.info("stopping: %s", signal.Signals(number).name)
-        finally:
-            _restore(before)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._inbox.put(number)
+        with self._signals as signals, self:
+            number = signals.wait()
+            # From here on a second signal has its usual effect.
+            signals.restore()
+            if number is None:
+                raise PluginError("none of the resources could be started; see the log")
+            _log.info("stopping: %s", number.name)
 
     def _ring(self) -> None:
         """Something changed: let every resource and every waiter look."""
@@ -154,7 +140,7 @@ class Manager:
     def _noticed(self) -> None:
         self._changed.ring()
         if self._discovered and all(r.state is ResourceState.FAILED for r in self.resources()):
-            self._inbox.put(_HOPELESS)
+            self._signals.give_up()
 
     def _keep_watch(self) -> None:
         while not self._stopping.wait(self._settings.recheck):
@@ -210,11 +196,6 @@ def _join(resources: Iterable[Resource]) -> None:
     for resource in resources:
         if not resource.join(max(deadline - time.monotonic(), 0)):
             _log.error("%s: its plugin's hook does not end; left behind", resource.name)
-
-
-def _restore(handlers: Mapping[signal.Signals, _Handler]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def serve(

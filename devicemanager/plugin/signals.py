@@ -1,0 +1,77 @@
+"""Waiting for a signal without ever missing one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Self
+
+__all__ = ["STOP_SIGNALS", "SignalWait"]
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+class SignalWait:
+    """Takes the stop signals from entering until :meth:`restore` or leaving.
+
+    In the main thread only. The interpreter writes each signal's number into a pipe at the
+    moment it comes. A wait on a lock or a queue would do without one, but may sleep through
+    a signal that comes just before it falls asleep.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[signal.Signals, _Handler] = {}
+        self._former_fd = -1
+        # Guards _open: a descriptor that is closed may already be somebody else's.
+        self._lock = threading.Lock()
+        self._open = False
+
+    def __enter__(self) -> Self:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._open = True
+        self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in STOP_SIGNALS:
+            self._handlers[number] = signal.signal(number, _ignore)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.restore()
+        with self._lock:
+            self._open = False
+            os.close(self._reader)
+            os.close(self._writer)
+
+    def wait(self) -> signal.Signals | None:
+        """The stop signal that came, or None after :meth:`give_up`."""
+        while True:
+            (number,) = os.read(self._reader, 1)
+            if number == 0:
+                return None
+            # Other signals that the program handles are written here as well.
+            if number in STOP_SIGNALS:
+                return signal.Signals(number)
+
+    def give_up(self) -> None:
+        """End the wait, from any thread. Without a wait, nothing happens."""
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if self._open:
+                os.write(self._writer, b"\0")
+
+    def restore(self) -> None:
+        """Give the signals back to whoever had them."""
+        if self._handlers:
+            signal.set_wakeup_fd(self._former_fd)
+        while self._handlers:
+            number, handler = self._handlers.popitem()
+            signal.signal(number, handler)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """The signal's number is in the pipe already."""

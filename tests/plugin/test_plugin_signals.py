@@ -1,0 +1,43 @@
+"""Waiting for a stop signal."""
+
+import os
+import signal
+import threading
+
+from devicemanager.plugin.signals import STOP_SIGNALS, SignalWait
+
+
+def handlers():
+    return [signal.getsignal(number) for number in STOP_SIGNALS]
+
+
+def test_a_signal_before_the_wait_is_not_missed():
+    before = handlers()
+    with SignalWait() as signals:
+        # Nothing sleeps yet: what only interrupts a sleep would be lost here.
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.wait() is signal.SIGTERM
+        signals.restore()
+        assert handlers() == before
+    assert handlers() == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_other_signals_do_not_end_the_wait():
+    mine = threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: mine.set())
+    try:
+        with SignalWait() as signals:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGQUIT)
+            assert signals.wait() is signal.SIGQUIT
+        assert mine.is_set()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_thread_may_end_the_wait_and_afterwards_nothing_happens():
+    with SignalWait() as signals:
+        threading.Thread(target=signals.give_up).start()
+        assert signals.wait() is None
+    signals.give_up()
