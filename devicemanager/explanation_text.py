@@ -15,7 +15,7 @@ from devicemanager.core.explain import (
     State,
     StepExplanation,
 )
-from devicemanager.core.topology import Hints, NumaTopology, PolicyName, TopologyPolicy
+from devicemanager.core.topology import Hint, Hints, NumaTopology, PolicyName, TopologyPolicy
 from devicemanager.core.topology.numa import nodes_of
 
 SYMBOLS = {
@@ -108,15 +108,15 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
             verb = "chosen" if admitted else "would have got"
             yield f"  {verb}: {', '.join(one.chosen_ids)}"
         if one.resource in hints:
-            yield f"  fits: {_hints(hints.pop(one.resource))}"
+            yield f"  {_fits(hints.pop(one.resource))}"
     for resource, count in step.unknown.items():
         yield f"{resource}: {count} requested, but no plugin has registered it: it does without"
     for name, others in hints.items():
-        yield f"{name} fits: {_hints(others)}"
+        yield f"{name} {_fits(others)}"
     if step.merge:
         yield f"=> {sentence(step.merge, step.resources)}"
         if len(step.merge.candidates) > 1:
-            best = " ".join(_set(nodes_of(hint.mask or 0)) for hint in step.merge.candidates)
+            best = ", ".join(_nodes(hint) for hint in step.merge.candidates)
             yield f"   best of what was possible: {best}"
         if not step.merge.admitted:
             yield f"   {_way_out(step.merge, step.resources, policy)}"
@@ -173,23 +173,20 @@ def _devices(one: ResourceExplanation, bits: int) -> str:
     return " ".join(f"{SYMBOLS[state]} {count}" for state, count in counts.items() if count)
 
 
-def _hints(hints: Hints | None) -> str:
+def _fits(hints: Hints | None) -> str:
     """Preferred sets first, as they come; an exclamation mark stands after each."""
     if hints is None:
-        return "anywhere, it has no topology"
+        return "fits anywhere, it has no topology"
     if not hints:
-        return "nowhere"
+        return "fits nowhere"
     ordered = sorted(hints, key=lambda hint: not hint.preferred)
-    shown = [
-        ("any" if hint.mask is None else _set(nodes_of(hint.mask))) + "!" * hint.preferred
-        for hint in ordered[:MOST_HINTS]
-    ]
+    shown = ", ".join(_nodes(hint) + "!" * hint.preferred for hint in ordered[:MOST_HINTS])
     more = f" and {len(hints) - MOST_HINTS} more" if len(hints) > MOST_HINTS else ""
-    return " ".join(shown) + more + (" (! preferred)" if ordered[0].preferred else "")
+    return f"fits on {shown}{more}" + (" (! preferred)" if ordered[0].preferred else "")
 
 
-def _set(nodes: tuple[int, ...]) -> str:
-    return "+".join(map(str, nodes))
+def _nodes(hint: Hint) -> str:
+    return "any node" if hint.mask is None else node_names(nodes_of(hint.mask))
 
 
 def _aligned(merge: MergeExplanation) -> str:

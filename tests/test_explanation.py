@@ -57,11 +57,11 @@ container main
     node 1  [**.x] 3 of 4 free
     no node [.]    1 of 1 free
     chosen: gpu-002, gpu-003
-    fits: 1! 0+1 (! preferred)
+    fits on node 1!, nodes 0+1 (! preferred)
   vendor.com/nic: 1 requested
     no node [.] 1 of 1 free
-    fits: anywhere, it has no topology
-  cpu fits: 0! 1! (! preferred)
+    fits anywhere, it has no topology
+  cpu fits on node 0!, node 1! (! preferred)
   => restricted: aligned to node 1
 
 each device is one of: . free, # in use, x unhealthy, * chosen
@@ -75,14 +75,14 @@ pod default/train refused: TopologyAffinityError
 the pod as a whole
   vendor.com/gpu: 1 requested
     node 0 [.] 1 of 1 free
-    fits: 0! 0+1 (! preferred)
+    fits on node 0!, nodes 0+1 (! preferred)
   vendor.com/nic: 1 requested
     node 0 [# 70]     0 of 70 free
     node 1 [. 68 # 2] 68 of 70 free
-    fits: 1! 0+1 (! preferred)
+    fits on node 1!, nodes 0+1 (! preferred)
   => restricted: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; \
 no common node
-     best of what was possible: 0 1 0+1
+     best of what was possible: node 0, node 1, nodes 0+1
      policy best-effort or none would not refuse it for this
 
 each device is one of: . free, # in use, x unhealthy, * chosen
@@ -187,7 +187,8 @@ def test_many_hints_are_cut_short() -> None:
     policy = configure(eight, "restricted")
     step = StepExplanation("main", (), explain_merge(policy, [{"cpu": hints}]))
     text = render(AdmissionExplanation(POD, policy, (step,)))
-    assert "  cpu fits: 0! 1! 2! 3! 4! 5! 6! 7! and 2 more (! preferred)\n" in text
+    shown = ", ".join(f"node {node}!" for node in range(8))
+    assert f"  cpu fits on {shown} and 2 more (! preferred)\n" in text
 
 
 def test_free_devices_are_counted_per_node() -> None:

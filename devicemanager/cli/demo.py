@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import pods, resources
+from devicemanager.cli import demo_topology, pods, resources
 from devicemanager.cli.options import CommandError, command
 from devicemanager.cli.output import print_table
 from devicemanager.cli.processes import Process, Record
@@ -43,9 +43,10 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "demo",
         _run,
-        "show it all: a kubelet, plugins, pods and a crash",
+        "show it all: a kubelet, plugins, pods, a crash, NUMA nodes",
         description="Starts a mock kubelet and plugins, each in a process of its own, admits "
-        "the example pods, kills the kubelet and starts it again.",
+        "the example pods, kills the kubelet and starts it again, and aligns devices to NUMA "
+        "nodes.",
     )
     parser.add_argument("--no-go", action="store_true", help="leave the plugin written in Go out")
 
@@ -89,6 +90,7 @@ class Demo:
         self.pod_resources_tells()
         self.kubelet_crashes()
         self.pod_ends()
+        self.devices_are_aligned()
         self.everything_stops()
 
     # --- acts
@@ -179,6 +181,12 @@ class Demo:
 
         held_by = {entry.pod_uid for entry in checkpoint.load(self._checkpoint).entries or ()}
         self._check("the checkpoint names the pod no more", uid not in held_by)
+
+    def devices_are_aligned(self) -> None:
+        """Act 7."""
+        _heading("Another kubelet aligns devices to NUMA nodes, or says why it cannot")
+        directory = self._directory / "numa"
+        demo_topology.play(directory, EXAMPLES / "numa", self._check, _TIMEOUT)
 
     def everything_stops(self) -> None:
         """The end."""

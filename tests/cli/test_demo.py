@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cli import demo, main
+from devicemanager.cli import demo, demo_topology, main
 from devicemanager.cli.options import CommandError
 from devicemanager.cli.processes import Process
 
@@ -34,8 +34,11 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
         "== What a node agent sees: PodResources, through gRPC",
         "== The kubelet is killed with SIGKILL and started again",
         "== A manifest vanishes: its pod ends and gives its devices back",
+        "== Another kubelet aligns devices to NUMA nodes, or says why it cannot",
         "== Everything stops at SIGTERM",
     ]
+    assert "pod default/torn is refused, TopologyAffinityError" in done.stdout
+    assert demo_topology.WHY in done.stdout
     checks = [line for line in lines if line.startswith("  checked: ")]
     assert lines[-1] == f"All {len(checks)} checks passed."
     found = re.search(r"process \d+, in (\S+)", done.stdout)
@@ -62,6 +65,7 @@ def test_the_examples_at_the_top_are_the_demos() -> None:
     top = Path(__file__).parents[2] / "examples"
     assert top.resolve() == demo.EXAMPLES.resolve()
     assert len(list(top.glob("*.yaml"))) == 4
+    assert len(list(top.glob("numa/*.yaml"))) == 3
 
 
 # --- processes
