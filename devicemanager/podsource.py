@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, repeat
-from operator import attrgetter
+from itertools import compress, count, groupby, repeat
+from operator import attrgetter, ne
 
 import attrs
 
@@ -18,8 +19,12 @@ from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.pods import Pod
 from devicemanager.core.providers import Held
 from devicemanager.state import State
+from podresources.carry import carried, common_ends
 
 _NO_SHARE = Held()
+_FEW = 20
+_NEVER = -1
+_NOTHING = podresources.Pod("", "")
 _UID = attrgetter("uid")
 _by_name = attrgetter("namespace", "name", "uid")
 
@@ -56,12 +61,13 @@ class PodSource:
         self._shown = shown
         # Guards everything below.
         self._lock = threading.Lock()
-        self._sorted: tuple[int, list[Pod]] = (-1, [])
-        # The pods as last told, and by id(pod) what was told of each and as of which
-        # version. Loops over all pods stay in C: every change of one pod runs them.
-        self._told: Sequence[Pod] = ()
-        self._values: dict[int, podresources.Pod] = {}
-        self._versions: dict[int, int] = {}
+        self._active: Sequence[Pod] = ()
+        self._sorted: list[Pod] = []
+        # The pods as last told, as of which version of each, and what was told. All pods
+        # are looked at after a change of one: nothing but that one may take time.
+        self._pods: Sequence[Pod] = ()
+        self._versions: Sequence[int] = ()
+        self._told: Sequence[podresources.Pod] = ()
         self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
 
     def version(self) -> int:
@@ -71,9 +77,24 @@ class PodSource:
     def pods(self) -> Sequence[podresources.Pod]:
         with self._lock:
             shown = self._shown()
-            if self._sorted[0] != shown.version:
-                self._sorted = shown.version, sorted(shown.active, key=_by_name)
-            return self._build(self._sorted[1], shown.failed)
+            self._sort(shown.active)
+            return self._build(self._sorted, shown.failed)
+
+    def _sort(self, active: Sequence[Pod]) -> None:
+        """Take over the active pods, by name. A few that came and went cost little."""
+        head, tail = common_ends(self._active, active)
+        gone = self._active[head : len(self._active) - tail]
+        come = active[head : len(active) - tail]
+        self._active = active
+        if len(gone) + len(come) > _FEW:
+            self._sorted = sorted(active, key=_by_name)
+            return
+        # The list told last may still be in use.
+        self._sorted = self._sorted.copy()
+        for pod in gone:
+            del self._sorted[bisect_left(self._sorted, _by_name(pod), key=_by_name)]
+        for pod in come:
+            insort(self._sorted, pod, key=_by_name)
 
     def _build(self, active: list[Pod], failed: tuple[Pod, ...]) -> list[podresources.Pod]:
         state = self._state
@@ -81,18 +102,13 @@ class PodSource:
             held_by_failed = [pod for pod in failed if pod.uid in state.ledger]
             pods = active if not held_by_failed else sorted(active + held_by_failed, key=_by_name)
             versions = list(map(state.pod_versions.get, map(_UID, pods), repeat(0)))
-            ids = list(map(id, pods))
-            known = map(self._versions.get, ids, repeat(-1))
-            stale = [
-                pod for pod, now, then in zip(pods, versions, known, strict=True) if now != then
-            ]
-            held = [self._held(pod) for pod in stale]
-        new = {id(pod): _pod(pod, its) for pod, its in zip(stale, held, strict=True)}
-        values = self._values | new
-        told = [values[id_] for id_ in ids]
-        self._told = pods
-        self._values = dict(zip(ids, told, strict=True))
-        self._versions = dict(zip(ids, versions, strict=True))
+            known = carried(self._pods, self._versions, pods, lambda _: _NEVER)
+            stale = list(compress(count(), map(ne, versions, known)))
+            held = [self._held(pods[number]) for number in stale]
+        told = carried(self._pods, self._told, pods, lambda _: _NOTHING)
+        for number, its in zip(stale, held, strict=True):
+            told[number] = _pod(pods[number], its)
+        self._pods, self._versions, self._told = pods, versions, told
         return told
 
     def _held(self, pod: Pod) -> _Held:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from podresources import wire
+from podresources.carry import carried
 from podresources.source import Source
 from podresources.values import Allocatable, Pod
 
@@ -66,22 +67,15 @@ class _Chunks:
 
     def __init__(self, encode: Callable[[Pod], bytes]) -> None:
         self._encode = encode
-        # id(pod) -> its bytes. The pods are kept so that their ids stay their own.
-        self._known: dict[int, bytes] = {}
-        self._pods: Sequence[Pod] = ()
+        self._last = _Listing((), (), b"")
 
     def listing(self, pods: Sequence[Pod]) -> _Listing:
         # Identity and not equality: comparing deep values costs more than it saves, and
         # equality leaves out restartable_init, which v1alpha1 answers depend on.
-        pods = tuple(pods)
-        ids = tuple(map(id, pods))
-        known = map(self._known.get, ids)
-        chunks = [
-            self._encode(pod) if chunk is None else chunk
-            for pod, chunk in zip(pods, known, strict=True)
-        ]
-        self._pods, self._known = pods, dict(zip(ids, chunks, strict=True))
-        return _Listing(pods, chunks, b"".join(chunks))
+        pods, last = tuple(pods), self._last
+        chunks = carried(last.pods, last.chunks, pods, self._encode)
+        self._last = _Listing(pods, chunks, b"".join(chunks))
+        return self._last
 
 
 class _Allocatable:
