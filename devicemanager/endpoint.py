@@ -22,6 +22,7 @@ from devicemanager.core.inventory import Columns
 from devicemanager.core.selection import AllocateAnswer
 from devicemanager.settings import Settings
 from podresources import sockets
+from podresources.errors import SocketPathError
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
@@ -80,6 +81,10 @@ class Endpoint:
 
         ``stopping`` ends the attempts early. A failed attempt leaves nothing open (Q3).
         """
+        try:
+            sockets.check_path(path)
+        except SocketPathError as error:
+            raise DialError(str(error)) from error
         stopping = stopping or threading.Event()
         limit = time.monotonic() + settings.dial_timeout
         attempts = tenacity.Retrying(

@@ -35,6 +35,9 @@ GET_INFO_TIMEOUT = 1.0
 """Seconds; the plugin manager sets this for GetInfo and for the notification."""
 _WORKERS = 4
 
+_Identity = tuple[int, int]
+"""Inode and time of making: a socket that is made anew often gets the inode again."""
+
 
 class PluginWatcher:
     """Watches one directory, which must exist, from ``start`` to ``stop``."""
@@ -52,9 +55,9 @@ class PluginWatcher:
         self._on_error = on_error
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="plugin-watcher")
         self._observer: BaseObserver | None = None
-        # Guards _known: the inode of each socket that was taken up.
+        # Guards _known: which socket it was that was taken up at each path.
         self._lock = threading.Lock()
-        self._known: dict[Path, int] = {}
+        self._known: dict[Path, _Identity] = {}
 
     def start(self) -> None:
         """Watch, then take up the sockets that are there already. Raises StartError."""
@@ -93,19 +96,19 @@ class PluginWatcher:
         """A path appeared, vanished or was replaced."""
         if path.name.startswith(".") or path.parent != self._directory:
             return
-        inode = _socket_inode(path)
+        found = _socket_at(path)
         with self._lock:
             known = self._known.get(path)
-            if known == inode:
+            if known == found:
                 return
-            if inode is None:
+            if found is None:
                 del self._known[path]
             else:
-                self._known[path] = inode
+                self._known[path] = found
         try:
             if known is not None:
                 self._pool.submit(self._registrar.deregister, path)
-            if inode is not None:
+            if found is not None:
                 self._pool.submit(self._take_up, path)
         except RuntimeError:
             return  # stopping
@@ -141,12 +144,12 @@ class PluginWatcher:
                 f"no handler registered for plugin type: {info.type} at socket {path}",
             )
         endpoint = Path(info.endpoint) if info.endpoint else path
-        self._registrar.register(resource, tuple(info.supported_versions), endpoint)
+        self._registrar.register(resource, tuple(info.supported_versions), endpoint, path)
 
 
-def _socket_inode(path: Path) -> int | None:
+def _socket_at(path: Path) -> _Identity | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino if stat.S_ISSOCK(status.st_mode) else None
+    return (status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None

@@ -63,7 +63,7 @@ class Registrar:
         # Guards _asking, _endpoints and _counts.
         self._lock = threading.Lock()
         self._asking: set[Endpoint] = set()
-        self._endpoints: set[Endpoint] = set()
+        self._endpoints: dict[Endpoint, Path] = {}
         self._counts: Counter[ResourceName] = Counter()
 
     def counts(self) -> dict[ResourceName, int]:
@@ -72,8 +72,17 @@ class Registrar:
         with self._lock:
             return dict(self._counts)
 
-    def register(self, resource: ResourceName, versions: tuple[str, ...], socket: Path) -> None:
+    def register(
+        self,
+        resource: ResourceName,
+        versions: tuple[str, ...],
+        socket: Path,
+        announced_at: Path | None = None,
+    ) -> None:
         """Take a plugin in: version, name, dial, options, in this order, then its lists.
+
+        ``announced_at`` is the socket that ``deregister`` will be told of, for plugins
+        that the watcher found.
 
         Raises RegistrationRefused with the kubelet's text
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
@@ -82,7 +91,7 @@ class Registrar:
             self._counts[resource] += 1
         try:
             _check(resource, versions)
-            self._connect(resource, socket)
+            self._connect(resource, socket, announced_at)
         except RegistrationRefused as refused:
             self._events.publish(
                 EventKind.REGISTRATION_REFUSED,
@@ -102,7 +111,7 @@ class Registrar:
         )
         return RegistrationRefused(reason)
 
-    def _connect(self, resource: ResourceName, socket: Path) -> None:
+    def _connect(self, resource: ResourceName, socket: Path, announced_at: Path | None) -> None:
         try:
             endpoint = Endpoint.dial(socket, self._settings, self._stopping)
         except DialError as error:
@@ -116,9 +125,11 @@ class Registrar:
             if self._stopping.is_set():
                 endpoint.close()
                 raise RegistrationRefused("the kubelet is stopping")
-            self._endpoints.add(endpoint)
+            self._endpoints[endpoint] = announced_at or socket
+        # By its name in the plugin directory, or by its path wherever the watcher found it.
+        name = socket.name if announced_at is None else str(socket)
         try:
-            id_ = self._handler.connect(resource, socket.name, options, endpoint)
+            id_ = self._handler.connect(resource, name, options, endpoint)
         except PluginError as error:
             self._discard(endpoint)
             raise RegistrationRefused(str(error)) from error
@@ -129,7 +140,7 @@ class Registrar:
         if "Q3" not in self.quirks:
             return endpoint.close()
         with self._lock:
-            self._endpoints.add(endpoint)
+            self._endpoints[endpoint] = endpoint.path
 
     def _options(self, endpoint: Endpoint) -> PluginOptions:
         """GetDevicePluginOptions, which ``interrupt`` cuts short."""
@@ -146,7 +157,7 @@ class Registrar:
     def _discard(self, endpoint: Endpoint) -> None:
         endpoint.close()
         with self._lock:
-            self._endpoints.discard(endpoint)
+            self._endpoints.pop(endpoint, None)
 
     def _follow(self, id_: EndpointId, endpoint: Endpoint) -> None:
         def on_list(columns: Columns) -> None:
@@ -159,9 +170,9 @@ class Registrar:
         endpoint.watch(on_list, on_end, self._on_error)
 
     def deregister(self, socket: Path) -> None:
-        """Close the connections to a socket that is gone (plugin watcher)."""
+        """Close the connections of a plugin whose announcing socket is gone."""
         with self._lock:
-            gone = [endpoint for endpoint in self._endpoints if endpoint.path == socket]
+            gone = [endpoint for endpoint, path in self._endpoints.items() if path == socket]
         for endpoint in gone:
             endpoint.close()
 
