@@ -1,0 +1,201 @@
+"""Plugins that announce themselves in plugins_registry, well and badly.
+
+| fault | test |
+|---|---|
+| none: registered and told so | test_a_good_plugin |
+| wrong type, bad version, bad name | test_a_refused_plugin |
+| GetInfo hangs, fails, is garbage, is not there | test_a_plugin_that_does_not_say_who_it_is |
+| the notification fails | test_a_plugin_that_does_not_want_to_know |
+| a name that begins with a dot, a plain file | test_what_is_not_asked |
+| an endpoint nobody serves, relative, no path at all | test_an_endpoint_that_cannot_be |
+| a socket that vanishes | test_a_socket_that_vanishes |
+| the name of another plugin's socket | test_equal_names_in_two_directories |
+| a socket replaced at once | test_a_socket_that_is_replaced |
+| a kubelet restart | test_a_restart_finds_it_again |
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import grpc
+import pytest
+
+from devicemanager.events import EventKind
+from devicemanager.kubelet import MockKubelet
+from protos import pluginregistration_v1 as pr
+from tests.faults import hostile, residue
+from tests.faults.conftest import Start, pod
+
+R = hostile.RESOURCE
+
+
+def info(
+    name: str = R,
+    type_: str = "DevicePlugin",
+    versions: tuple[str, ...] = ("v1beta1",),
+    endpoint: str = "",
+) -> hostile.Unary:
+    answer = pr.PluginInfo(type=type_, name=name, endpoint=endpoint, supported_versions=versions)
+    return hostile.constant(answer.SerializeToString())
+
+
+def announced(
+    kubelet: MockKubelet, name: str = "p.sock", **more: hostile.Unary
+) -> hostile.RawPlugin:
+    return hostile.RawPlugin(kubelet.plugins_registry_dir / name, **{"info": info(), **more})
+
+
+def told(plugin: hostile.RawPlugin, count: int = 1) -> list[tuple[bool, str]]:
+    """What the plugin was notified of, once it was."""
+    assert residue.eventually(lambda: len(plugin.notified) >= count)
+    return [(status.plugin_registered, status.error) for status in plugin.notified]
+
+
+def test_a_good_plugin(kubelet: MockKubelet) -> None:
+    with announced(kubelet) as plugin:
+        kubelet.wait_for_resource(R, 2)
+        assert told(plugin) == [(True, "")]
+        assert kubelet.admit(pod("a", 2)).admitted
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (info(type_="CSIPlugin"), "no handler registered for plugin type: CSIPlugin at socket "),
+        (info(type_=""), "no handler registered for plugin type:  at socket "),
+        (info(versions=("v1alpha1", "v9")), 'requested API version "v1alpha1,v9" is not supported'),
+        (info(versions=()), 'requested API version "" is not supported'),
+        (info(name="kubernetes.io/gpu"), 'the ResourceName "kubernetes.io/gpu" is invalid'),
+        (info(name=""), 'the ResourceName "" is invalid'),
+        (hostile.constant(b""), "no handler registered for plugin type:  at socket "),
+    ],
+)
+def test_a_refused_plugin(kubelet: MockKubelet, given: hostile.Unary, expected: str) -> None:
+    with announced(kubelet, info=given) as plugin:
+        [(registered, error)] = told(plugin)
+        assert not registered
+        assert expected in error
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        assert error in event.message
+        assert kubelet.capacity() == {}
+        assert plugin.streams == 0
+
+
+def _failing(request: bytes, context: hostile.Context) -> bytes:
+    context.abort(grpc.StatusCode.INTERNAL, "who\nam I?")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (hostile.hang, "code = DeadlineExceeded"),
+        (_failing, "code = Internal desc = who am I?"),
+        (hostile.constant(b"\xff\xff"), "code = Internal"),
+        (None, "code = Unimplemented"),
+    ],
+)
+def test_a_plugin_that_does_not_say_who_it_is(
+    kubelet: MockKubelet, given: hostile.Unary | None, expected: str
+) -> None:
+    path = kubelet.plugins_registry_dir / "p.sock"
+    with hostile.RawPlugin(path, info=given) as plugin:
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        assert event.message.startswith("plugin p.sock: registration handshake failed: rpc error: ")
+        assert expected in event.message
+        assert "\n" not in event.message
+        assert kubelet.capacity() == {}
+        assert not plugin.notified
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff" * 1000])
+def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
+    with hostile.raw_socket(kubelet.plugins_registry_dir / "p.sock", answer):
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        assert "plugin p.sock: registration handshake failed: rpc error: " in event.message
+
+
+def test_a_plugin_that_does_not_want_to_know(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is registered all the same."""
+    monkeypatch.setattr(hostile.RawPlugin, "_notify", lambda *call: _failing(*call[1:]))
+    with announced(kubelet):
+        kubelet.wait_for_resource(R, 2)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        assert "who am I?" in event.message
+
+
+def test_what_is_not_asked(kubelet: MockKubelet) -> None:
+    (kubelet.plugins_registry_dir / "file.sock").touch()
+    (kubelet.plugins_registry_dir / "directory").mkdir()
+    with announced(kubelet, ".hidden.sock", info=info("example.com/hidden")) as hidden:
+        with announced(kubelet, "seen.sock"):
+            kubelet.wait_for_resource(R, 2)
+        assert not hidden.notified
+        assert list(kubelet.capacity()) == [R]
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["/nowhere/p.sock", "p.sock", "../p.sock", "a\0b", "/" + "x" * 300, "/" + "x/" * 3000],
+)
+def test_an_endpoint_that_cannot_be(kubelet: MockKubelet, endpoint: str) -> None:
+    with announced(kubelet, info=info(endpoint=endpoint)) as plugin:
+        [(registered, error)] = told(plugin)
+        assert not registered
+        assert error.startswith("failed to dial device plugin: ")
+        assert kubelet.capacity() == {}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_socket_that_vanishes(kubelet: MockKubelet, root: Path, elsewhere: bool) -> None:
+    """Removal is deregistration, also when the plugin goes on serving somewhere else."""
+    other = root / "elsewhere.sock"
+    with hostile.RawPlugin(other):
+        endpoint = str(other) if elsewhere else ""
+        with announced(kubelet, info=info(endpoint=endpoint)) as plugin:
+            kubelet.wait_for_resource(R, 2)
+            plugin.path.unlink()
+            kubelet.wait_for_event(EventKind.STREAM_ENDED)
+            assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 2}, {R: 0})
+
+
+def test_equal_names_in_two_directories(kubelet: MockKubelet) -> None:
+    """Two plugins, not one that registers again: when the newer leaves the older serves."""
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        with announced(kubelet, lists=hostile.lists(hostile.devices("d0"))) as newer:
+            kubelet.wait_for_resource(R, 1)
+            newer.path.unlink()
+            kubelet.wait_for_event(EventKind.PROMOTED)
+            assert kubelet.allocatable() == {R: 2}
+            assert not kubelet.events.recent(EventKind.REPLACED)
+
+
+def test_a_socket_that_is_replaced(kubelet: MockKubelet) -> None:
+    """At once, again and again: the last one serves."""
+    for number in range(5):
+        listed = hostile.lists(hostile.devices(*(f"d{i}" for i in range(number + 1))))
+        plugin = announced(kubelet, lists=listed)
+        with plugin:
+            kubelet.wait_for_resource(R, number + 1)
+            assert told(plugin) == [(True, "")]
+        plugin.path.unlink(missing_ok=True)
+
+
+def test_a_restart_finds_it_again(root: Path, start: Start) -> None:
+    kubelet = start()
+    with announced(kubelet) as plugin:
+        kubelet.wait_for_resource(R, 2)
+        assert kubelet.admit(pod("a", 2, uid="a")).admitted
+        for _ in range(3):
+            kubelet.restart()
+            kubelet.wait_for_resource(R, 2)
+            assert kubelet.devices("a") == {"main": {R: ["d0", "d1"]}}
+        assert len(told(plugin, 4)) == 4
+        shutil.rmtree(kubelet.plugins_registry_dir)
+        kubelet.restart()
+        assert kubelet.allocatable() == {R: 0}
