@@ -57,9 +57,11 @@ class Manager:
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, self._ring)
         self._signals = SignalWait()
-        # Guards _resources; never held while a resource is waited for.
+        # Guards the two below; never held while a resource is waited for. Those that leave
+        # have vanished from the lists but may still hold their sockets.
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
+        self._leaving: list[Resource] = []
         self._discovered = False
         self._keeper = threading.Thread(target=self._keep_watch, name="keep watch", daemon=True)
 
@@ -100,7 +102,7 @@ class Manager:
         self._stopping.set()
         self._changed.ring()
         with self._lock:
-            resources = list(self._resources.values())
+            resources = [*self._resources.values(), *self._leaving]
         for resource in resources:
             resource.ask_to_stop()
         _join(resources)
@@ -160,11 +162,14 @@ class Manager:
         with self._lock:
             vanished = [self._resources.pop(name) for name in self._resources.keys() - wanted]
             new = sorted(wanted.keys() - self._resources.keys())
+            self._leaving.extend(vanished)
         for resource in vanished:
             resource.ask_to_stop()
         for name in new:
             self._add(name, wanted[name])
         _join(vanished)
+        with self._lock:
+            self._leaving = [left for left in self._leaving if left not in vanished]
         self._changed.ring()
 
     def _add(self, name: str, last_name: str) -> None:

@@ -577,6 +577,31 @@ def test_resources_come_and_go_with_the_lists(kubelet, fast, caplog):
     assert sockets(kubelet.directory) == []
 
 
+def test_stopping_waits_for_resources_that_are_still_leaving(kubelet, fast):
+    lister = Colours()
+    leaving, go = threading.Event(), threading.Event()
+
+    class Lingering(Gpus):
+        def stop(self):
+            leaving.set()
+            go.wait(PATIENCE)
+            lister.stopped.append("red")
+
+    lister.new_plugin = lambda _last_name: Lingering()
+    manager = Manager(lister, kubelet.directory, fast)
+    manager.start()
+    lister.announce("red")
+    kubelet.plugin("color.example.com/red")
+    lister.announce()
+    assert leaving.wait(PATIENCE)
+    stopping = threading.Thread(target=manager.stop)
+    stopping.start()
+    assert lister.stopping.wait(PATIENCE)
+    go.set()
+    stopping.join(PATIENCE)
+    assert lister.stopped == ["red"]
+
+
 def test_fifty_resources_share_a_manager(kubelet, fast):
     plugins = {f"gpu-{i:02}": Gpus() for i in range(50)}
     with manager_of(kubelet.directory, fast, **plugins) as manager:
