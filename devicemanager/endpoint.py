@@ -49,9 +49,11 @@ def go_code(code: grpc.StatusCode) -> str:
 
 
 def rpc_error(error: grpc.RpcError) -> RpcError:
-    """The status that a failed call carries."""
+    """The status that a failed call carries, as Go prints it."""
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = error.details() if isinstance(error, grpc.Call) else str(error)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in (details or ""):
+        details = "context deadline exceeded"  # ours, not the plugin's: as Go's library says it
     return RpcError(go_code(code), details or "")
 
 

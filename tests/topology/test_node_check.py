@@ -1,0 +1,185 @@
+"""The node check after allocation: its reasons, its numbers, and what it lets through."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicemanager.core.ids import PodUid, ResourceName
+from devicemanager.core.node import Node as NodeCheck
+from devicemanager.core.node import NodeStatus
+from tests.helpers import container, device, devices, pod
+from tests.topology.kit import GIB, GPU, NIC, Node, cpus_and_memory, guaranteed, rows
+
+CPU, MEMORY, PODS = ResourceName("cpu"), ResourceName("memory"), ResourceName("pods")
+
+
+def too_small(resource: str, requested: int, used: int, capacity: int) -> tuple[str, str]:
+    return (
+        f"OutOf{resource}",
+        f"Node didn't have enough resource: {resource}, "
+        f"requested: {requested}, used: {used}, capacity: {capacity}",
+    )
+
+
+def answers(node: Node, *pods) -> list[tuple[str, str]]:
+    """Reason and message of one admission after the other; both empty for an admission."""
+    given = (node.admit(each) for each in pods)
+    return [(admission.reason, admission.message) for admission in given]
+
+
+ADMITTED = ("", "")
+
+
+def test_cpus_in_milli() -> None:
+    node = Node(node_allocatable={CPU: 4000})
+    first, second, third = (
+        pod(uid, guaranteed(cpus=n)) for uid, n in zip("pqr", (3, 2, 1), strict=True)
+    )
+    assert answers(node, first, second, third) == [
+        ADMITTED,
+        too_small("cpu", 2000, 3000, 4000),
+        ADMITTED,
+    ]
+    node.terminate("p")
+    assert answers(node, pod("s", guaranteed(cpus=3))) == [ADMITTED]
+
+
+def test_memory_in_bytes() -> None:
+    node = Node(node_allocatable={MEMORY: 4 * GIB})
+    assert answers(node, pod("p", guaranteed(gib=5))) == [too_small("memory", 5 * GIB, 0, 4 * GIB)]
+
+
+def test_pods() -> None:
+    node = Node(node_allocatable={PODS: 2})
+    assert answers(node, pod("p"), pod("q"), pod("r")) == [
+        ADMITTED,
+        ADMITTED,
+        too_small("pods", 1, 2, 2),
+    ]
+    # A refused pod takes no place.
+    node.terminate("q")
+    assert answers(node, pod("s")) == [ADMITTED]
+
+
+def test_pods_come_first_then_cpu_then_memory_then_the_rest() -> None:
+    spec = pod("p", guaranteed(cpus=2, gib=2, gpu=1))
+    room = {PODS: 0, CPU: 1000, MEMORY: GIB}
+    reasons = []
+    while room:
+        reasons.append(answers(Node(node_allocatable=room), spec)[0][0])
+        del room[next(iter(room))]
+    assert reasons == ["OutOfpods", "OutOfcpu", "OutOfmemory"]
+
+
+def test_what_the_node_was_not_given_is_not_checked() -> None:
+    assert answers(Node(), pod("p", guaranteed(cpus=1000, gib=1000))) == [ADMITTED]
+
+
+def test_devices_that_a_pod_without_them_has_asked_for() -> None:
+    node = Node()
+    assert answers(node, pod("early", gpu=2)) == [ADMITTED]
+    node.plugin(devices("a", "b", "c"))
+    assert answers(node, pod("p", gpu=2), pod("q", gpu=1)) == [
+        too_small("vendor.com/gpu", 2, 2, 3),
+        ADMITTED,
+    ]
+    # What was allocated before the check is free again.
+    assert node.devices("p") == {}
+    assert node.devices("q") == {"app": {GPU: ["a"]}}
+    node.manager.self_check()
+
+
+def test_the_neediest_moment_counts() -> None:
+    node = Node(node_allocatable={CPU: 4000})
+    spec = pod("p", guaranteed(cpus=2), init=[guaranteed("init", cpus=4)])
+    sidecar = pod("q", guaranteed(cpus=2), init=[guaranteed("side", cpus=3, restartable=True)])
+    assert answers(node, spec, sidecar) == [ADMITTED, too_small("cpu", 5000, 4000, 4000)]
+
+
+def test_unknown_extended_resources_are_left_out() -> None:
+    assert answers(Node(), pod("p", gpu=7, nic=7)) == [ADMITTED]
+
+
+def test_a_resource_that_the_node_was_given_counts_as_given() -> None:
+    node = Node(node_allocatable={NIC: 1})
+    assert answers(node, pod("p", nic=2)) == [too_small("vendor.com/nic", 2, 0, 1)]
+
+
+def test_allocatable_is_raised_to_what_is_allocated() -> None:
+    node = Node()
+    plugin = node.plugin(devices("a", "b", "c"))
+    assert answers(node, pod("p", gpu=2)) == [ADMITTED]
+    plugin.send_list([*(device(id_, health="Unhealthy") for id_ in "ab"), device("c")])
+    # One is healthy, two are used; with this pod's, three are allocated.
+    assert answers(node, pod("q", gpu=1)) == [ADMITTED]
+
+
+def test_a_known_pod_passes_while_its_plugin_is_away() -> None:
+    node = Node()
+    node.plugin(devices("a", "b"))
+    node.admit(pod("p", gpu=2), start=True)
+    node.restart()
+    assert node.manager.capacity().allocatable == {GPU: 0}
+    record = node.workers.pods()["p"]
+    assert (record.phase, record.message) == ("Running", "")
+
+
+def test_a_pod_does_not_stand_in_its_own_way() -> None:
+    node = Node(node_allocatable={CPU: 4000, PODS: 1})
+    node.admit(pod("p", guaranteed(cpus=4)), start=True)
+    node.restart()
+    assert node.workers.pods()["p"].phase == "Running"
+    check = NodeCheck({CPU: 4000, PODS: 1})
+    for _ in range(3):
+        check.check(pod("p", guaranteed(cpus=4)), lambda _: None)
+        check.add(pod("p", guaranteed(cpus=4)))
+    check.remove(PodUid("p"))
+    check.remove(PodUid("p"))
+    check.check(pod("q", guaranteed(cpus=4)), lambda _: None)
+
+
+def test_a_failed_pod_gives_its_room_back() -> None:
+    node = Node(node_allocatable={PODS: 1})
+    node.plugin(devices("a"))
+    assert answers(node, pod("p", gpu=1)) == [ADMITTED]
+    node.restart(reboot=True)
+    assert node.workers.pods()["p"].phase == "Failed"
+    assert answers(node, pod("q")) == [ADMITTED]
+
+
+def test_a_refusal_gives_everything_back() -> None:
+    node = Node(node_allocatable={PODS: 0}, providers=cpus_and_memory())
+    plugin = node.plugin(rows("01"))
+    before = node.manager.providers(), node.store.data
+    assert answers(node, pod("p", guaranteed(gpu=1))) == [too_small("pods", 1, 0, 0)]
+    assert (node.manager.providers(), node.store.data) == before
+    assert len(plugin.calls) == 1  # the plugin had been asked
+    node.manager.self_check()
+
+
+@pytest.mark.parametrize("policy", ["none", "single-numa-node"])
+def test_the_affinity_comes_first(policy: str) -> None:
+    node = Node(topology_policy=policy, node_allocatable={PODS: 0})
+    node.plugin(rows("01"))
+    (reason, _), *_ = answers(node, pod("p", gpu=2))
+    assert reason == ("OutOfpods" if policy == "none" else "TopologyAffinityError")
+
+
+# -- capacity and allocatable in the node's status ------------------------------------------
+
+
+def test_what_was_removed_stays_at_zero() -> None:
+    status = NodeStatus()
+    status.update({"a": 2, "b": 1}, {"a": 1, "b": 1})
+    status.update({"b": 3}, {"b": 2})
+    assert (status.capacity, status.allocatable) == ({"a": 0, "b": 3}, {"a": 0, "b": 2})
+    kept = status.copy()
+    status.reset()
+    assert (status.capacity, status.allocatable) == ({"a": 0, "b": 0}, {"a": 0, "b": 0})
+    assert kept.capacity == {"a": 0, "b": 3}
+
+
+def test_containers_of_one_pod_add_up() -> None:
+    node = Node(node_allocatable={CPU: 3000})
+    spec = pod("p", guaranteed("x", cpus=2), guaranteed("y", cpus=2), container("z"))
+    assert answers(node, spec) == [too_small("cpu", 4000, 0, 3000)]
