@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 FORM = "RESOURCE=COUNT[@NODE,…]"
 EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
-_GROUP = re.compile(r"(?P<count>[0-9]{1,6})(?:@(?P<node>[0-9]{1,3}|none))?")
+_MOST_DIGITS = 6
+_GROUP = re.compile(r"(?P<count>[0-9]{1,6})@(?P<node>[0-9]{1,3}|none)")
 _NODE = re.compile(r"[0-9]{1,3}|none")
 
 
@@ -33,19 +34,21 @@ def device_option(text: str) -> DeviceOption:
 
 
 def _groups(text: str, groups: str) -> Iterator[tuple[int, list[int | None]]]:
-    count, places = -1, list[int | None]()
+    if groups.isascii() and groups.isdigit() and len(groups) <= _MOST_DIGITS:
+        yield int(groups), [None]
+        return
+    count, places = 0, list[int | None]()
     for part in groups.split(","):
         if places and _NODE.fullmatch(part):
             places.append(_node(part))
             continue
         match = _GROUP.fullmatch(part)
-        # Without a node of its own, a number after the first could mean either.
-        if match is None or (count >= 0 and match["node"] is None):
+        if match is None:
             raise _wrong(text)
-        if count >= 0:
-            yield count, places or [None]
-        count, places = int(match["count"]), [_node(match["node"])] if match["node"] else []
-    yield count, places or [None]
+        if places:
+            yield count, places
+        count, places = int(match["count"]), [_node(match["node"])]
+    yield count, places
 
 
 def _node(text: str) -> int | None:

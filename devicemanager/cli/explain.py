@@ -159,8 +159,8 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
     if args.topology_policy in (None, "none"):
         return []
     return [
-        f"the checkpoint does not say on which NUMA node {count} devices of {resource} are: "
-        "--allocatable can"
+        f"the checkpoint does not say on which NUMA nodes {count} devices of {resource} are, so "
+        "this may be wrong: add --allocatable"
         for resource, count in without_nodes(inventory).items()
     ]
 

@@ -16,7 +16,13 @@ from typing import Any
 import pytest
 
 from devicemanager.cli import main
+from devicemanager.cli.kubelet_log import KubeletLog
+from devicemanager.cli.paper_node import PaperNode
 from devicemanager.cli.processes import Process
+from devicemanager.core.ids import ResourceName
+from devicemanager.manifests import parse
+from devicemanager.settings import Settings
+from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient, ids_by_resource
 
 DEADLINE = 30
@@ -88,6 +94,48 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
         wait(process, "admission", name="default/b", admitted=True)
         assert held(directory) == {"b": ("gpu-mock-0", "gpu-mock-1", "gpu-mock-2")}
         assert process.stop() == 0
+
+
+def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
+    flags = ["--topology-policy", "single-numa-node", "--simulate", f"{GPU}=3@0,1"]
+    (directory / "manifests" / "a.yaml").write_text(manifest("a", 2))
+    (directory / "manifests" / "b.yaml").write_text(manifest("b", 1))
+    (directory / "manifests" / "c.yaml").write_text(manifest("c", 2))
+    with kubelet(directory, *flags) as process:
+        first = wait(process, "admission", name="default/a")
+        assert first["containers"]["main"]["affinity"] == [0]
+        assert wait(process, "admission", name="default/b")["admitted"]
+        refused = wait(process, "admission", name="default/c")
+        assert refused["reason"] == "TopologyAffinityError"
+        assert refused["explanation"] == [
+            "policy single-numa-node, scope container",
+            "container main",
+            f"  {GPU}: 2 requested",
+            "    node 0 [##] 0 of 2 free",
+            "    node 1 [#]  0 of 1 free",
+            "    fits nowhere",
+            f"  => single-numa-node: {GPU} fits on no set of nodes: 2 requested, 0 free",
+            f"     no other policy would help: not enough is free of {GPU}",
+            "each device is one of: . free, # in use, x unhealthy, * chosen",
+        ]
+
+
+def test_a_refusal_is_explained_in_text_too(capsys: Any) -> None:
+    node = PaperNode(Settings(), {ResourceName(GPU): {}})
+    pod = parse(pod_manifest("a", {GPU: 1}))
+    KubeletLog(as_json=False).admission(pod, node.admit(pod))
+    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "    policy none, scope container",
+        "    container main",
+        f"      {GPU}: 1 requested",
+        f"      => no healthy devices present; cannot allocate unhealthy devices {GPU}",
+        "    each device is one of: . free, # in use, x unhealthy, * chosen",
+    ]
+    unknown = parse(pod_manifest("b", {"vendor.com/none": 1}))
+    strict = PaperNode(Settings(strict=True), {})
+    KubeletLog(as_json=False).admission(unknown, strict.admit(unknown))
+    assert capsys.readouterr().out == ""
 
 
 def test_a_bad_manifest_is_a_line_and_costs_nobody_else(directory: Path) -> None:

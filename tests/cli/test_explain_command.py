@@ -1,0 +1,316 @@
+"""``devicemanager explain``: devices from flags and files, text and data, its page."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import checkpoint
+from checkpoint import Checkpoint, PodDevicesEntry
+from devicemanager.cli import main
+from devicemanager.testing import pod_manifest
+
+ROOT = Path(__file__).parents[2]
+GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+SINGLE = ["--topology-policy", "single-numa-node"]
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Any:
+    """Writes a manifest and returns its path."""
+
+    def write(name: str, *containers: dict[str, int], **options: Any) -> str:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(json.dumps(pod_manifest(name, *containers, **options)))
+        return str(path)
+
+    return write
+
+
+def explain(capsys: Any, *argv: str) -> tuple[int, str, str]:
+    status = main(["explain", *argv])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def data(capsys: Any, *argv: str) -> tuple[int, Any]:
+    status, out, err = explain(capsys, *argv, "-o", "json")
+    assert err == ""
+    return status, json.loads(out)
+
+
+# --- the page
+
+
+def shown_on_the_page() -> list[tuple[str, str]]:
+    page = (ROOT / "docs" / "explain.md").read_text()
+    return re.findall(r"^```console\n\$ devicemanager (explain .*)\n((?:.*\n)*?)```$", page, re.M)
+
+
+@pytest.mark.parametrize(("command", "output"), shown_on_the_page())
+def test_the_page_shows_what_comes_out(
+    command: str, output: str, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(ROOT)
+    status = main(shlex.split(command))
+    assert capsys.readouterr().out == output
+    assert status == (" refused: " in output)
+
+
+def test_the_page_has_a_refusal_and_an_admission() -> None:
+    first = [output.splitlines()[0] for _, output in shown_on_the_page()]
+    assert first == [
+        "pod default/torn refused: TopologyAffinityError",
+        "pod default/torn admitted",
+    ]
+
+
+# --- admissions
+
+
+def test_pods_are_admitted_one_after_another(pod: Any, capsys: Any) -> None:
+    pods = [pod("a", {GPU: 1}), pod("b", {GPU: 2})]
+    status, out, err = explain(capsys, *pods, "--devices", f"{GPU}=2@0", *SINGLE)
+    assert (status, err) == (1, "")
+    assert out == (
+        "pod default/b refused: TopologyAffinityError\n"
+        "  Resources cannot be allocated with Topology locality\n"
+        "  policy single-numa-node, scope container\n"
+        "\n"
+        "container main\n"
+        f"  {GPU}: 2 requested\n"
+        "    node 0 [#.] 1 of 2 free\n"
+        "    fits nowhere\n"
+        f"  => single-numa-node: {GPU} fits on no set of nodes: 2 requested, 1 free\n"
+        f"     no other policy would help: not enough is free of {GPU}\n"
+        "\n"
+        "each device is one of: . free, # in use, x unhealthy, * chosen\n"
+        "\n"
+        "in use:\n"
+        f"  {GPU} gpu-0: pod default/a, container main\n"
+    )
+    # The other way round both fit.
+    assert explain(capsys, *reversed(pods), "--devices", f"{GPU}=3@0")[0] == 0
+
+
+def test_all_explains_every_pod(pod: Any, capsys: Any) -> None:
+    pods = [pod("a", {GPU: 3}), pod("b", {GPU: 1})]
+    status, out, _ = explain(capsys, *pods, "--all", "--devices", f"{GPU}=2")
+    assert status == 0
+    assert re.findall(r"^pod \S+ \w+", out, re.M) == [
+        "pod default/a refused",
+        "pod default/b admitted",
+    ]
+    status, told = data(capsys, *pods, "--all", "--devices", f"{GPU}=2")
+    assert [each["admitted"] for each in told["pods"]] == [False, True]
+    assert told["pods"][0]["reason"] == "UnexpectedAdmissionError"
+
+
+def test_data_has_it_all(pod: Any, capsys: Any) -> None:
+    pods = [pod("a", {GPU: 1}), pod("b", {GPU: 1, NIC: 1})]
+    devices = ["--devices", f"{GPU}=2@0,1@1", "--devices", f"{NIC}=2@0,1"]
+    unhealthy = ["--unhealthy", f"{NIC}=nic-0"]
+    status, told = data(capsys, *pods, *devices, *unhealthy, *SINGLE)
+    (answer,) = told["pods"]
+    (step,) = answer["steps"]
+    assert status == 0
+    assert answer["pod"]["name"] == "b"
+    assert answer["policy"]["numa_nodes"] == [0, 1]
+    assert step["resources"] == [
+        {
+            "resource": GPU,
+            "request": 1,
+            "free": 2,
+            "chosen": ["gpu-2"],
+            "places": [
+                {"numa_node": 0, "free": 1, "devices": {"gpu-0": "in use", "gpu-1": "free"}},
+                {"numa_node": 1, "free": 1, "devices": {"gpu-2": "chosen"}},
+            ],
+        },
+        {
+            "resource": NIC,
+            "request": 1,
+            "free": 1,
+            "chosen": ["nic-1"],
+            "places": [
+                {"numa_node": 0, "free": 0, "devices": {"nic-0": "unhealthy"}},
+                {"numa_node": 1, "free": 1, "devices": {"nic-1": "chosen"}},
+            ],
+        },
+    ]
+    merge = step["merge"]
+    assert merge["affinity"] == {"numa_nodes": [1], "preferred": True}
+    assert merge["hints"][GPU] == [
+        {"numa_nodes": [0], "preferred": True},
+        {"numa_nodes": [1], "preferred": True},
+        {"numa_nodes": [0, 1], "preferred": False},
+    ]
+    assert merge["hints"][NIC][0] == {"numa_nodes": [1], "preferred": True}
+    assert merge["summary"] == "single-numa-node: aligned to node 1"
+    assert answer["holders"] == {"default/a": {"main": {GPU: ["gpu-0"]}}}
+    assert told["notes"] == []
+
+
+def test_data_of_a_refusal(pod: Any, capsys: Any) -> None:
+    status, told = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=2@0,1", *SINGLE)
+    (step,) = told["pods"][0]["steps"]
+    assert status == 1
+    assert step["merge"]["faults"] == {GPU: "wide"}
+    assert step["merge"]["other_policies_admitting"] == ["restricted", "best-effort", "none"]
+
+
+def test_other_policies_admit_what_they_are_said_to(pod: Any, capsys: Any) -> None:
+    argv = [pod("a", {GPU: 1}), pod("b", {GPU: 2}), "--devices", f"{GPU}=3@0,1"]
+    _, told = data(capsys, *argv, "--unhealthy", f"{GPU}=gpu-2", *SINGLE)
+    said = told["pods"][0]["steps"][0]["merge"]["other_policies_admitting"]
+    # One GPU is left, so that no policy can give two; of the nodes alone it is another matter.
+    assert said == ["best-effort", "none"]
+    _, out, _ = explain(capsys, *argv, "--unhealthy", f"{GPU}=gpu-2", *SINGLE)
+    assert f"no other policy would help: not enough is free of {GPU}" in out
+    for policy in ("restricted", "best-effort", "none"):
+        _, told = data(capsys, *argv, *SINGLE)
+        said = told["pods"][0]["steps"][0]["merge"]["other_policies_admitting"]
+        assert (explain(capsys, *argv, "--topology-policy", policy)[0] == 0) == (policy in said)
+
+
+def test_cpus_of_the_machine_take_part(pod: Any, capsys: Any, tmp_path: Path) -> None:
+    machine = tmp_path / "machine.yaml"
+    machine.write_text("{nodes: 0-1, cpus: {0: 0-3, 1: 4-7}}")
+    wants = {"cpu": 3, "memory": "1Gi", GPU: 1}
+    argv = [pod("a", wants), pod("b", wants), "--numa", str(machine), *SINGLE]
+    assert explain(capsys, *argv, "--devices", f"{GPU}=2@0,1")[0] == 0
+    status, out, _ = explain(capsys, *argv, "--devices", f"{GPU}=2@0")
+    assert status == 1
+    assert "  cpu fits on node 1!, nodes 0+1 (! preferred)\n" in out
+    assert "cpu only to node 1; no common node" in out
+
+
+def test_an_unknown_resource(pod: Any, capsys: Any) -> None:
+    manifest = pod("a", {GPU: 1})
+    status, out, _ = explain(capsys, manifest)
+    assert status == 0
+    assert f"{GPU}: 1 requested, but no plugin has registered it: it does without" in out
+    status, out, _ = explain(capsys, manifest, "--strict")
+    assert status == 1
+    assert out.startswith("pod default/a refused: ")
+    status, told = data(capsys, manifest, "--declare", GPU)
+    assert (status, told["pods"][0]["reason"]) == (1, "UnexpectedAdmissionError")
+
+
+def test_a_manifest_from_standard_input(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(pod_manifest("a", {GPU: 1}))))
+    status, out, _ = explain(capsys, "-", "--devices", f"{GPU}=1")
+    assert (status, out.splitlines()[0]) == (0, "pod default/a admitted")
+    monkeypatch.setattr("sys.stdin", io.StringIO("word"))
+    status, _, err = explain(capsys, "-")
+    assert status == 2
+    assert "kind: Pod" in err
+
+
+# --- a real node's files
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> list[str]:
+    """Two GPUs on each of two nodes: one of each is held, one is sick."""
+    entries = (
+        PodDevicesEntry("u-1", "main", GPU, {0: ("g0",)}, b""),
+        PodDevicesEntry("u-2", "main", GPU, {1: ("g2",)}, b""),
+        PodDevicesEntry("u-2", "side", GPU, {-1: ("lost",)}, b""),
+    )
+    saved = tmp_path / "saved"
+    saved.write_bytes(checkpoint.dumps(Checkpoint(entries, {GPU: ("g0", "g1", "g2", "g3")})))
+    rows = [
+        {"resource_name": GPU, "device_ids": ["g0", "g1"], "topology": {"nodes": [{}]}},
+        {"resource_name": GPU, "device_ids": ["g2"], "topology": {"nodes": [{"ID": "1"}]}},
+        {"resource_name": GPU, "device_ids": ["g3"], "topology": {"nodes": [{"ID": "1"}]}},
+    ]
+    allocatable = tmp_path / "node.json"
+    allocatable.write_text(json.dumps({"devices": rows}))
+    return ["--checkpoint", str(saved), "--allocatable", str(allocatable)]
+
+
+def test_a_checkpoint_and_the_nodes_of_its_devices(node: Any, pod: Any, capsys: Any) -> None:
+    status, out, _ = explain(capsys, pod("a", {GPU: 2}), *node, *SINGLE)
+    assert status == 1
+    assert (
+        "    node 0  [#.] 1 of 2 free\n    node 1  [#.] 1 of 2 free\n    no node [#]  0 of 1 free\n"
+    ) in out
+    assert "free only across nodes 0+1, though fewer nodes would do were none in use" in out
+    assert out.endswith(
+        "in use:\n"
+        f"  {GPU} g0: pod u-1, container main\n"
+        f"  {GPU} g2: pod u-2, container main\n"
+        f"  {GPU} lost: pod u-2, container side\n"
+    )
+    assert explain(capsys, pod("a", {GPU: 1}), *node, *SINGLE)[0] == 0
+    assert explain(capsys, pod("a", {GPU: 2}), *node, *SINGLE, "--devices", f"{GPU}=1@1")[0] == 0
+
+
+def test_a_checkpoint_alone_does_not_know_all_nodes(node: Any, pod: Any, capsys: Any) -> None:
+    alone = node[:2]
+    status, out, _ = explain(capsys, pod("a", {GPU: 2}), *alone, *SINGLE)
+    assert status == 1
+    assert "    no node [..#] 2 of 3 free\n" in out
+    note = (
+        f"the checkpoint does not say on which NUMA nodes 3 devices of {GPU} are, so this may "
+        "be wrong: add --allocatable"
+    )
+    assert out.endswith(f"\n\nnote: {note}\n")
+    _, told = data(capsys, pod("a", {GPU: 2}), *alone, *SINGLE)
+    assert told["notes"] == [note]
+    # Without a policy nodes do not matter.
+    assert "note: " not in explain(capsys, pod("a", {GPU: 2}), *alone)[1]
+
+
+def test_a_pod_of_the_checkpoint_has_its_devices(node: Any, pod: Any, capsys: Any) -> None:
+    _, told = data(capsys, pod("again", {GPU: 1}, uid="u-1"), *node, *SINGLE)
+    assert told["pods"][0]["steps"][0]["resources"][0]["chosen"] == ["g0"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--checkpoint", "none"], "none: no such file"),
+        (["--allocatable", "none"], "none: No such file or directory"),
+        (
+            ["--allocatable", "list"],
+            "list: this is not what `devicemanager resources -o json` prints",
+        ),
+        (
+            ["--allocatable", "text"],
+            "text: this is not what `devicemanager resources -o json` prints",
+        ),
+        (["--unhealthy", f"{GPU}=gpu-7"], f"{GPU} has no device gpu-7; there are: gpu-0, gpu-1"),
+        (["--topology-policy", "restricted", "--topology-option", "x=1"], 'Policy option: "x"'),
+        (["--numa", "none"], "cannot read none"),
+    ],
+)
+def test_trouble_is_one_line_and_status_2(
+    argv: list[str], text: str, pod: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("list").write_text("[1]")
+    Path("text").write_text("devices")
+    status, out, err = explain(capsys, pod("a", {GPU: 1}), "--devices", f"{GPU}=2", *argv)
+    assert (status, out) == (2, "")
+    assert text in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_pod_that_comes_twice(pod: Any, capsys: Any) -> None:
+    manifest = pod("a", {GPU: 1})
+    status, _, err = explain(capsys, manifest, manifest)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert "admitted already" in err
+
+
+def test_ids_sort_as_they_count(pod: Any, capsys: Any) -> None:
+    _, out, _ = explain(capsys, pod("a", {GPU: 11}), "--devices", f"{GPU}=11")
+    assert "chosen: gpu-00, gpu-01, gpu-02," in out

@@ -1,0 +1,164 @@
+"""The flags that stand for settings, and ``RESOURCE=COUNT@NODES``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.cli import main, settings_options
+from devicemanager.cli.device_option import device_option
+from devicemanager.core.cpuprovider import CpuProvider
+from devicemanager.core.memoryprovider import MemoryProvider
+from devicemanager.core.topology import NumaTopology, NumaTopologyError, PolicyName, ScopeName
+from devicemanager.numa import NumaError
+from devicemanager.settings import QUIRKS, Settings
+
+
+def parsed(*argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    settings_options.add_topology(parser)
+    settings_options.add_admission(parser)
+    settings_options.add_serving(parser)
+    return parser.parse_args(argv)
+
+
+def settings(*argv: str) -> Settings:
+    return settings_options.settings_from(parsed(*argv))
+
+
+def test_no_flags_change_nothing() -> None:
+    assert settings() == Settings()
+
+
+@pytest.mark.parametrize(
+    ("argv", "changes"),
+    [
+        ("--numa 0,2", {"numa": NumaTopology.of([0, 2])}),
+        ("--topology-policy restricted", {"topology_policy": "restricted"}),
+        ("--topology-scope pod", {"topology_scope": "pod"}),
+        ("--topology-option a=1 --topology-option b=", {"topology_options": {"a": "1", "b": ""}}),
+        ("--strict", {"strict": True}),
+        ("--declare a.b/c --declare a.b/d", {"declared_resources": frozenset({"a.b/c", "a.b/d"})}),
+        ("--shuffle-seed -3", {"shuffle_seed": -3}),
+        ("--quirk Q1 --quirk Q4", {"quirks": frozenset({"Q1", "Q4"})}),
+        ("--wait-for-plugin 1.5", {"wait_for_plugin": 1.5}),
+        ("--grace-period 0", {"grace_period": 0.0}),
+        ("--max-list-bytes -1", {"max_list_bytes": -1}),
+        ("--pod-resources-qps 7", {"pod_resources_qps": 7.0}),
+        ("--no-rate-limit", {"pod_resources_qps": None}),
+    ],
+)
+def test_a_flag_is_a_setting(argv: str, changes: dict[str, Any]) -> None:
+    assert settings(*argv.split()) == attrs.evolve(Settings(), **changes)
+
+
+def test_nodes_follow_the_devices_unless_given() -> None:
+    assert settings_options.settings_from(parsed(), {2}).numa.nodes == (0, 1, 2)
+    assert settings_options.settings_from(parsed("--numa", "1"), {2}).numa.nodes == (1,)
+    with pytest.raises(NumaTopologyError, match="node id 100 is outside 0 to 63"):
+        settings_options.settings_from(parsed(), {100})
+
+
+def test_a_file_brings_cpus_and_memory(tmp_path: Path) -> None:
+    file = tmp_path / "machine.yaml"
+    file.write_text("{nodes: 0-1, cpus: {0: 0-3, 1: 4-7}, memory: {memory: {0: 1Gi}}}")
+    cpus, memory = settings("--numa", str(file)).providers
+    assert isinstance(cpus, CpuProvider)
+    assert cpus.allocatable().cpu_ids == tuple(range(8))
+    assert isinstance(memory, MemoryProvider)
+    with pytest.raises(NumaError, match="cannot read"):
+        settings("--numa", str(tmp_path / "none"))
+
+
+def test_policies_and_scopes_are_the_cores() -> None:
+    assert tuple(PolicyName) == settings_options.POLICIES
+    assert tuple(ScopeName) == settings_options.SCOPES
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        ("--quirk Q99", f"unknown quirk 'Q99': choose from {', '.join(QUIRKS)}"),
+        ("--declare gpu", "'gpu' is no device resource like vendor.com/gpu"),
+        ("--shuffle-seed 1.5", "'1.5' is not a whole number"),
+        ("--topology-option x", "'x' is not like prefer-closest-numa-nodes=true"),
+        ("--topology-policy tight", "invalid choice: 'tight'"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(
+    command: str, argv: str, text: str, capsys: Any
+) -> None:
+    manifest = ["x.yaml"] if command == "explain" else []
+    assert main([command, *manifest, *argv.split()]) == 2
+    usage, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith(f"usage: devicemanager {command} ")
+    assert text in error
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
+def test_times_are_numbers(text: str, capsys: Any) -> None:
+    assert main(["run", f"--grace-period={text}"]) == 2
+    assert f"'{text}' is not a number from 0" in capsys.readouterr().err
+
+
+def test_what_the_kubelet_would_refuse_is_one_line(capsys: Any) -> None:
+    policy = ["--topology-policy", "restricted"]
+    assert main(["run", *policy, "--topology-option", "x=1"]) == 1
+    assert capsys.readouterr().err == (
+        'devicemanager: error: unknown Topology Manager Policy option: "x"\n'
+    )
+    assert main(["run", *policy, "--numa", "0-8"]) == 1
+    assert "unsupported on machines with more than 8 NUMA Nodes" in capsys.readouterr().err
+    assert main(["run", "--numa", "0-"]) == 1
+    assert "`0-` is neither a number nor a range" in capsys.readouterr().err
+    assert main(["run", "--simulate", "vendor.com/gpu=1@0,1@none"]) == 1
+    assert "all devices are on NUMA nodes, or none is" in capsys.readouterr().err
+
+
+# --- devices
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("3", (None, None, None)),
+        ("0", ()),
+        ("5@0,1", (0, 1, 0, 1, 0)),
+        ("2@0,3@1", (0, 0, 1, 1, 1)),
+        ("0@0,2@1", (1, 1)),
+        ("2@0,1,1@2", (0, 1, 2)),
+        ("1@none,1@1", (None, 1)),
+        ("2@0,none", (0, None)),
+    ],
+)
+def test_devices_and_their_nodes(text: str, nodes: tuple[int | None, ...]) -> None:
+    assert device_option(f"vendor.com/gpu={text}") == ("vendor.com/gpu", nodes)
+
+
+@pytest.mark.parametrize(
+    "text", ["1@", "@1", "1,2", "1,2@0", "1@0,", "1@0@1", "1@x", "1@0+1", "1@-1", "1 @0", "\u0661"]
+)
+def test_no_devices(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is not like vendor"):
+        device_option(f"vendor.com/gpu={text}")
+
+
+GROUPS = st.lists(
+    st.tuples(st.integers(0, 9), st.lists(st.integers(0, 63), min_size=1, max_size=3)), min_size=1
+)
+
+
+@given(GROUPS)
+def test_what_is_written_is_read(groups: list[tuple[int, list[int]]]) -> None:
+    text = ",".join(f"{count}@{','.join(map(str, nodes))}" for count, nodes in groups)
+    expected = tuple(
+        nodes[number % len(nodes)] for count, nodes in groups for number in range(count)
+    )
+    assert device_option(f"r={text}").nodes == expected
