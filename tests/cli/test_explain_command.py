@@ -161,6 +161,9 @@ def test_data_of_a_refusal(pod: Any, capsys: Any) -> None:
     status, told = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=2@0,1", *SINGLE)
     (step,) = told["pods"][0]["steps"]
     assert status == 1
+    _, short = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=1@0", *SINGLE)
+    summary = short["pods"][0]["steps"][0]["merge"]["summary"]
+    assert summary.endswith("fits on no set of nodes: 2 requested, 1 free")
     assert step["merge"]["faults"] == {GPU: "wide"}
     assert step["merge"]["other_policies_admitting"] == ["restricted", "best-effort", "none"]
 
@@ -272,6 +275,26 @@ def test_a_checkpoint_alone_does_not_know_all_nodes(node: Any, pod: Any, capsys:
 def test_a_pod_of_the_checkpoint_has_its_devices(node: Any, pod: Any, capsys: Any) -> None:
     _, told = data(capsys, pod("again", {GPU: 1}, uid="u-1"), *node, *SINGLE)
     assert told["pods"][0]["steps"][0]["resources"][0]["chosen"] == ["g0"]
+
+
+def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    entry = PodDevicesEntry("u-1", "main", GPU, {-1: ("lost",)}, b"")
+    saved.write_bytes(checkpoint.dumps(Checkpoint((entry,), {GPU: ("g1",)})))
+    status, out, _ = explain(capsys, pod("again", {GPU: 1}, uid="u-1"), "--checkpoint", str(saved))
+    assert status == 1
+    assert "previously allocated devices are no longer healthy" in out
+
+
+def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> None:
+    rows = [
+        {"resource_name": GPU, "device_ids": ["g"], "topology": {"nodes": [{"ID": node}]}}
+        for node in ("0", "1")
+    ]
+    file = tmp_path / "node.json"
+    file.write_text(json.dumps({"devices": rows}))
+    _, out, _ = explain(capsys, pod("a", {GPU: 1}), "--allocatable", str(file))
+    assert "    node 0 [*] 1 of 1 free\n    node 1 [*] 1 of 1 free\n" in out
 
 
 @pytest.mark.parametrize(
