@@ -126,9 +126,16 @@ class MemoryProvider:
         return Held(memory=self._pods.get(pod_uid, NOTHING).blocks.get(container, ()))
 
     def pod_held(self, pod_uid: PodUid) -> Held:
-        """The memory blocks of all the pod's containers, added up by type and nodes."""
-        blocks = self._pods.get(pod_uid, NOTHING).blocks
-        return together(Held(memory=of_one) for of_one in blocks.values())
+        """One block per type: what the pod's containers take up together, on all their
+        nodes. What init containers hand on counts once."""
+        pod = self._pods.get(pod_uid, NOTHING)
+        nodes: dict[str, set[int]] = {}
+        for block in (block for blocks in pod.blocks.values() for block in blocks):
+            nodes.setdefault(block.type, set()).update(block.nodes)
+        sizes = {t: sum(n for (type_, _), n in pod.charged.items() if type_ == t) for t in nodes}
+        return Held(
+            memory=tuple(MemoryBlock(t, sizes[t], tuple(sorted(nodes[t]))) for t in sorted(nodes))
+        )
 
     def allocatable(self) -> Held:
         """One block per type and node."""
