@@ -1,0 +1,190 @@
+"""Plugins on our author framework, with the kubelet's part played by the Go API module."""
+
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devicemanager.plugin import (
+    ContainerSettings,
+    Device,
+    Manager,
+    Mount,
+    Plugin,
+    PluginSettings,
+    StaticLister,
+)
+from devicemanager.plugin.typed import FlatDevice, NetlinkDevice, PciDevice
+from protos import deviceplugin_v1beta1 as dp
+
+EXAMPLE = Path(__file__).parents[1] / "examples/gpu_plugin.py"
+GPU = "vendor.com/gpu"
+DEADLINE = 15
+
+
+@pytest.fixture
+def kubelet(spawn, go_api, plugin_dir):
+    process = spawn(go_api / "kubeletside", "-dir", plugin_dir)
+    process.generation = process.wait_for("serving")["generation"]
+    return process
+
+
+@pytest.fixture
+def serve(plugin_dir):
+    """Serve a plugin in this process, until the end of the test."""
+    managers = []
+
+    def start(plugin):
+        lister = StaticLister("vendor.com", {"gpu": plugin})
+        managers.append(Manager(lister, plugin_dir, PluginSettings(stop_grace=0.2)))
+        managers[-1].start()
+        return plugin
+
+    yield start
+    for manager in managers:
+        manager.stop()
+
+
+@pytest.fixture
+def example(plugin_dir, node_dir):
+    """The example of the docs as a process of its own. Nothing but where it looks for
+    device nodes is another place."""
+    nodes = node_dir / "dev"
+    nodes.mkdir()
+    for name in ("gpu0", "gpu1", "gpuctl"):
+        (nodes / name).touch()
+    source = EXAMPLE.read_text()
+    assert source.count('Path("/dev")') == 1
+    program = source.replace('Path("/dev")', f"Path({str(nodes)!r})")
+    environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(plugin_dir)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
+        yield process
+        process.kill()
+
+
+def healthy(*ids):
+    return [{"id": id_, "health": "Healthy", "numa": None} for id_ in ids]
+
+
+def node(path):
+    return {"container_path": path, "host_path": path, "permissions": "rw"}
+
+
+def test_the_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
+    assert kubelet.wait_for("register") == {
+        "event": "register",
+        "version": "v1beta1",
+        "endpoint": "vendor.com_gpu",
+        "resource": GPU,
+        "options": {"pre_start_required": False, "get_preferred_allocation_available": False},
+    }
+    assert kubelet.wait_for("list")["devices"] == healthy("gpu0", "gpu1")
+    for _ in range(2):
+        answer = kubelet.ask("allocate", GPU, "gpu1,gpu0", answer="allocated")
+        [allocation] = answer["containers"]
+        assert allocation["devices"] == [node("/dev/gpu0"), node("/dev/gpu1")]
+        kubelet.forget()
+        kubelet.ask("restart", answer="serving")
+        assert kubelet.wait_for("list")["devices"] == healthy("gpu0", "gpu1")
+    error = kubelet.ask("allocate", GPU, "gpuctl", answer="rpc-error")
+    assert (error["code"], error["message"]) == (
+        "NotFound",
+        "device gpuctl is not one of this plugin's",
+    )
+    example.terminate()
+    assert example.wait(DEADLINE) == 0
+    kubelet.wait_for("list-ended")
+    assert [path.name for path in plugin_dir.iterdir()] == ["kubelet.sock"]
+
+
+class Gpus(Plugin):
+    """Implements everything that a plugin may."""
+
+    def __init__(self):
+        self.started = []
+
+    def devices(self):
+        return [Device("gpu-0", numa=0), Device("gpu-1", healthy=False, numa=(0, 1)), "gpu-2"]
+
+    def allocate(self, device_ids):
+        return ContainerSettings(
+            envs={"GPUS": ",".join(device_ids)},
+            mounts=[Mount("/opt/gpu", "/usr/share", read_only=True)],
+            devices=["/dev/null"],
+            annotations={GPU: "yes"},
+            cdi_devices=[f"{GPU}={id_}" for id_ in device_ids],
+        )
+
+    def preferred_allocation(self, available, must_include, size):
+        return sorted(available, reverse=True)
+
+    def pre_start_container(self, device_ids):
+        self.started.append(list(device_ids))
+
+
+def test_everything_a_plugin_may_say_and_be_asked(kubelet, serve):
+    plugin = serve(Gpus())
+    assert kubelet.wait_for("options")["options"] == {
+        "pre_start_required": True,
+        "get_preferred_allocation_available": True,
+    }
+    assert kubelet.wait_for("list")["devices"] == [
+        {"id": "gpu-0", "health": "Healthy", "numa": [0]},
+        {"id": "gpu-1", "health": "Unhealthy", "numa": [0, 1]},
+        {"id": "gpu-2", "health": "Healthy", "numa": None},
+    ]
+    answer = kubelet.ask("prefer", GPU, "gpu-0,gpu-1,gpu-2", "gpu-0", 2, answer="preferred")
+    assert answer["containers"] == [["gpu-0", "gpu-2"]]
+    [allocation] = kubelet.ask("allocate", GPU, "gpu-2,gpu-0", answer="allocated")["containers"]
+    allocation.pop("kept")
+    assert allocation == {
+        "envs": {"GPUS": "gpu-0,gpu-2"},
+        "mounts": [{"container_path": "/opt/gpu", "host_path": "/usr/share", "read_only": True}],
+        "devices": [node("/dev/null")],
+        "annotations": {GPU: "yes"},
+        "cdi_devices": [f"{GPU}=gpu-0", f"{GPU}=gpu-2"],
+    }
+    kubelet.ask("prestart", GPU, "gpu-2,gpu-0", answer="prestarted")
+    assert plugin.started == [["gpu-0", "gpu-2"]]
+    error = kubelet.ask("allocate", GPU, "gpu-1", answer="rpc-error")
+    assert (error["code"], error["message"]) == ("FailedPrecondition", "device gpu-1 is unhealthy")
+
+
+def test_a_change_after_each_restart_arrives(kubelet, serve):
+    plugin = serve(Gpus())
+    kubelet.wait_for("list")
+    for turn in range(10):
+        kubelet.forget()
+        kubelet.ask("restart", answer="serving")
+        kubelet.wait_for("list")
+        plugin.update([f"gpu-{turn}"])
+        kubelet.wait_for("list", devices=healthy(f"gpu-{turn}"))
+    answer = kubelet.ask("allocate", GPU, "gpu-9", answer="allocated")
+    assert answer["containers"][0]["envs"] == {"GPUS": "gpu-9"}
+
+
+class Typed(Gpus):
+    def allocate(self, device_ids):
+        return ContainerSettings(
+            envs={"NIC": "zero"},
+            typed_devices=[
+                FlatDevice("/dev/nic0", "/dev/null"),
+                NetlinkDevice("eth42", "net0"),
+                PciDevice("8086", "1572"),
+            ],
+        )
+
+
+def test_a_kubelet_that_knows_no_typed_devices_still_mounts_the_paths(kubelet, serve):
+    serve(Typed())
+    kubelet.wait_for("list")
+    [allocation] = kubelet.ask("allocate", GPU, "gpu-0", answer="allocated")["containers"]
+    kept = dp.ContainerAllocateResponse.FromString(base64.b64decode(allocation.pop("kept")))
+    assert allocation["devices"] == [{**node("/dev/nic0"), "host_path": "/dev/null"}]
+    assert allocation["envs"] == {"NIC": "zero"}
+    # Kubelets up to 1.34 drop fields they do not know; later ones keep them.
+    kinds = [device.WhichOneof("device") for device in kept.typed_devices]
+    assert kinds == ([] if kubelet.generation == "gogo" else ["filesystem", "netlink", "pci"])
