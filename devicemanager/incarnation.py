@@ -59,6 +59,8 @@ class Incarnation:
             clock=clock.monotonic,
             on_error=on_error,
         )
+        self.is_fresh = False
+        """Whether it started without a checkpoint."""
         self._stops: contextlib.ExitStack = contextlib.ExitStack()
 
     def start(self) -> None:
@@ -96,7 +98,8 @@ class Incarnation:
         try:
             saved = self._store.load()
         except checkpoint.CheckpointNotFound:
-            return  # a fresh start
+            self.is_fresh = True
+            return
         except checkpoint.CheckpointError as error:
             self._set_aside(error)
             return
@@ -117,6 +120,7 @@ class Incarnation:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
             raise StartError(f"{error}; it cannot be set aside either: {failed}") from failed
+        self.is_fresh = True
         self._events.publish(
             EventKind.CHECKPOINT_SET_ASIDE, f"{error}. Set aside as {aside}; starting afresh"
         )

@@ -132,14 +132,14 @@ class MockKubelet:
             self._failed,
             self._providers,
         )
-        if not self._layout.checkpoint_path.exists():
-            self._node_status.reset()
         try:
             incarnation.start()
         except BaseException:
             self._remove_own_root()
             raise
         with self._lock:
+            if incarnation.is_fresh:
+                self._node_status.reset()
             self._incarnation = incarnation
         self.events.publish(EventKind.STARTED, f"kubelet serves {self.plugin_socket}")
         return self
@@ -258,9 +258,10 @@ class MockKubelet:
     def node_status(self) -> NodeStatus:
         """Capacity and allocatable of device resources as the node's status shows them:
         a resource that was removed stays, at 0."""
-        counts = self.manager.capacity()
+        manager = self.manager
+        counts, removed = manager.capacity(), manager.removed()
         with self._lock:
-            self._node_status.update(counts.capacity, counts.allocatable)
+            self._node_status.update(counts.capacity, counts.allocatable, removed)
             return self._node_status.copy()
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:

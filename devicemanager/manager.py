@@ -107,6 +107,7 @@ class Manager:
         self._open: dict[PodUid, PodAllocation] = {}
         self._affinities: dict[PodUid, Affinities] = {}
         self._inactive: set[PodUid] = set()
+        self._removed: set[ResourceName] = set()
         self._deleted: set[PodUid] = set()  # while they were being admitted
         self._sources_ready = True
         self._pci = PciAssignment(self.settings.sysfs)
@@ -309,6 +310,7 @@ class Manager:
             removed = self.state.endpoints.expire(now, self.settings.grace_period)
             for resource in removed:
                 self.state.note_list(resource, None)
+            self._removed.update(removed)
             lists = list(self.state.endpoints.resources())
         for resource in removed:
             self.events.publish(
@@ -323,6 +325,11 @@ class Manager:
             {name: devices.allocatable for name, devices in lists},
             removed,
         )
+
+    def removed(self) -> frozenset[ResourceName]:
+        """Every resource whose grace time has ended since this manager began."""
+        with self.state.lock:
+            return frozenset(self._removed)
 
     def allocated_resources_status(
         self, pod: PodUid

@@ -6,7 +6,7 @@ must fit into what the node has left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -77,11 +77,17 @@ class NodeStatus:
     capacity: dict[str, int] = attrs.field(factory=dict)
     allocatable: dict[str, int] = attrs.field(factory=dict)
 
-    def update(self, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> None:
-        """Take over what the device manager counts now."""
-        self.reset()
-        self.capacity.update(capacity)
-        self.allocatable.update(allocatable)
+    def update(
+        self,
+        capacity: Mapping[str, int],
+        allocatable: Mapping[str, int],
+        removed: Iterable[str] = (),
+    ) -> None:
+        """Take over what the device manager counts now; what it ``removed`` is 0. What it
+        never knew stays, as of a kubelet before."""
+        for numbers, now in ((self.capacity, capacity), (self.allocatable, allocatable)):
+            numbers.update(dict.fromkeys(removed, 0))
+            numbers.update(now)
 
     def reset(self) -> None:
         """Set everything to 0, as a kubelet does that starts without a checkpoint

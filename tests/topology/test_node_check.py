@@ -170,13 +170,14 @@ def test_the_affinity_comes_first(policy: str) -> None:
 
 def test_what_was_removed_stays_at_zero() -> None:
     status = NodeStatus()
-    status.update({"a": 2, "b": 1}, {"a": 1, "b": 1})
-    status.update({"b": 3}, {"b": 2})
-    assert (status.capacity, status.allocatable) == ({"a": 0, "b": 3}, {"a": 0, "b": 2})
+    status.update({"a": 2, "b": 1, "c": 4}, {"a": 1, "b": 1, "c": 4})
+    status.update({"b": 3}, {"b": 2}, removed=["a", "b"])
+    assert status.capacity == {"a": 0, "b": 3, "c": 4}
+    assert status.allocatable == {"a": 0, "b": 2, "c": 4}
     kept = status.copy()
     status.reset()
-    assert (status.capacity, status.allocatable) == ({"a": 0, "b": 0}, {"a": 0, "b": 0})
-    assert kept.capacity == {"a": 0, "b": 3}
+    assert status.capacity == status.allocatable == {"a": 0, "b": 0, "c": 0}
+    assert kept.capacity == {"a": 0, "b": 3, "c": 4}
 
 
 def test_containers_of_one_pod_add_up() -> None:
