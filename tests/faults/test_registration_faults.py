@@ -28,6 +28,7 @@ import grpc
 import pytest
 
 from devicemanager.core import texts
+from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind
 from devicemanager.kubelet import MockKubelet
 from devicemanager.settings import Settings
@@ -141,11 +142,12 @@ def test_a_thousand_registrations(kubelet: MockKubelet, nothing_left: residue.Re
         before = residue.Residue.now(), residue.connections(kubelet.root)
         for _ in range(500):
             assert registry.register("p.sock") is None
+        kubelet.wait_for(lambda: newest_has_listed(kubelet))
         plugin.lists = hostile.lists(hostile.devices("d0", "d1"), stay=False)
         for number in range(500):
             os.link(plugin.path, kubelet.plugin_dir / f"{number}.sock")
             assert registry.register(f"{number}.sock", f"example.com/r{number % 10}") is None
-        assert residue.eventually(lambda: plugin.streams == 1001)
+        kubelet.wait_for(lambda: len(kubelet.manager.state.endpoints.connected()) == 1)
         plugin.lists = hostile.TWO_DEVICES
         assert registry.register("p.sock") is None
         kubelet.wait_for_resource(R, 2)
@@ -156,7 +158,6 @@ def test_a_thousand_registrations(kubelet: MockKubelet, nothing_left: residue.Re
             return not ours and residue.connections(kubelet.root) <= before[1]
 
         assert residue.eventually(settled), residue.Residue.now().surplus(before[0])
-        assert plugin.streams == 1002
         assert kubelet.admit(pod("a", 2)).admitted
         assert kubelet.allocatable() == {R: 2} | {f"example.com/r{n}": 0 for n in range(10)}
 
@@ -182,12 +183,18 @@ def test_failed_registrations_leak_nothing(kubelet: MockKubelet) -> None:
 # -- several ----------------------------------------------------------------------------------
 
 
+def newest_has_listed(kubelet: MockKubelet) -> bool:
+    serving = kubelet.manager.state.endpoints.serving(ResourceName(R))
+    return serving is not None and serving.devices is not None
+
+
 def allocatables(kubelet: MockKubelet) -> list[int]:
     """What ``allocatable`` says after every event from now on."""
     seen: list[int] = []
+    manager = kubelet.manager
 
     def look(_: Event) -> None:
-        seen.append(kubelet.allocatable().get(R, 0))
+        seen.append(manager.capacity().allocatable.get(R, 0))
 
     kubelet.events.subscribe(look)
     return seen
@@ -233,7 +240,7 @@ def test_the_same_socket_again(kubelet: MockKubelet) -> None:
         seen = allocatables(kubelet)
         for _ in range(3):
             assert hostile.register(kubelet.plugin_socket, "p.sock") is None
-        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.LISTED)) == 4)
+        kubelet.wait_for(lambda: newest_has_listed(kubelet))
         assert len(kubelet.events.recent(EventKind.REPLACED)) == 3
         assert not kubelet.events.recent(EventKind.STREAM_ENDED)
         assert kubelet.admit(pod("a", 2)).admitted
