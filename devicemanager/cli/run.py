@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
@@ -17,12 +14,12 @@ from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
+    from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet import MockKubelet
     from devicemanager.plugin.simulated import SimulatedPlugin
 
 _PLUGIN_TIMEOUT = 10.0
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
 
 
@@ -64,18 +61,19 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from devicemanager.cli.stopping import Stopped, StopSignals
+
     log = KubeletLog(args.output == "json")
-    with contextlib.suppress(_Stopped), _Signals() as signals, contextlib.ExitStack() as stack:
+    with contextlib.suppress(Stopped), StopSignals() as signals, contextlib.ExitStack() as stack:
         _serve(args, log, signals, stack)
-        # Only a signal gets beyond this.
-        threading.Event().wait()
+        signals.wait()
     if log.failure is not None:
         raise log.failure
     return 0
 
 
 def _serve(
-    args: argparse.Namespace, log: KubeletLog, signals: _Signals, stack: contextlib.ExitStack
+    args: argparse.Namespace, log: KubeletLog, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
     from devicemanager.kubelet import MockKubelet
 
@@ -147,46 +145,3 @@ class _Pods:
 
     def terminate(self, uid: str) -> None:
         self._kubelet.terminate(uid)
-
-
-class _Stopped(BaseException):
-    """A signal asks to stop. No error, so no handler of errors may take it for one."""
-
-
-class _Signals:
-    """SIGTERM and SIGINT raise _Stopped in the main thread, once: a second one has its
-    usual effect."""
-
-    def __init__(self) -> None:
-        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
-        self._held_back = False
-        self._came = False
-
-    @contextlib.contextmanager
-    def held_back(self) -> Iterator[None]:
-        """What is being set up here is set up whole, so that it is also taken down."""
-        self._held_back = True
-        try:
-            yield
-        finally:
-            self._held_back = False
-        if self._came:
-            raise _Stopped
-
-    def __enter__(self) -> Self:
-        for number in _SIGNALS:
-            signal.signal(number, self._stop)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._restore()
-
-    def _stop(self, *_: object) -> None:
-        self._restore()
-        self._came = True
-        if not self._held_back:
-            raise _Stopped
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)

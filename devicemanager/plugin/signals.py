@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Self
 
@@ -17,15 +17,27 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """The signal's number is in the pipe already."""
+
+
 class SignalWait:
     """Takes the stop signals from entering until :meth:`restore` or leaving.
+
+    ``handler`` is called besides, and may raise, also out of :meth:`wait`.
 
     In the main thread only. The interpreter writes each signal's number into a pipe at the
     moment it comes. A wait on a lock or a queue would do without one, but may sleep through
     a signal that comes just before it falls asleep.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        numbers: Sequence[signal.Signals] = STOP_SIGNALS,
+        handler: Callable[[int, FrameType | None], object] = _ignore,
+    ) -> None:
+        self._numbers = numbers
+        self._handler = handler
         self._handlers: dict[signal.Signals, _Handler] = {}
         self._former_fd = -1
         # Guards _open: a descriptor that is closed may already be somebody else's.
@@ -37,8 +49,8 @@ class SignalWait:
         os.set_blocking(self._writer, False)
         self._open = True
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        for number in STOP_SIGNALS:
-            self._handlers[number] = signal.signal(number, _ignore)
+        for number in self._numbers:
+            self._handlers[number] = signal.signal(number, self._handler)
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -55,7 +67,7 @@ class SignalWait:
             if number == 0:
                 return None
             # Other signals that the program handles are written here as well.
-            if number in STOP_SIGNALS:
+            if number in self._numbers:
                 return signal.Signals(number)
 
     def give_up(self) -> None:
@@ -71,7 +83,3 @@ class SignalWait:
         while self._handlers:
             number, handler = self._handlers.popitem()
             signal.signal(number, handler)
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """The signal's number is in the pipe already."""

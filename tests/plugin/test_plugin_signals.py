@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 
+import pytest
+
 from devicemanager.plugin.signals import STOP_SIGNALS, SignalWait
 
 
@@ -41,3 +43,22 @@ def test_a_thread_may_end_the_wait_and_afterwards_nothing_happens():
         threading.Thread(target=signals.give_up).start()
         assert signals.wait() is None
     signals.give_up()
+
+
+def test_a_handler_that_raises_ends_the_wait():
+    class Stopped(BaseException):
+        pass
+
+    def stop(*_):
+        # As soon as it is called the next signal has its usual effect.
+        signals.restore()
+        raise Stopped
+
+    before = handlers()
+    signals = SignalWait((signal.SIGTERM,), stop)
+    with pytest.raises(Stopped), signals:
+        assert handlers()[1:] == before[1:]
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGTERM)).start()
+        signals.wait()
+    assert handlers() == before
+    assert signal.set_wakeup_fd(-1) == -1
