@@ -106,3 +106,9 @@ full_lists = st.permutations([Device(DeviceId(f"d{n}"), HEALTHY, (n % 2,)) for n
 
 inventories = st.fixed_dictionaries({GPU: device_lists}, optional={NIC: device_lists})
 """Resource to its plugin's list; the second one may be unknown."""
+
+light_pod_lists = st.tuples(*[light_pods(f"pod{number}") for number in range(3)])
+"""Three pods that ask for little."""
+
+full_inventories = st.fixed_dictionaries(dict.fromkeys(RESOURCES, full_lists))
+"""Enough of everything."""

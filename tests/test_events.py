@@ -112,7 +112,12 @@ def test_waiting_for_an_event():
 
 
 def test_an_event_between_looking_and_waiting_is_not_missed():
+    class NeverWaits(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise AssertionError("waits although something happened")
+
     stream = EventStream()
+    stream._changed = NeverWaits()
     looks = []
 
     def published_while_looking() -> bool:

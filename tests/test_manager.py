@@ -194,6 +194,18 @@ def test_one_admission_of_a_pod_at_a_time():
     assert kit.held("p") == {"app": {GPU: ["a"]}}
 
 
+def test_a_bug_on_the_way_gives_everything_back():
+    kit = Kit()
+    plugin = kit.plugin("a")
+    plugin.before_answer = lambda call: 1 // 0
+    before = kit.seen()
+    with pytest.raises(ZeroDivisionError) as error:
+        kit.manager.admit(pod("p", gpu=1))
+    # While the exception lives so do the frames it went through: they must not be needed.
+    assert kit.seen() == before, error
+    kit.manager.self_check()
+
+
 def test_admitted_again_asks_nobody():
     kit = Kit()
     plugin = kit.plugin("a", "b")
@@ -204,8 +216,8 @@ def test_admitted_again_asks_nobody():
 
 
 @given(
-    strategies.inventories,
-    strategies.pod_lists,
+    strategies.inventories | strategies.full_inventories,
+    strategies.pod_lists | strategies.light_pod_lists,
     strategies.preferences,
     st.lists(st.sampled_from(["", "", "", "allocate", "prefer", "empty", "bug"]), max_size=8),
     strategies.policies,
@@ -420,7 +432,11 @@ def restarted(kit: Kit, settings: Settings | None = None) -> Kit:
     return after
 
 
-@given(strategies.inventories, strategies.pod_lists, strategies.preferences)
+@given(
+    strategies.inventories | strategies.full_inventories,
+    strategies.pod_lists | strategies.light_pod_lists,
+    strategies.preferences,
+)
 def test_restart(lists, pods, preference):
     # The checkpoint's text gives the same ledger; once the plugins have listed again, the
     # same bytes.

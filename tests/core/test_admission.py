@@ -129,7 +129,7 @@ def preferring(*ids: str):
 
 worlds = st.builds(
     World,
-    strategies.inventories,
+    strategies.inventories | strategies.full_inventories,
     policy=strategies.policies,
     scope=strategies.scopes,
     preferred=st.booleans(),
@@ -157,7 +157,7 @@ def fits(world: World, allocation: PodAllocation) -> None:
                 kept |= mine
 
 
-@given(worlds, strategies.pod_lists, strategies.preferences)
+@given(worlds, strategies.pod_lists | strategies.light_pod_lists, strategies.preferences)
 def test_what_is_admitted_fits_and_what_is_refused_changes_nothing(world, pods, preference):
     # No device has two pods; what is admitted fits; a refused pod leaves the ledger as it was.
     admitted = 0
@@ -331,7 +331,11 @@ class Interleaving:
 
 
 @settings(max_examples=200)
-@given(worlds, strategies.pod_lists, st.lists(DISTURBANCES, min_size=10, max_size=40))
+@given(
+    worlds,
+    strategies.pod_lists | strategies.light_pod_lists,
+    st.lists(DISTURBANCES, min_size=10, max_size=40),
+)
 def test_all_or_nothing_whatever_happens_meanwhile(world, pods, disturbances):
     # At every moment no device has two pods and the indexes are true. At the end the ledger
     # is exactly what the admitted pods got: a pod that was refused, whose plugin failed, or
