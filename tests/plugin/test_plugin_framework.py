@@ -1,4 +1,18 @@
-"""The author framework against a kubelet, over real sockets."""
+"""The author framework against a kubelet, over real sockets.
+
+Where the Go framework of the same kind is known to be weak:
+
+| weakness | test |
+|---|---|
+| a socket is leaked per kubelet restart | test_twenty_kubelet_restarts_leave_nothing_behind |
+| its socket stays after SIGTERM | test_a_signal_ends_it_cleanly_… in test_plugin_processes |
+| its socket is deleted | test_a_deleted_socket_is_made_again |
+| its list stream is cut | test_a_cut_stream_leads_to_a_registration_on_another_socket |
+| socket paths over 107 bytes | test_a_long_resource_name_gets_a_short_socket |
+| a hook that raises | test_a_start_that_fails_is_retried_and_costs_its_own_resource_only |
+| the handler of a dead stream lives on | test_the_handler_of_a_dead_stream_ends |
+| and swallows a change | test_a_hundred_restarts_swallow_no_change |
+"""
 
 import random
 import socket
@@ -22,6 +36,7 @@ from devicemanager.plugin import (
     serve,
 )
 from devicemanager.plugin.resource import ResourceState
+from devicemanager.plugin.service import Service
 from protos import deviceplugin_v1beta1 as dp
 from tests.plugin.stubkubelet import PATIENCE, StubKubelet
 
@@ -118,6 +133,33 @@ def test_a_hundred_restarts_swallow_no_change(kubelet, fast):
             kubelet.plugin()
             plugin.update([f"gpu-{turn}"])
             kubelet.wait_devices({f"gpu-{turn}": "Healthy"})
+        assert len(kubelet.requests) > 100
+
+
+def test_the_handler_of_a_dead_stream_ends(kubelet, fast):
+    """Without a change of the list to wake it."""
+    waiting, ended = threading.Event(), threading.Event()
+
+    class Watched(Service):
+        def ListAndWatch(self, request, context):
+            yield from super().ListAndWatch(request, context)
+            ended.set()
+
+    plugin = Gpus()
+    wait_newer = plugin.device_list.wait_newer
+
+    def watched(version, ended):
+        if version > 0:
+            waiting.set()
+        return wait_newer(version, ended)
+
+    plugin.device_list.wait_newer = watched
+    lister = StaticLister("vendor.com", {"gpu": plugin})
+    with Manager(lister, kubelet.directory, fast, service=Watched):
+        connection = kubelet.plugin()
+        assert waiting.wait(PATIENCE)
+        connection.cut()
+        assert ended.wait(10)
 
 
 def test_changes_while_the_kubelet_is_away_are_there_when_it_is_back(kubelet, fast):

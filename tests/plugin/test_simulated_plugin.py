@@ -130,6 +130,48 @@ def test_the_control_file_is_followed(kubelet, simulate, tmp_path):
     kubelet.wait_devices({A: "Healthy", B: "Healthy"}, GPU)
 
 
+TABLE = {
+    "PLUGIN_NAME": ("mine", {"endpoint": "mine.sock"}),
+    "RESOURCE_NAME": ("vendor.com/gpu", {"resource": "vendor.com/gpu"}),
+    "NUMBER_DEVICES": ("3", {"number": 3}),
+    "DEVICE_ID_PREFIX": ("gpu", {"prefix": "gpu"}),
+    "ANNOTATION_PREFIX": ("vendor.com/id", {"annotations": ["vendor.com/id-1"]}),
+    "ENV_PREFIX": ("GPU", {"envs": {"GPU_1": "/dev/1"}}),
+    "DEVICE_FILE_PREFIX": ("card", {"devices": [("/dev/card-1", "/dev/card-1", "rw")]}),
+}
+"""Variable to a value and what of it a kubelet sees. NAMESPACE is seen in manifests only."""
+
+
+@pytest.mark.parametrize("given", [[], *([name] for name in TABLE), list(TABLE)], ids="+".join)
+def test_what_a_kubelet_sees_of_each_variable_and_of_all(kubelet, fast, given):
+    expected = {
+        "endpoint": "simple-device-plugin.sock",
+        "resource": "example.com/simple-device",
+        "number": 2,
+        "prefix": "simple-device",
+        "annotations": [],
+        "envs": {},
+        "devices": [],
+    }
+    for name in given:
+        expected |= TABLE[name][1]
+    prefix = expected.pop("prefix")
+    environ = {"NODE_NAME": "n"} | {name: TABLE[name][0] for name in given}
+    with SimulatedPlugin(SimulationSettings.from_env(environ), kubelet.directory, fast):
+        connection = kubelet.plugin(expected["resource"])
+        listed = [f"{prefix}-n-{index}" for index in range(expected.pop("number"))]
+        assert connection.devices == dict.fromkeys(listed, "Healthy")
+        (answer,) = connection.allocate(listed[1:2]).container_responses
+    assert set(answer.annotations.values()) <= set(listed[1:2])
+    assert expected == {
+        "endpoint": connection.request.endpoint,
+        "resource": connection.request.resource_name,
+        "annotations": list(answer.annotations),
+        "envs": dict(answer.envs),
+        "devices": [(d.host_path, d.container_path, d.permissions) for d in answer.devices],
+    }
+
+
 def ids(connection):
     return [device.ID for device in connection.lists[0].devices]
 
