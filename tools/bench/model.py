@@ -65,9 +65,10 @@ class Row:
     baseline: float | None = None
     """The median of what this is compared with."""
     ratio: float | None = None
+    """Of the medians within one process; the median over the processes."""
     lowest_ratio: float | None = None
     highest_ratio: float | None = None
-    """The ratios of the single processes: their range."""
+    """The range over the processes."""
     at_most: float | None = None
     at_most_ratio: float | None = None
     devices: int | None = None
@@ -119,7 +120,8 @@ def _compared(row: Row, runs: Sequence[Measurement]) -> Row:
     return attrs.evolve(
         row,
         baseline=baseline,
-        ratio=row.p50 / baseline,
+        # Not of the medians over all processes: the machine may have been slower in one.
+        ratio=_median(ratios),
         lowest_ratio=min(ratios),
         highest_ratio=max(ratios),
     )
