@@ -6,6 +6,7 @@ the events happen outside it.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import random
 from collections.abc import Iterable, Mapping
@@ -156,7 +157,7 @@ class Manager:
         """
         with self.state.lock:
             allocation = self._begin(pod, situation)
-            steps = admit_pod(allocation, self._hints, self.state.node)
+            steps = admit_pod(allocation, self._hints)
         return self._carry_out(allocation, steps)
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
@@ -181,6 +182,7 @@ class Manager:
             situation or Situation(self._sources_ready, quirks=self.settings.quirks),
             self._pick,
             self.state.companions,
+            self.state.node,
         )
         self._open[pod.uid] = allocation
         return allocation
@@ -211,7 +213,6 @@ class Manager:
                 state.ledger.commit(draft)
             if draft or allocation.took:
                 state.note_pod(pod.uid)
-            state.node.add(pod)
             self._affinities[pod.uid] = allocation.affinities
         if not draft:
             return
@@ -221,10 +222,12 @@ class Manager:
             with state.lock:
                 state.ledger.retract(draft)
                 give_back(allocation)
-                state.node.remove(pod.uid)
                 state.note_pod(pod.uid)
                 self._affinities.pop(pod.uid, None)
             self.events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
+            # Another pod's write may have taken this one along before it was retracted.
+            with contextlib.suppress(checkpoint.CheckpointWriteError):
+                state.writer.flush()
             text = texts.CHECKPOINT_FAILED.format(error=error)
             raise refused_by_allocation(AllocationError(text)) from error
 

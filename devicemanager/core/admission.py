@@ -22,7 +22,6 @@ from devicemanager.core.errors import PluginError, Refused, RequestError, refuse
 from devicemanager.core.explaining import explain
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.inventory import Numbering
-from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, pod_requests
 from devicemanager.core.topology import (
     DeviceLayout,
@@ -107,21 +106,19 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
     return container.limits
 
 
-def admit_pod(
-    allocation: PodAllocation, hints: DeviceHintProvider, node: Node | None = None
-) -> AllocationSteps:
-    """Allocate a whole pod into its draft, all or nothing; raises ``Refused``, with the
-    explanation. ``node`` checks what is left once everything is allocated."""
+def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
+    """Allocate a whole pod into its draft and put it on the node, all or nothing.
+
+    Raises ``Refused``, with the explanation.
+    """
     try:
-        yield from all_or_nothing(allocation, _scoped(allocation, hints, node))
+        yield from all_or_nothing(allocation, _scoped(allocation, hints))
     except Refused as refused:
         refused.explanation = explain(allocation, hints.policy, refused)
         raise
 
 
-def _scoped(
-    allocation: PodAllocation, hints: DeviceHintProvider, node: Node | None
-) -> AllocationSteps:
+def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
     policy = hints.policy
     if policy.asks_for_hints and policy.scope is ScopeName.POD:
         _align_pod(allocation, hints)
@@ -140,8 +137,11 @@ def _scoped(
         except (PluginError, RequestError) as error:
             step.error = str(error)
             raise
-    if node is not None:
-        node.check(allocation.pod, lambda resource: _may_hand_out(allocation, resource))
+    # Checked and put on the node in one go: of two pods that come together, the second
+    # must see the first.
+    allocation.node.check(allocation.pod, lambda resource: _may_hand_out(allocation, resource))
+    allocation.node.add(allocation.pod)
+    allocation.placed = True
 
 
 def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:

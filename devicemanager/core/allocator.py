@@ -31,6 +31,7 @@ from devicemanager.core.errors import (
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
 from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
+from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.selection import (
     AllocateAnswer,
@@ -112,12 +113,15 @@ class PodAllocation:
     situation: Situation = Situation()
     pick: Pick = bitset.lowest
     companions: Companions = attrs.field(factory=Companions)
+    node: Node = attrs.field(factory=Node)
     draft: Draft = attrs.field(init=False)
     affinities: Affinities = attrs.field(factory=dict)
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
     took: bool = False
     """Whether it took something of the companions."""
+    placed: bool = False
+    """Whether it put the pod on the node."""
 
     def __attrs_post_init__(self) -> None:
         self.draft = Draft(self.pod.uid)
@@ -313,6 +317,9 @@ def all_or_nothing(
 def give_back(allocation: PodAllocation) -> None:
     """Undo everything that is not committed."""
     allocation.ledger.drop(allocation.draft)
+    if allocation.placed:
+        allocation.node.remove(allocation.pod.uid)
+        allocation.placed = False
     if allocation.took:
         allocation.companions.release(allocation.pod.uid)
         allocation.took = False
