@@ -1,0 +1,172 @@
+"""What people read when they ask why, from real admissions."""
+
+from __future__ import annotations
+
+from devicemanager.core.errors import RpcError
+from devicemanager.core.explain import Fault
+from devicemanager.core.ids import ResourceName
+from devicemanager.explanation_text import render
+from tests.helpers import container, pod
+from tests.topology.kit import GPU, NIC, Node, cpus_and_memory, guaranteed, rows
+
+ALIGNED = """\
+pod default/train admitted
+  policy single-numa-node, scope container
+
+container app
+  vendor.com/gpu: 2 requested
+    node 0 [#.##] 1 of 4 free
+    node 1 [**.x] 3 of 4 free
+    chosen: d4, d5
+    fits on node 1!, nodes 0+1 (! preferred)
+  vendor.com/nic: 1 requested
+    no node [*] 1 of 1 free
+    chosen: d0
+    fits anywhere, it has no topology
+  cpu fits on node 0!, node 1!, nodes 0+1 (! preferred)
+  memory fits on node 0!, node 1!, nodes 0+1 (! preferred)
+  => single-numa-node: aligned to node 1
+
+each device is one of: . free, # in use, x unhealthy, * chosen
+"""
+
+REFUSED = """\
+pod default/train refused: TopologyAffinityError
+  Resources cannot be allocated with Topology locality
+  policy restricted, scope container
+
+container x
+  vendor.com/gpu: 1 requested
+    node 0 [*.] 2 of 2 free
+    node 1 [#.] 1 of 2 free
+    would have got: d0
+    fits on node 0!, node 1!, nodes 0+1 (! preferred)
+  => restricted: aligned to node 0
+
+container y
+  vendor.com/gpu: 2 requested
+    node 0 [+.] 1 of 2 free
+    node 1 [#.] 1 of 2 free
+    fits on nodes 0+1
+  vendor.com/fpga: 1 requested, but no plugin has registered it: it does without
+  => restricted: vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use
+     policy best-effort or none would not refuse it for this
+
+each device is one of: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
+"""  # noqa: E501
+
+NOT_TOGETHER = """\
+pod default/train refused: TopologyAffinityError
+  Resources cannot be allocated with Topology locality
+  policy single-numa-node, scope pod
+
+the pod as a whole
+  vendor.com/gpu: 1 requested
+    node 0 [.] 1 of 1 free
+    fits on node 0!, nodes 0+1 (! preferred)
+  vendor.com/nic: 1 requested
+    node 1 [.] 1 of 1 free
+    fits on node 1!, nodes 0+1 (! preferred)
+  => single-numa-node: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node
+     policy best-effort or none would not refuse it for this
+
+each device is one of: . free, # in use, x unhealthy, * chosen
+"""  # noqa: E501
+
+FAILED = """\
+pod default/train refused: UnexpectedAdmissionError
+  Allocate failed due to rpc error: code = Unknown desc = on fire, which is unexpected
+  policy none, scope container
+
+container init
+  vendor.com/gpu: 2 requested
+    no node [**.] 3 of 3 free
+    would have got: d0, d1
+
+container app
+  vendor.com/gpu: 1 requested
+    no node [*..] 3 of 3 free
+    would have got: d0
+  vendor.com/nic: 1 requested
+    no node [.] 1 of 1 free
+  => rpc error: code = Unknown desc = on fire
+
+each device is one of: . free, # in use, x unhealthy, * chosen
+"""
+
+
+def test_an_aligned_admission() -> None:
+    node = Node(topology_policy="single-numa-node", providers=cpus_and_memory())
+    node.plugin(rows("-"), NIC, "nic.sock")
+    gpu = node.plugin(rows("00001111", d7="Unhealthy"))
+    for preferred in ("d0", "d2", "d3"):
+        gpu = node.plugin(
+            rows("00001111", d7="Unhealthy"), preference=lambda *_, id_=preferred: (id_,)
+        )
+        node.admit(pod(f"holds-{preferred}", gpu=1))
+    assert node.admit(pod("train", guaranteed(cpus=2, gpu=2, nic=1))).explain() == ALIGNED
+    assert gpu.calls[-1].device_ids == ("d4", "d5")
+
+
+def test_a_refusal_shows_what_earlier_containers_would_have_got() -> None:
+    node = Node(topology_policy="restricted")
+    node.plugin(rows("0011"))
+    node.plugin(rows("11"), NIC, "nic.sock")
+    node.admit(pod("other", gpu=1, nic=1))
+    assert node.devices("other")["app"][GPU] == ["d2"]
+    admission = node.admit(pod("train", container("x", gpu=1), container("y", gpu=2, fpga=1)))
+    assert admission.explain() == REFUSED
+    explanation = admission.explanation
+    assert explanation is not None and explanation.steps[1].merge is not None
+    assert explanation.steps[1].merge.faults == {GPU: Fault.SPREAD}
+    assert explanation.steps[1].unknown == {ResourceName("vendor.com/fpga"): 1}
+
+
+def test_a_refusal_in_pod_scope_names_what_does_not_meet() -> None:
+    node = Node(topology_policy="single-numa-node", topology_scope="pod")
+    node.plugin(rows("0"))
+    node.plugin(rows("1", "n"), NIC, "nic.sock")
+    refused = node.admit(pod("train", container("x", gpu=1), container("y", nic=1)))
+    assert refused.explain() == NOT_TOGETHER
+
+
+def test_a_failed_allocation() -> None:
+    node = Node()
+    node.plugin(rows("---"))
+    node.plugin(rows("-"), NIC, "nic.sock", allocate_error=RpcError("Unknown", "on fire"))
+    spec = pod("train", container("app", gpu=1, nic=1), init=[container("init", gpu=2)])
+    assert node.admit(spec).explain() == FAILED
+
+
+def test_what_a_pod_has_already_is_what_it_is_given() -> None:
+    node = Node()
+    node.plugin(rows("--"))
+    spec = pod("p", container("x", gpu=1), container("y", gpu=1))
+    node.admit(spec, start=True)
+    node.new_process()
+    node.plugin(rows("--"))
+    text = "".join(f"    no node [{drawn}] 0 of 2 free\n" for drawn in ("*+", "+*"))
+    explained = node.manager.explain(node.manager.admit(spec))
+    lines = [line for line in render(explained).splitlines(True) if "no node [" in line]
+    assert "".join(lines) == text
+
+
+def test_a_refusal_before_anything_was_looked_at() -> None:
+    node = Node(strict=True)
+    refused = node.admit(pod("p", gpu=1))
+    assert refused.explanation is None
+    assert refused.explain() == (
+        "pod default/p refused: Allocate failed due to cannot allocate unregistered device "
+        "vendor.com/gpu, which is unexpected\n"
+    )
+
+
+def test_the_node_check_is_explained_too() -> None:
+    node = Node(node_allocatable={ResourceName("pods"): 0})
+    node.plugin(rows("-"))
+    text = node.admit(pod("p", gpu=1)).explain()
+    assert text.startswith(
+        "pod default/p refused: OutOfpods\n"
+        "  Node didn't have enough resource: pods, requested: 1, used: 0, capacity: 0\n"
+    )
+    assert "would have got: d0" in text
