@@ -15,8 +15,6 @@ from podresources.errors import PodResourcesError, SocketInUse
 
 SOCKET_NAME = "kubelet.sock"
 _MODE = 0o750
-# A watcher's path is the plugin's own; leave room for a name in the directory.
-_SHORTEST_PLUGIN_SOCKET = "a.sock"
 
 
 class StartError(DeviceManagerError):
