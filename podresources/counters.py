@@ -10,7 +10,6 @@ from typing import Literal
 Kind = Literal["list", "get_allocatable", "get"]
 
 PREFIX = "kubelet_pod_resources_endpoint"
-KINDS: tuple[Kind, ...] = ("list", "get_allocatable", "get")
 LABEL = "server_api_version"
 
 
