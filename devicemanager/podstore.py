@@ -35,8 +35,8 @@ class PodRecord:
     message: str = ""
     admitted: bool = False
     """Whether it has been admitted once; only then is it shown to others."""
-    running: set[ContainerName] = attrs.field(factory=set)
-    finished: set[ContainerName] = attrs.field(factory=set)
+    running: frozenset[ContainerName] = frozenset()
+    finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
 
     @property
@@ -54,14 +54,14 @@ class PodRecord:
 
     def situation(self, sources_ready: bool, quirks: frozenset[str]) -> Situation:
         """What admission has to know about this pod."""
-        return Situation(sources_ready, frozenset(self.running), frozenset(self.finished), quirks)
+        return Situation(sources_ready, self.running, self.finished, quirks)
 
     def started(self, container: Container, is_init: bool) -> None:
         """A container runs now; an ordinary init container runs and ends."""
         if is_init and not container.restartable:
-            self.finished.add(container.name)
+            self.finished |= {container.name}
         else:
-            self.running.add(container.name)
+            self.running |= {container.name}
             self.phase = Phase.RUNNING
 
     def all_started(self) -> None:
@@ -69,14 +69,18 @@ class PodRecord:
         for container, is_init in self.pod.all_containers():
             self.started(container, is_init)
 
+    def containers_stop(self) -> None:
+        """Nothing runs any more; what had finished would run again."""
+        self.running = self.finished = frozenset()
+
     def fail(self, reason: str, message: str) -> None:
         """Refused: phase Failed, nothing runs."""
         self.phase, self.reason, self.message = Phase.FAILED, reason, message
-        self.running.clear()
+        self.running = frozenset()
 
 
 class PodStore:
-    """Pods by UID. Not thread-safe: the kubelet guards it."""
+    """Pods by UID. Not thread-safe: its owner guards it."""
 
     def __init__(self) -> None:
         self._records: dict[PodUid, PodRecord] = {}
@@ -108,10 +112,6 @@ class PodStore:
 
     def remove(self, uid: PodUid) -> PodRecord | None:
         return self._records.pop(uid, None)
-
-    def active(self) -> frozenset[PodUid]:
-        """The UIDs of pods that may hold devices."""
-        return frozenset(uid for uid, record in self._records.items() if record.is_active)
 
 
 def title(pod: Pod) -> str:
