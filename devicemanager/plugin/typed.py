@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
+from devicemanager.plugin.values import absolute_path, permission_letters
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
@@ -31,16 +32,6 @@ _INTERFACE_BYTES = 15
 """IFNAMSIZ less its closing zero: the longest name Linux has for an interface."""
 
 
-def _absolute(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
-    if not path.startswith("/"):
-        raise ValueError(f"{attribute.name} must be an absolute path: {path!r}")
-
-
-def _permissions(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
-    if not text or set(text) - set("rwm") or len(set(text)) != len(text):
-        raise ValueError(f"permissions are some of the letters r, w and m, not {text!r}")
-
-
 def _interface(_instance: object, attribute: attrs.Attribute[str], name: str) -> None:
     odd = name in ("", ".", "..") or any(c in "/:" or c.isspace() or c == "\0" for c in name)
     if odd or len(name.encode()) > _INTERFACE_BYTES:
@@ -52,7 +43,7 @@ def _interface(_instance: object, attribute: attrs.Attribute[str], name: str) ->
 
 def _namespace(instance: object, attribute: attrs.Attribute[str], path: str) -> None:
     if path:
-        _absolute(instance, attribute, path)
+        absolute_path(instance, attribute, path)
 
 
 def _pci_id(text: str) -> str:
@@ -66,11 +57,11 @@ def _pci_id(text: str) -> str:
 class FilesystemDevice:
     """A device reached through a path, by default the same one in the container."""
 
-    host_path: str = attrs.field(validator=_absolute)
+    host_path: str = attrs.field(validator=absolute_path)
     container_path: str = attrs.field(
-        default=attrs.Factory(lambda self: self.host_path, takes_self=True), validator=_absolute
+        default=attrs.Factory(lambda self: self.host_path, takes_self=True), validator=absolute_path
     )
-    permissions: str = attrs.field(default="rw", validator=_permissions)
+    permissions: str = attrs.field(default="rw", validator=permission_letters)
 
 
 @attrs.frozen

@@ -15,7 +15,14 @@ import attrs
 if TYPE_CHECKING:
     from devicemanager.plugin.typed import FlatDevice, TypedDevice
 
-__all__ = ["ContainerSettings", "Device", "DeviceSpec", "Mount"]
+__all__ = [
+    "ContainerSettings",
+    "Device",
+    "DeviceSpec",
+    "Mount",
+    "absolute_path",
+    "permission_letters",
+]
 
 _CDI_NAME = re.compile(r"[A-Za-z][\w.-]*/[A-Za-z][\w.-]*=[A-Za-z0-9][\w.:-]*")
 _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
@@ -49,12 +56,14 @@ class Device:
     numa: tuple[int, ...] = attrs.field(default=(), converter=_nodes)
 
 
-def _absolute(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
+def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
+    """A validator: a path from the root on."""
     if not path.startswith("/"):
         raise ValueError(f"{attribute.name} must be an absolute path: {path!r}")
 
 
-def _permissions(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
+def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
+    """A validator: permissions of the devices cgroup, each letter once."""
     if not text or set(text) - set("rwm") or len(set(text)) != len(text):
         raise ValueError(f"permissions are some of the letters r, w and m, not {text!r}")
 
@@ -63,8 +72,8 @@ def _permissions(_instance: object, _attribute: attrs.Attribute[str], text: str)
 class Mount:
     """A host path mounted into the container."""
 
-    container_path: str = attrs.field(validator=_absolute)
-    host_path: str = attrs.field(validator=_absolute)
+    container_path: str = attrs.field(validator=absolute_path)
+    host_path: str = attrs.field(validator=absolute_path)
     read_only: bool = False
 
 
@@ -75,11 +84,11 @@ class DeviceSpec:
     ``permissions`` are those of the devices cgroup: some of ``r``, ``w`` and ``m``.
     """
 
-    host_path: str = attrs.field(validator=_absolute)
+    host_path: str = attrs.field(validator=absolute_path)
     container_path: str = attrs.field(
-        default=attrs.Factory(lambda self: self.host_path, takes_self=True), validator=_absolute
+        default=attrs.Factory(lambda self: self.host_path, takes_self=True), validator=absolute_path
     )
-    permissions: str = attrs.field(default="rw", validator=_permissions)
+    permissions: str = attrs.field(default="rw", validator=permission_letters)
 
 
 def _device_specs(devices: Iterable[DeviceSpec | str]) -> tuple[DeviceSpec, ...]:
