@@ -164,6 +164,8 @@ class Resource:
             self._register()
         elif decision.step is Step.IDLE:
             self._end_session()
+            if self._state is not ResourceState.WAITING:
+                _log.info("%s: waiting for a kubelet: there is no %s", self.name, self._kubelet)
             self._enter(ResourceState.WAITING)
         return decision.timeout
 

@@ -1,6 +1,7 @@
 """What the tests of the plugin's side share."""
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +17,15 @@ def directory():
     path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def script():
+    """The command as it was installed beside this interpreter."""
+    path = Path(sys.executable).with_name("devicemanager")
+    if not path.exists():
+        pytest.skip(f"the project is not installed: there is no {path.name} beside the interpreter")
+    return path
 
 
 @pytest.fixture

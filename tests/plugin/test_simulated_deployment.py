@@ -1,6 +1,7 @@
 """Deploying to a cluster, against a server that speaks the API paths this takes."""
 
 import json
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -106,6 +107,16 @@ def test_deploy_and_undeploy_leave_nothing(cluster, capsys):
     assert made == daemon_set
     assert cluster.objects[f"{NAMESPACES}/ns"] == namespace
     assert simulate(capsys, "undeploy") == (0, "DaemonSet ns/p removed, and its namespace\n")
+    assert cluster.objects == {}
+
+
+def test_the_installed_command_does_the_same(cluster, script):
+    def run(action):
+        command = [script, "simulate", action, *FLAGS]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    assert run("deploy").stdout == "DaemonSet ns/p created\n"
+    assert run("undeploy").stdout == "DaemonSet ns/p removed, and its namespace\n"
     assert cluster.objects == {}
 
 

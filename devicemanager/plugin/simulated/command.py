@@ -7,10 +7,11 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import attrs
 
-from devicemanager.plugin.errors import PluginError
+from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.settings import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
 from devicemanager.plugin.simulated.deployment import deploy, undeploy
 from devicemanager.plugin.simulated.manifest import DEFAULT_IMAGE, manifest
@@ -24,6 +25,7 @@ _ACTIONS = ("run", "manifest", "deploy", "undeploy")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The action and a flag for every setting. A flag overrides its variable."""
+    parser.usage = f"%(prog)s [{'|'.join(_ACTIONS)}] [options]"
     parser.add_argument(
         "action",
         nargs="?",
@@ -79,8 +81,21 @@ def _run(args: argparse.Namespace) -> int:
             print(undeploy(settings))
         case _:
             _configure_logging()
-            SimulatedPlugin(settings, args.directory).manager.run()
+            plugin = SimulatedPlugin(settings, args.directory)
+            _check_directory(plugin.manager.directory)
+            plugin.manager.run()
     return 0
+
+
+def _check_directory(directory: Path) -> None:
+    # A kubelet that is about to start makes its directory, but hardly the one above.
+    if directory.is_dir() or (directory.parent.is_dir() and not directory.exists()):
+        return
+    problem = "is not a directory" if directory.exists() else "does not exist"
+    raise ConfigurationError(
+        f"plugin directory {directory} {problem}: choose the kubelet's with --directory or "
+        f"{DIRECTORY_VARIABLE}"
+    )
 
 
 def _settings(args: argparse.Namespace) -> SimulationSettings:

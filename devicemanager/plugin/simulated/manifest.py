@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
 
+from devicemanager.plugin.errors import ConfigurationError
 from devicemanager.plugin.settings import DEFAULT_DIRECTORY
 from devicemanager.plugin.simulated.settings import SimulationSettings
 
@@ -15,16 +17,19 @@ DEFAULT_IMAGE = "simulated-device-plugin:latest"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "kubelet-devicemanager"}
 
 _VOLUME = "device-plugins"
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 
 
 def manifest(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
-    """Namespace and DaemonSet as YAML, for kubectl apply."""
+    """Namespace and DaemonSet as YAML, for kubectl apply. Raises ConfigurationError for
+    names that Kubernetes would refuse."""
     import yaml
 
     return yaml.safe_dump_all([namespace(settings), daemon_set(settings, image)], sort_keys=False)
 
 
 def namespace(settings: SimulationSettings) -> dict[str, Any]:
+    _check_name("NAMESPACE", settings.namespace, _LABEL)
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -33,6 +38,7 @@ def namespace(settings: SimulationSettings) -> dict[str, Any]:
 
 
 def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
+    _check_name("PLUGIN_NAME", settings.plugin_name, rf"{_LABEL}(\.{_LABEL})*")
     labels = {"app.kubernetes.io/name": settings.plugin_name}
     return {
         "apiVersion": "apps/v1",
@@ -89,6 +95,15 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
             {"name": _VOLUME, "hostPath": {"path": DEFAULT_DIRECTORY, "type": "Directory"}}
         ],
     }
+
+
+def _check_name(variable: str, name: str, pattern: str) -> None:
+    # The name of the DaemonSet is a label's value, too: hence no more than 63.
+    if len(name) > 63 or not re.fullmatch(pattern, name):
+        raise ConfigurationError(
+            f"{variable} must be at most 63 lower-case letters, digits and '-' in Kubernetes, "
+            f"not {name!r}"
+        )
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,97 @@
+"""``devicemanager simulate`` as a person runs it: what it does, and what it says of mistakes."""
+
+import os
+import subprocess
+
+import pytest
+import yaml
+
+from tests.plugin.stubkubelet import PATIENCE
+
+GPU = "vendor.com/gpu"
+
+
+@pytest.fixture
+def run(script, tmp_path):
+    """Run the command to its end, in an environment without a cluster."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+
+    def run_to_end(*words, **variables):
+        return subprocess.run(
+            [script, "simulate", *words],
+            env=environment | variables,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
+
+    return run_to_end
+
+
+def test_it_serves_until_it_is_told_to_stop(script, kubelet):
+    variables = {
+        "DEVICE_PLUGIN_DIRECTORY": str(kubelet.directory),
+        "RESOURCE_NAME": GPU,
+        "NODE_NAME": "n",
+    }
+    command = [script, "simulate", "--number-devices", "1", "--device-id-prefix", "gpu"]
+    with subprocess.Popen(command, env=os.environ | variables) as process:
+        try:
+            for _ in range(2):
+                kubelet.wait_devices({"gpu-n-0": "Healthy"}, GPU)
+                kubelet.restart()
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+    assert [entry.name for entry in kubelet.directory.iterdir()] == ["kubelet.sock"]
+
+
+def test_the_manifest_is_for_kubectl(run):
+    done = run("manifest", "--image", "registry.example.com/p:1", NUMBER_DEVICES="8")
+    assert (done.returncode, done.stderr) == (0, "")
+    namespace, daemon_set = yaml.safe_load_all(done.stdout)
+    assert (namespace["kind"], daemon_set["kind"]) == ("Namespace", "DaemonSet")
+    (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example.com/p:1"
+    assert {"name": "NUMBER_DEVICES", "value": "8"} in container["env"]
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "says"),
+    [
+        ([], {"NUMBER_DEVICES": "two"}, "NUMBER_DEVICES must be a whole number from 0, not 'two'"),
+        ([], {"RESOURCE_NAME": "gpu"}, "resource name 'gpu' is not valid: it has no domain"),
+        (["--directory", "none/device-plugins"], {}, "none/device-plugins does not exist: choose"),
+        ([], {"DEVICE_PLUGIN_DIRECTORY": "/dev/null"}, "/dev/null is not a directory: choose"),
+        (["--directory", f"/tmp/{'x' * 100}"], {}, "a path has at most 107 bytes; choose a short"),
+        (["deploy"], {}, "no cluster is configured"),
+        (["undeploy"], {"KUBECONFIG": "/dev/null"}, "no cluster is configured"),
+        (["manifest"], {"NAMESPACE": "My_Space"}, "NAMESPACE must be at most 63 lower-case"),
+        (["manifest"], {"PLUGIN_NAME": "x" * 64}, "PLUGIN_NAME must be at most 63 lower-case"),
+    ],
+)
+def test_a_mistake_is_one_line(run, words, variables, says):
+    done = run(*words, **variables)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("devicemanager simulate: ") and says in line
+
+
+def test_wrong_usage_is_told_apart(run):
+    done = run("frobnicate")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        "usage: devicemanager simulate [run|manifest|deploy|undeploy] [options]"
+    )
+
+
+def test_it_says_what_it_waits_for(script, directory):
+    missing = directory / "device-plugins"
+    command = [script, "simulate", "--directory", missing]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stderr.readline()
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    assert line.endswith(f"waiting for a kubelet: there is no {missing}/kubelet.sock\n")
