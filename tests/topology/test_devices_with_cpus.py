@@ -284,13 +284,19 @@ def test_what_a_client_is_told(make_mock_kubelet: MockKubeletFactory, scope: str
     )
 
 
-def test_a_client_is_told_the_same_after_a_restart(make_mock_kubelet: MockKubeletFactory) -> None:
+@pytest.mark.parametrize("reboot", [False, True])
+def test_a_client_is_told_the_same_after_a_restart(
+    make_mock_kubelet: MockKubeletFactory, reboot: bool
+) -> None:
     kubelet = kubelet_with(make_mock_kubelet, topology_policy="restricted")
-    kubelet.admit(pod("p", guaranteed(cpus=3, gpu=1)))
+    for uid in ("first", "p"):
+        assert kubelet.admit(pod(uid, guaranteed(cpus=1, gpu=1 if uid == "first" else 0))).admitted
+    kubelet.terminate("first")
     with podresources.PodResourcesClient(kubelet.pod_resources_socket) as client:
         before = client.list()
-        kubelet.restart()
+        # Not the first CPU, though that is free now.
+        assert before[0].containers[0].cpu_ids == (1,)
+        kubelet.reboot() if reboot else kubelet.restart()
         assert client.list() == before
-        assert before[0].containers[0].cpu_ids == (0, 1, 2)
         kubelet.terminate("p")
         assert client.list() == ()

@@ -63,12 +63,12 @@ def test_pods() -> None:
 
 def test_pods_come_first_then_cpu_then_memory_then_the_rest() -> None:
     spec = pod("p", guaranteed(cpus=2, gib=2, gpu=1))
-    room = {PODS: 0, CPU: 1000, MEMORY: GIB}
+    room = {PODS: 0, CPU: 1000, MEMORY: GIB, GPU: 0}
     reasons = []
     while room:
         reasons.append(answers(Node(node_allocatable=room), spec)[0][0])
         del room[next(iter(room))]
-    assert reasons == ["OutOfpods", "OutOfcpu", "OutOfmemory"]
+    assert reasons == ["OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfvendor.com/gpu"]
 
 
 def test_what_the_node_was_not_given_is_not_checked() -> None:

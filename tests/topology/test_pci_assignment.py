@@ -151,6 +151,18 @@ def test_a_late_allocation_that_fails_keeps_what_the_pod_has(sysfs: Path) -> Non
     assert given(node.admit(pod("r", gpu=1))) == [GPU_SLOT]
 
 
+def test_a_late_allocation_gives_back_what_it_took_before_it_failed(sysfs: Path) -> None:
+    node = Node(sysfs=sysfs)
+    spec = pod("p", gpu=1, nic=1)
+    assert node.admit(spec).admitted
+    register(node, OTHER)
+    register(node, resource=NIC, allocate_error=RpcError("Unknown", "no"))
+    with pytest.raises(AllocationError, match=r"^rpc error: code = Unknown desc = no$"):
+        node.start("p")
+    register(node, OTHER, resource="vendor.com/fpga")
+    assert given(node.admit(pod("q", fpga=1))) == [GPU_SLOT]
+
+
 def test_an_answer_that_cannot_be_read_refuses_the_pod(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     plugin = register(node)

@@ -7,7 +7,7 @@ import pytest
 
 import checkpoint
 from devicemanager.clock import ManualClock
-from devicemanager.core.ids import PodUid
+from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.events import EventKind
 from devicemanager.kubelet import MockKubelet
 from devicemanager.settings import Settings
@@ -126,6 +126,16 @@ def test_health_by_container_resource_and_id() -> None:
     assert list(found["x"][0][1]) == ["a", "b", "c", "d"]
     gpu.send_list(devices(*"abcd"))
     assert set(status(node)["x"][0][1].values()) == {"Healthy"}
+
+
+def test_resources_are_sorted_whenever_they_came() -> None:
+    node = Node()
+    node.plugin(devices("n"), NIC, "nic.sock")
+    node.admit(pod("p", gpu=1, nic=1))
+    node.plugin(devices("a"))
+    node.start("p")
+    found = node.manager.allocated_resources_status(PodUid("p"))
+    assert [one.name for one in found[ContainerName("app")]] == [GPU, NIC]
 
 
 def test_before_the_plugin_is_back_nothing_is_known() -> None:
