@@ -17,11 +17,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from devicemanager import manifests
 from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import (
     DeviceManagerError,
@@ -40,6 +39,9 @@ from devicemanager.outcome import Admission
 from devicemanager.podstore import PodRecord
 from devicemanager.podworkers import PodWorkers
 from devicemanager.settings import Settings
+
+if TYPE_CHECKING:
+    from devicemanager.manifests import Source
 
 __all__ = ["MockKubelet", "WaitTimeout"]
 
@@ -212,7 +214,7 @@ class MockKubelet:
 
     # -- pods ------------------------------------------------------------------------
 
-    def admit(self, manifest: manifests.Source, *, start: bool = True) -> Admission:
+    def admit(self, manifest: Source, *, start: bool = True) -> Admission:
         """Admit a pod: a manifest as dict, YAML text or path, or a ``kubernetes`` V1Pod.
 
         With ``start`` its containers are started, too: init containers in order, then app
@@ -222,6 +224,9 @@ class MockKubelet:
         Raises ManifestError for a manifest the API server would not take, and
         RequestError for a pod that is admitted already.
         """
+        # Not needed before the first pod comes, and a fifth of all that a start imports.
+        from devicemanager import manifests
+
         return self._workers.admit(self.manager, manifests.parse(manifest), start=start)
 
     def terminate(self, *uids: str) -> None:

@@ -20,7 +20,7 @@ from devicemanager.core.errors import (
     RequestError,
     refused_by_allocation,
 )
-from devicemanager.core.ids import ResourceName
+from devicemanager.core.ids import PodUid, ResourceName
 from devicemanager.core.names import is_extended_resource_name
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.runoptions import RunOptions
@@ -41,6 +41,10 @@ class PodWorkers:
         # Guards everything below. Never held over an admission.
         self._lock = threading.Lock()
         self._pods = PodStore()
+        # Admitted pods that have not failed, and those that have failed since: kept, so that
+        # telling PodResources costs no look at every pod.
+        self._active: dict[PodUid, Pod] = {}
+        self._failed: dict[PodUid, Pod] = {}
         self._version = 0
         self._shown: Shown | None = None
         # The containers of pods that only the checkpoint knows: running unless rebooted.
@@ -52,6 +56,7 @@ class PodWorkers:
         """Admit a new pod and, if asked to, start its containers."""
         with self._lock:
             record = self._pods.add(pod)
+            self._failed.pop(pod.uid, None)  # it is another pod from now on
         known_before = not manager.is_sources_ready and bool(manager.holdings(pod.uid))
         if known_before and self._containers_survive:
             record.all_started()
@@ -94,12 +99,16 @@ class PodWorkers:
     def _note(self, record: PodRecord) -> None:
         with self._lock:
             record.admitted = True
+            if self._pods.get(record.pod.uid) is record:
+                self._active[record.pod.uid] = record.pod
             self._changed()
 
     def _refuse(self, manager: Manager, record: PodRecord, refused: Refused) -> Admission:
         pod = record.pod
         with self._lock:
             record.fail(refused.reason, refused.message)
+            if self._active.pop(pod.uid, None) is not None:
+                self._failed[pod.uid] = pod
             self._changed()
         manager.deactivate(pod.uid)
         self._events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
@@ -171,6 +180,8 @@ class PodWorkers:
             records = [self._pods.known(uid) for uid in uids]
             for record in records:
                 self._pods.remove(record.pod.uid)
+                self._active.pop(record.pod.uid, None)
+                self._failed.pop(record.pod.uid, None)
             self._changed()
         manager.release(*(record.pod.uid for record in records))
         for record in records:
@@ -183,8 +194,7 @@ class PodWorkers:
         with self._lock:
             self._containers_survive = False
             for record in self._pods:
-                record.running.clear()
-                record.finished.clear()
+                record.containers_stop()
 
     # -- containers ------------------------------------------------------------------
 
@@ -259,11 +269,8 @@ class PodWorkers:
         shown = self._shown
         if shown is None:
             with self._lock:
-                admitted = [record for record in self._pods if record.admitted]
                 shown = self._shown = Shown(
-                    self._version,
-                    tuple(record.pod for record in admitted if record.is_active),
-                    tuple(record.pod for record in admitted if not record.is_active),
+                    self._version, tuple(self._active.values()), tuple(self._failed.values())
                 )
         return shown
 

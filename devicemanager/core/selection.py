@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 import attrs
 
 from devicemanager.core import bitset, texts
-from devicemanager.core.endpoints import Endpoints
+from devicemanager.core.endpoints import Endpoint, Endpoints
 from devicemanager.core.errors import AllocationError, RpcError
 from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
@@ -89,6 +89,17 @@ def partition(devices: DeviceList, available: int, affinity: int | None) -> Part
 
 
 @attrs.define(eq=False)
+class View:
+    """A resource as it is until the next RPC: its list, and what nobody holds of it."""
+
+    devices: DeviceList
+    free: int
+
+    def parts(self, affinity: int | None) -> Partition:
+        return partition(self.devices, self.free, affinity)
+
+
+@attrs.define(eq=False)
 class Selection:
     """One choice under way. ``draft`` already reserves what ``chosen`` holds."""
 
@@ -105,29 +116,27 @@ class Selection:
     def needed(self) -> int:
         return self.required - len(self.chosen)
 
-    def devices(self) -> DeviceList:
-        return self.endpoints.devices(self.resource) or EMPTY
+    def look(self) -> View:
+        """The resource as of now."""
+        devices = self.endpoints.devices(self.resource) or EMPTY
+        in_use = self.ledger.in_use(self.resource, devices.numbering)
+        return View(devices, devices.healthy & ~in_use)
 
-    def available(self) -> int:
-        """Healthy devices that nobody holds, as of now."""
-        devices = self.devices()
-        return devices.healthy & ~self.ledger.in_use(self.resource, devices.numbering)
-
-    def parts(self) -> Partition:
-        return partition(self.devices(), self.available(), self.affinity)
-
-    def take(self, bits: int) -> None:
-        """Choose from a set of free devices, as many as are still needed."""
-        if not self.needed:
+    def take(self, view: View, bits: int) -> None:
+        """Choose from those of a set that are free, as many as are still needed."""
+        bits &= view.free
+        needed = self.needed
+        if not bits or not needed:
             return
-        picked = self.pick(bits, min(self.needed, bits.bit_count()))
-        self._reserve(frozenset(self.devices().numbering.select(picked)))
+        picked = self.pick(bits, min(needed, bits.bit_count()))
+        view.free &= ~picked
+        self._reserve(frozenset(view.devices.numbering.select(picked)))
 
     def take_reusable(self, reusable: frozenset[DeviceId]) -> None:
         """Choose from what earlier init containers of the pod hand on."""
         if not reusable:
             return
-        numbering = self.devices().numbering
+        numbering = self.look().devices.numbering
         bits = numbering.bits(reusable)
         picked = set(numbering.select(self.pick(bits, min(self.needed, bits.bit_count()))))
         vanished = sorted(reusable - numbering.index.keys())
@@ -144,37 +153,40 @@ def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
     selection.take_reusable(reusable)
     if not selection.needed:
         return frozenset(selection.chosen)
-    _check_enough(selection)
-    if selection.needed < selection.parts().aligned.bit_count():
-        yield from _from_aligned(selection)
+    view = selection.look()
+    _check_enough(selection, view)
+    aligned = view.parts(selection.affinity).aligned
+    if selection.needed < aligned.bit_count():
+        yield from _choose(selection, view, only_aligned=True)
     else:
-        yield from _from_all(selection)
-    # Another pod may have taken devices while the plugin was asked.
-    _check_enough(selection)
+        selection.take(view, aligned)
+        if selection.needed:
+            yield from _choose(selection, view, only_aligned=False)
     return frozenset(selection.chosen)
 
 
-def _from_aligned(selection: Selection) -> Generator[Wanted, Answer, None]:
-    preferred = yield from _preference(selection, selection.parts().aligned)
-    parts = selection.parts()
-    selection.take(preferred & parts.aligned)
+def _choose(
+    selection: Selection, view: View, *, only_aligned: bool
+) -> Generator[Wanted, Answer, None]:
+    """What the plugin prefers, of the aligned devices or of all, comes first; then aligned
+    devices, the others with topology, and those without."""
+    endpoint = selection.endpoints.serving(selection.resource)
+    preferred = 0
+    if endpoint is not None and endpoint.options.get_preferred_allocation_available:
+        offered = view.parts(selection.affinity).aligned if only_aligned else view.free
+        answer = yield from _preference(selection, endpoint, view, offered)
+        # Other pods may have come and lists changed while the plugin was asked.
+        view = selection.look()
+        preferred = view.devices.numbering.bits(answer)
+    parts = view.parts(selection.affinity)
+    selection.take(view, preferred & (parts.aligned if only_aligned else view.free))
     for bits in (parts.aligned, parts.unaligned, parts.without_topology):
-        selection.take(bits & selection.available())
+        selection.take(view, bits)
+    _check_enough(selection, view)
 
 
-def _from_all(selection: Selection) -> Generator[Wanted, Answer, None]:
-    selection.take(selection.parts().aligned)
-    if not selection.needed:
-        return
-    preferred = yield from _preference(selection, selection.available())
-    parts = selection.parts()
-    selection.take(preferred & selection.available())
-    for bits in (parts.aligned, parts.unaligned, parts.without_topology):
-        selection.take(bits & selection.available())
-
-
-def _check_enough(selection: Selection) -> None:
-    available = selection.available().bit_count()
+def _check_enough(selection: Selection, view: View) -> None:
+    available = view.free.bit_count()
     if available < selection.needed:
         raise AllocationError(
             texts.UNAVAILABLE.format(
@@ -183,12 +195,11 @@ def _check_enough(selection: Selection) -> None:
         )
 
 
-def _preference(selection: Selection, available: int) -> Generator[Wanted, Answer, int]:
-    """Ask the plugin, if it offers that; the set of those it names, by number."""
-    endpoint = selection.endpoints.serving(selection.resource)
-    if endpoint is None or not endpoint.options.get_preferred_allocation_available:
-        return 0
-    ids = set(selection.devices().numbering.select(available)) | selection.chosen
+def _preference(
+    selection: Selection, endpoint: Endpoint, view: View, offered: int
+) -> Generator[Wanted, Answer, tuple[DeviceId, ...]]:
+    """Ask the plugin which devices it would choose."""
+    ids = {*view.devices.numbering.select(offered), *selection.chosen}
     try:
         answer = yield PreferenceWanted(
             resource=selection.resource,
@@ -202,4 +213,4 @@ def _preference(selection: Selection, available: int) -> Generator[Wanted, Answe
         raise PreferenceError(texts.PREFERRED_FAILED.format(error=error)) from error
     if not isinstance(answer, tuple):
         raise TypeError(f"a preference is a tuple of device ids, not {answer!r}")
-    return selection.devices().numbering.bits(answer)
+    return answer
