@@ -24,6 +24,7 @@ from typing import Any
 from devicemanager.kubelet import MockKubelet
 from devicemanager.outcome import Admission
 from devicemanager.settings import Settings
+from devicemanager.testing import pod_manifest
 
 RESOURCES = ("example.com/gpu", "example.com/nic")
 THREADS = 4
@@ -39,13 +40,7 @@ def report(*what: object) -> None:
 
 def manifest(uid: str, wants: Wants) -> dict[str, Any]:
     """A pod of one container with these devices."""
-    container = {"name": "main", "image": "none", "resources": {"limits": wants}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"pod-{uid}", "uid": uid},
-        "spec": {"containers": [container]},
-    }
+    return pod_manifest(f"pod-{uid}", wants, uid=uid)
 
 
 def devices(admission: Admission) -> dict[str, list[str]]:
