@@ -24,6 +24,14 @@ def of(numbers: Iterable[int]) -> int:
     return bits
 
 
+def union(sets: Iterable[int]) -> int:
+    """What is in any of the sets."""
+    bits = 0
+    for each in sets:
+        bits |= each
+    return bits
+
+
 def from_flags(flags: Sequence[bool]) -> int:
     """The set of positions at which ``flags`` is true. Linear, for long sequences."""
     if not flags:

@@ -18,7 +18,6 @@ from devicemanager.core.topology import (
     ProviderHints,
     layout_hints,
 )
-from devicemanager.core.topology.hints import union
 
 NOT_ENOUGH_CPUS = (
     "not enough cpus available to satisfy request: requested={requested}, available={available}"
@@ -56,7 +55,7 @@ class CpuProvider:
     @property
     def allocatable_cpus(self) -> int:
         """The set of CPUs that can be handed out."""
-        return union(self.per_node.values()) & ~self.reserved
+        return bitset.union(self.per_node.values()) & ~self.reserved
 
     @property
     def free_cpus(self) -> int:
@@ -81,7 +80,7 @@ class CpuProvider:
         request = effective_request(pod, lambda container: exclusive_cpus(pod, container))
         if not request:
             return {}
-        held = union(self._assigned.get(pod.uid, {}).values())
+        held = bitset.union(self._assigned.get(pod.uid, {}).values())
         if held.bit_count() == request:
             return {CPU: layout_hints(self._layout(), held, 0, request)}
         reusable = held | self._reusable.get(pod.uid, 0)
@@ -111,7 +110,7 @@ class CpuProvider:
             self,
             assigned={uid: held for uid, held in self._assigned.items() if uid != pod_uid},
             reusable={uid: pool for uid, pool in self._reusable.items() if uid != pod_uid},
-            used=self._used & ~union(self._assigned[pod_uid].values()),
+            used=self._used & ~bitset.union(self._assigned[pod_uid].values()),
         )
 
     def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
@@ -120,7 +119,7 @@ class CpuProvider:
 
     def pod_held(self, pod_uid: PodUid) -> Held:
         """All exclusive CPUs of the pod."""
-        return _as_held(union(self._assigned.get(pod_uid, {}).values()))
+        return _as_held(bitset.union(self._assigned.get(pod_uid, {}).values()))
 
     def allocatable(self) -> Held:
         """Every CPU that can be handed out."""
@@ -133,7 +132,7 @@ class CpuProvider:
         """``staticPolicy.allocateCPUs``: what is aligned first, then the rest."""
         near = 0
         if affinity is not None:
-            on_nodes = union(c for node, c in self.per_node.items() if affinity >> node & 1)
+            on_nodes = bitset.union(c for node, c in self.per_node.items() if affinity >> node & 1)
             near = bitset.lowest(allowed & on_nodes, request)
         rest, missing = allowed & ~near, request - near.bit_count()
         if rest.bit_count() < missing:

@@ -12,6 +12,7 @@ from itertools import islice
 
 import attrs
 
+from devicemanager.core import bitset
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.pods import Pod
@@ -88,9 +89,7 @@ class ResourceExplanation:
         places: dict[int | None, int] = {
             node: per_node.get(node, 0) for node in topology.nodes if per_node.get(node, 0)
         }
-        somewhere = 0
-        for bits in places.values():
-            somewhere |= bits
+        somewhere = bitset.union(places.values())
         elsewhere = (1 << len(self.devices.numbering.ids)) - 1 & ~somewhere
         return places | ({None: elsewhere} if elsewhere else {})
 

@@ -6,12 +6,13 @@ costs a few big-integer operations per group of devices, whatever their number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import attrs
 
+from devicemanager.core import bitset
 from devicemanager.core.topology.numa import (
     NumaTopology,
     dense_index,
@@ -65,7 +66,7 @@ class DeviceLayout:
         Node ids the machine does not have are allowed; negative ones are no topology.
         """
         groups: dict[int, int] = {}
-        with_topology = union(bits for node, bits in per_node.items() if node >= 0) & listed
+        with_topology = bitset.union(bits for node, bits in per_node.items() if node >= 0) & listed
         elsewhere = with_topology
         for node in topology.nodes:
             on_node = per_node.get(node, 0) & listed
@@ -165,14 +166,6 @@ def resource_hints(
     if (available | reusable).bit_count() < request:
         return ()
     return layout_hints(layout, available, reusable, request)
-
-
-def union(sets: Iterable[int]) -> int:
-    """The union of sets given as integers."""
-    result = 0
-    for bits in sets:
-        result |= bits
-    return result
 
 
 def _fresh_hints(
