@@ -21,7 +21,6 @@ from devicemanager.core.errors import DeviceManagerError, PluginError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.core.names import is_extended_resource_name
-from devicemanager.core.topology.policies import go_quoted
 from devicemanager.endpoint import DialError, Endpoint
 from devicemanager.events import EventKind, EventStream
 from devicemanager.plugins import PluginHandler
@@ -122,10 +121,12 @@ class Registrar:
             self._give_up(endpoint)
             raise RegistrationRefused(texts.OPTIONS_FAILED.format(error=error)) from error
         with self._lock:
-            if self._stopping.is_set():
-                endpoint.close()
-                raise RegistrationRefused("the kubelet is stopping")
-            self._endpoints[endpoint] = announced_at or socket
+            stopping = self._stopping.is_set()
+            if not stopping:
+                self._endpoints[endpoint] = announced_at or socket
+        if stopping:
+            endpoint.close()
+            raise RegistrationRefused("the kubelet is stopping")
         # By its name in the plugin directory, or by its path wherever the watcher found it.
         name = socket.name if announced_at is None else str(socket)
         try:
@@ -197,10 +198,10 @@ class Registrar:
 
 def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
     if API_VERSION not in versions:
-        version = go_quoted(",".join(versions))[1:-1]
+        version = texts.go_quoted(",".join(versions))[1:-1]
         raise RegistrationRefused(texts.BAD_VERSION.format(version=version))
     if not is_extended_resource_name(resource):
-        quoted = go_quoted(resource)[1:-1]
+        quoted = texts.go_quoted(resource)[1:-1]
         raise RegistrationRefused(texts.BAD_RESOURCE_NAME.format(resource=quoted))
 
 

@@ -58,3 +58,9 @@ BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
 LISTEN_FAILED = (
     "failed to listen to socket while starting device plugin registry, with error {error}"
 )
+
+
+def go_quoted(text: str) -> str:
+    """Text as Go's ``%q`` prints it, for the characters people do put into names and options."""
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return '"' + "".join(escapes.get(char, char) for char in text) + '"'

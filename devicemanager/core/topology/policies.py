@@ -9,6 +9,7 @@ from enum import StrEnum
 import attrs
 
 from devicemanager.core.errors import RequestError
+from devicemanager.core.texts import go_quoted
 from devicemanager.core.topology.hints import Hint
 from devicemanager.core.topology.merging import (
     ProviderHints,
@@ -132,12 +133,6 @@ def parse_policy_options(options: Mapping[str, str]) -> PolicyOptions:
         else:
             raise TopologyConfigError(f"unknown Topology Manager Policy option: {go_quoted(name)}")
     return parsed
-
-
-def go_quoted(text: str) -> str:
-    """Text as Go's ``%q`` prints it, for the characters people do put into options."""
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return '"' + "".join(escapes.get(char, char) for char in text) + '"'
 
 
 def _parse_bool(name: str, value: str) -> bool:
