@@ -46,7 +46,7 @@ def _show(args: argparse.Namespace) -> int:
     import checkpoint
 
     if args.no_verify:
-        loaded = checkpoint.loads(_read(args.file), source=args.file, verify=False)
+        loaded = checkpoint.loads(checkpoint.read(args.file), source=args.file, verify=False)
     else:
         loaded = checkpoint.load(args.file)
     if args.output == "json":
@@ -81,12 +81,6 @@ def _diff(args: argparse.Namespace) -> int:
     for line in lines:
         print(line)
     return 1 if lines else 0
-
-
-def _read(path: str) -> bytes:
-    from checkpoint.store import read
-
-    return read(path)
 
 
 # --- as text
