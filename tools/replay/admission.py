@@ -11,23 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 import checkpoint
 from checkpoint import PodDevicesEntry
 from devicemanager import wire
 from devicemanager.core import bitset
 from devicemanager.core.devices import Device
-from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import Refused, RpcError
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.inventory import Columns
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.runoptions import ContainerSettings
-from devicemanager.core.selection import AllocateAnswer
 from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
 from devicemanager.manager import Manager
 from devicemanager.settings import Settings
+from devicemanager.testing import fakes
+from devicemanager.testing.fakes import Call, FakePlugin, Preference
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
 
 __all__ = ["replay_file", "replay_scenario"]
@@ -50,55 +47,14 @@ _KNOWN_STEP_FIELDS = frozenset(
 )
 
 
-@attrs.define
-class ScriptedPlugin:
-    """A plugin that answers as a scenario says and writes down what it was asked."""
-
-    resource: str
-    preferred: str
-    allocate_error: str
-    calls: list[dict[str, Any]]
-
-    def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        call = {"method": "Allocate", "resource": self.resource, "devices": sorted(device_ids)}
-        self.calls.append(call)
-        if self.allocate_error:
-            raise RpcError("Unknown", self.allocate_error)
-        return AllocateAnswer((_RESPONSE,))
-
-    def preferred_allocation(
-        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
-    ) -> tuple[DeviceId, ...]:
-        call: dict[str, Any] = {
-            "method": "GetPreferredAllocation",
-            "resource": self.resource,
-            "available": sorted(available),
-            "size": size,
-        }
-        if must_include:
-            call["must_include"] = sorted(must_include)
-        self.calls.append(call)
-        if self.preferred == "error":
-            raise RpcError("Unknown", "no preference for you")
-        if self.preferred == "garbage":
-            return (DeviceId("no-such-device"), DeviceId("another"))
-        return self._choose(available, must_include, size)
-
-    def _choose(
-        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
-    ) -> tuple[DeviceId, ...]:
-        backwards = self.preferred == "reverse"
-        rest = sorted(set(available) - set(must_include), reverse=backwards)
-        chosen = (*sorted(must_include), *rest)[: max(size, len(must_include))]
-        if self.preferred == "short" and len(chosen) > len(must_include):
-            chosen = chosen[:-1]
-        return chosen
-
-    def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
-        raise AssertionError("no scenario starts a container")
-
-    def close(self) -> None:
-        pass
+_PREFERENCES: Mapping[str, Preference | None] = {
+    "": None,
+    "error": fakes.first,
+    "garbage": fakes.garbage,
+    "lexical": fakes.first,
+    "reverse": fakes.last,
+    "short": fakes.one_short,
+}
 
 
 def replay_file(path: Path, policy: str | None = None) -> Iterator[Outcome]:
@@ -125,11 +81,12 @@ def _differences(scenario: Scenario) -> list[str]:
         return difference("config_error", expect.get("config_error"), str(error))
     if "config_error" in expect:
         return difference("config_error", expect["config_error"], None)
-    calls = _set_up(manager, scenario)
+    plugins = _set_up(manager, scenario)
     found: list[str] = []
     for pod, step in zip(scenario["pods"], expect["steps"], strict=False):
-        calls.clear()
-        actual = _step(manager, _pod(pod), calls)
+        for plugin in plugins:
+            plugin.calls.clear()
+        actual = _step(manager, _pod(pod), plugins)
         found += _compare(pod["uid"], step, actual)
         manager.self_check()
     return found
@@ -147,18 +104,30 @@ def _settings(scenario: Scenario) -> Settings:
     )
 
 
-def _set_up(manager: Manager, scenario: Scenario) -> list[dict[str, Any]]:
-    calls: list[dict[str, Any]] = []
+def _set_up(manager: Manager, scenario: Scenario) -> list[FakePlugin]:
     allocated = scenario["allocated"] or []
     if allocated:
         manager.restore(_checkpoint(allocated))
-    for resource, plugin in sorted(scenario["resources"].items()):
-        client = ScriptedPlugin(resource, plugin["preferred"], plugin["allocate_error"], calls)
-        options = PluginOptions(get_preferred_allocation_available=bool(plugin["preferred"]))
-        endpoint = manager.plugins.connect(ResourceName(resource), "plugin", options, client)
-        manager.plugins.update(endpoint, Columns.of(map(_device, plugin["devices"])))
+    plugins = []
+    for resource, described in sorted(scenario["resources"].items()):
+        plugin = _plugin(resource, described["preferred"], described["allocate_error"])
+        plugin.register(manager.plugins)
+        plugin.send_list(map(_device, described["devices"]))
+        plugins.append(plugin)
     manager.sources_ready(frozenset(map(PodUid, scenario["active_pods"] or ())))
-    return calls
+    return plugins
+
+
+def _plugin(resource: str, preferred: str, allocate_error: str) -> FakePlugin:
+    return FakePlugin(
+        ResourceName(resource),
+        _PREFERENCES[preferred],
+        responses=(_RESPONSE,),
+        allocate_error=RpcError("Unknown", allocate_error) if allocate_error else None,
+        preference_error=(
+            RpcError("Unknown", "no preference for you") if preferred == "error" else None
+        ),
+    )
 
 
 def _checkpoint(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoint:
@@ -200,7 +169,7 @@ def _container(container: Mapping[str, Any]) -> Container:
     )
 
 
-def _step(manager: Manager, pod: Pod, calls: list[dict[str, Any]]) -> dict[str, Any]:
+def _step(manager: Manager, pod: Pod, plugins: Iterable[FakePlugin]) -> dict[str, Any]:
     first, whole = manager.hints(pod)
     actual: dict[str, Any] = {"hints": {"container": _hints(first), "pod": _hints(whole)}}
     try:
@@ -221,11 +190,22 @@ def _step(manager: Manager, pod: Pod, calls: list[dict[str, Any]]) -> dict[str, 
         }
         for container, _ in pod.all_containers()
     }
+    calls = [_call(plugin.resource, call) for plugin in plugins for call in plugin.calls]
     actual["calls"] = sorted(calls, key=lambda call: json.dumps(call, sort_keys=True))
     counts = manager.capacity()
     actual["capacity"] = dict(counts.capacity)
     actual["allocatable"] = dict(counts.allocatable)
     return actual
+
+
+def _call(resource: str, call: Call) -> dict[str, Any]:
+    about: dict[str, Any] = {"method": call.method, "resource": resource}
+    if call.method == fakes.ALLOCATE:
+        return about | {"devices": sorted(call.device_ids)}
+    about |= {"available": sorted(call.available), "size": call.size}
+    if call.must_include:
+        about["must_include"] = sorted(call.must_include)
+    return about
 
 
 def _hints(hints: Mapping[str, Hints | None]) -> dict[str, Any]:
