@@ -16,7 +16,12 @@ from devicemanager.plugin.follow import follow
 from devicemanager.plugin.names import check_resource_name, socket_names
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
 from devicemanager.plugin.service import Service
-from devicemanager.plugin.settings import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, PluginSettings
+from devicemanager.plugin.settings import (
+    DEFAULT_DIRECTORY,
+    DIRECTORY_VARIABLE,
+    REGISTRY_DIRECTORY,
+    PluginSettings,
+)
 from devicemanager.plugin.signals import SignalWait
 from devicemanager.plugin.wake import Wake
 from devicemanager.plugin.watch import DirectoryWatch
@@ -32,7 +37,8 @@ class Manager:
     """The resources of one lister in one plugin directory.
 
     ``directory`` is where the kubelet listens; without it ``DEVICE_PLUGIN_DIRECTORY`` of
-    the environment, else ``/var/lib/kubelet/device-plugins``. It need not be there yet.
+    the environment, else ``/var/lib/kubelet/device-plugins``, or ``plugins_registry`` with
+    ``settings.announce``. It need not be there yet.
     A context manager: entering starts, leaving stops and removes every socket. Raises
     ConfigurationError if no socket could ever be made there.
     """
@@ -46,11 +52,12 @@ class Manager:
         socket_name: str | None = None,
         service: ServiceFactory = Service,
     ) -> None:
-        chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY
+        self._settings = settings or PluginSettings()
+        default = REGISTRY_DIRECTORY if self._settings.announce else DEFAULT_DIRECTORY
+        chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
         self._directory = Path(chosen).absolute()
         next(socket_names("", str(self._directory), unique=True))
         self._lister = lister
-        self._settings = settings or PluginSettings()
         self._socket_name = socket_name
         self._service = service
         self._changed = Wake()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol
 
 import grpc
 
@@ -13,7 +14,7 @@ from devicemanager.plugin.sockets import target
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc
 
-__all__ = ["register"]
+__all__ = ["Answer", "register"]
 
 _OPTIONS = (
     # A fresh connection each time: grpc would otherwise remember a failure and wait.
@@ -23,13 +24,21 @@ _OPTIONS = (
 )
 
 
+class Answer(Protocol):
+    """A reply that is still to come."""
+
+    def add_done_callback(self, fn: Callable[[Any], None], /) -> None: ...
+
+    def done(self) -> bool: ...
+
+
 def register(
     kubelet: Path,
     endpoint: str,
     resource: str,
     options: dp.DevicePluginOptions,
     timeout: float,
-    wait: Callable[[grpc.Future[dp.Empty]], bool],
+    wait: Callable[[Answer], bool],
 ) -> bool:
     """Call Register; False if ``wait`` gave up on the call that it was handed.
 

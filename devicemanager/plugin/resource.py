@@ -13,6 +13,7 @@ import attrs
 from tenacity import RetryCallState, RetryError, Retrying, stop_after_attempt, wait_fixed
 
 from devicemanager.plugin.author import Plugin
+from devicemanager.plugin.doors import door
 from devicemanager.plugin.feed import Feed
 from devicemanager.plugin.life import Sight, Step, decide
 from devicemanager.plugin.names import socket_names
@@ -21,15 +22,12 @@ from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.session import Session
 from devicemanager.plugin.settings import PluginSettings
-from devicemanager.plugin.sockets import FileIdentity
 from devicemanager.plugin.streams import Streams
 from devicemanager.plugin.wake import Wake
 
-__all__ = ["KUBELET_SOCKET", "Resource", "ResourceState", "ResourceStatus", "ServiceFactory"]
+__all__ = ["Resource", "ResourceState", "ResourceStatus", "ServiceFactory"]
 
 _log = logging.getLogger(__name__)
-
-KUBELET_SOCKET = "kubelet.sock"
 
 _CLEARED = 0.02
 
@@ -81,7 +79,7 @@ class Resource:
         self.plugin = plugin
         self.wake = Wake()
         self._directory = directory
-        self._kubelet = directory / KUBELET_SOCKET
+        self._door = door(directory, name, settings)
         self._settings = settings
         self._on_change = on_change
         self._socket_name = socket_name or name
@@ -165,19 +163,19 @@ class Resource:
         elif decision.step is Step.IDLE:
             self._end_session()
             if self._state is not ResourceState.WAITING:
-                _log.info("%s: waiting for a kubelet: there is no %s", self.name, self._kubelet)
+                _log.info("%s: waiting for a kubelet: there is no %s", self.name, self._door.path)
             self._enter(ResourceState.WAITING)
         return decision.timeout
 
     def _look(self) -> Sight:
         if self._session is not None:
             return self._session.look(self._short_lives)
-        return Sight(now=time.monotonic(), kubelet=FileIdentity.of(self._kubelet))
+        return Sight(now=time.monotonic(), kubelet=self._door.kubelet())
 
     def _serve(self) -> None:
         old = self._session
         self._end_session()
-        kubelet = FileIdentity.of(self._kubelet)
+        kubelet = self._door.kubelet()
         if kubelet is None:
             return
         # A kubelet that still knows our old path may refuse it for ever (Q2).
@@ -188,10 +186,8 @@ class Resource:
         )
         streams = Streams(self._settings.max_streams, self._streams_changed)
         service = self._make_service(self.plugin, self._settings, streams)
-        server = PluginServer(self._directory, names, service, self._pool)
-        self._session = Session(
-            self.name, server, self._kubelet, kubelet, self._settings, self.wake
-        )
+        server = PluginServer(self._directory, names, service, self._pool, self._door.add_to)
+        self._session = Session(self.name, server, self._door, kubelet, self._settings, self.wake)
         self._complaint = ""
         self._enter(ResourceState.SERVING)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -34,11 +34,18 @@ class PluginServer:
     """
 
     def __init__(
-        self, directory: Path, names: Iterator[str], service: Service, pool: DaemonPool
+        self,
+        directory: Path,
+        names: Iterator[str],
+        service: Service,
+        pool: DaemonPool,
+        add_others: Callable[[grpc.Server], None],
     ) -> None:
+        """``add_others`` adds what the same socket serves besides."""
         self._service = service
         self._server = grpc.server(pool.for_grpc(), options=_OPTIONS)
         service.add_to(self._server)
+        add_others(self._server)
         bound = directory / f".{secrets.token_hex(4)}"
         try:
             self._server.add_insecure_port(target(bound))

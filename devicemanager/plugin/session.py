@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-import grpc
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
+from devicemanager.plugin.doors import Door
 from devicemanager.plugin.errors import RegistrationFailed
 from devicemanager.plugin.life import Sight
-from devicemanager.plugin.registration import register
+from devicemanager.plugin.registration import Answer
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.sockets import FileIdentity
 from devicemanager.plugin.wake import Wake
-from protos import deviceplugin_v1beta1 as dp
 
 __all__ = ["Session"]
 
@@ -31,7 +29,7 @@ class Session:
         self,
         resource: str,
         server: PluginServer,
-        kubelet: Path,
+        door: Door,
         identity: FileIdentity,
         settings: PluginSettings,
         wake: Wake,
@@ -40,14 +38,14 @@ class Session:
         self.kubelet_identity = identity
         self.registered_at: float | None = None
         self._resource = resource
-        self._kubelet = kubelet
+        self._door = door
         self._settings = settings
         self._wake = wake
 
     def look(self, short_lives: int) -> Sight:
         return Sight(
             now=time.monotonic(),
-            kubelet=FileIdentity.of(self._kubelet),
+            kubelet=self._door.kubelet(),
             served_kubelet=self.kubelet_identity,
             own_socket=self.server.is_reachable(),
             registered_at=self.registered_at,
@@ -69,7 +67,7 @@ class Session:
         def pointless() -> bool:
             return (
                 stopping()
-                or FileIdentity.of(self._kubelet) != self.kubelet_identity
+                or self._door.kubelet() != self.kubelet_identity
                 or not self.server.is_reachable()
             )
 
@@ -101,25 +99,18 @@ class Session:
         if pointless():
             return False
 
-        def wait(call: grpc.Future[dp.Empty]) -> bool:
+        def wait(answer: Answer) -> bool:
             # A kubelet that hangs in Register may meanwhile be replaced: look on every ring.
-            call.add_done_callback(lambda _call: self._wake.ring())
-            while not call.done():
+            answer.add_done_callback(lambda _answer: self._wake.ring())
+            while not answer.done():
                 seen = self._wake.count
                 if pointless():
                     return False
-                if not call.done():
+                if not answer.done():
                     self._wake.wait(seen, self._settings.recheck)
             return True
 
-        return register(
-            self._kubelet,
-            self.server.endpoint,
-            self._resource,
-            self.server.service.options(),
-            self._settings.register_timeout,
-            wait,
-        )
+        return self._door.register(self.server, wait)
 
     def _log_failure(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None

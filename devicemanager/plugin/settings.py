@@ -6,10 +6,13 @@ from typing import Any
 
 import attrs
 
-__all__ = ["DEFAULT_DIRECTORY", "DIRECTORY_VARIABLE", "PluginSettings"]
+__all__ = ["DEFAULT_DIRECTORY", "DIRECTORY_VARIABLE", "REGISTRY_DIRECTORY", "PluginSettings"]
 
 DEFAULT_DIRECTORY = "/var/lib/kubelet/device-plugins"
 """Where a kubelet listens, whatever its root directory."""
+
+REGISTRY_DIRECTORY = "/var/lib/kubelet/plugins_registry"
+"""Where a kubelet's plugin watcher looks for sockets."""
 
 DIRECTORY_VARIABLE = "DEVICE_PLUGIN_DIRECTORY"
 """Environment variable that names another directory than the default one."""
@@ -84,6 +87,10 @@ class PluginSettings:
 
     refuse_unhealthy: bool = True
     """Allocating a device that is unhealthy now fails with FAILED_PRECONDITION."""
+
+    announce: bool = False
+    """Instead of calling Register, leave the socket where the kubelet's plugin watcher
+    finds it and asks: the directory is then ``/var/lib/kubelet/plugins_registry``."""
 
     unique_socket: bool = False
     """Give every socket a random ending. Without it only a socket whose plain name is in
