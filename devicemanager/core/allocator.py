@@ -1,14 +1,13 @@
-"""Allocation of a pod, all or nothing.
+"""Allocation of a pod's containers, all or nothing.
 
-``allocate_pod`` is a generator: it yields what it wants asked of a plugin
+``allocate_container`` is a generator: it yields what it wants asked of a plugin
 (``PreferenceWanted``, ``AllocateWanted``), gets the answer sent in or the plugin's
-``RpcError`` thrown in, and returns what the pod is about to hold. The shell holds its
-lock only while the generator runs, never over an RPC. On any refusal the draft is
-dropped, so the ledger is as it was.
+``RpcError`` thrown in, and writes what the pod is about to hold into its draft. The shell
+holds its lock only while the generator runs, never over an RPC. On any refusal
+``all_or_nothing`` drops the draft, so the ledger is as it was.
 
 Follows ``Allocate`` and ``allocateContainerResources`` of
-pkg/kubelet/cm/devicemanager/manager.go and the scopes of
-pkg/kubelet/cm/topologymanager (v1.32).
+pkg/kubelet/cm/devicemanager/manager.go (v1.32).
 """
 
 from __future__ import annotations
