@@ -15,7 +15,6 @@ from devicemanager.core.selection import (
 )
 from devicemanager.pciassignment import PciAssignment
 from devicemanager.state import State
-from devicemanager.wire import WireError
 
 
 class Driver:
@@ -62,8 +61,5 @@ class Driver:
         """The answer with host addresses for the PCI devices in its first response."""
         if not answer.responses:
             return answer
-        try:
-            first = self._pci.resolve(pod, answer.responses[0])
-        except WireError as error:
-            raise PluginError(str(error)) from error
+        first = self._pci.resolve(pod, answer.responses[0])
         return AllocateAnswer((first, *answer.responses[1:]))

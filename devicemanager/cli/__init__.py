@@ -23,7 +23,6 @@ _COMMANDS = (run, demo, simulate, explain, pods, resources, checkpoints)
 _KNOWN_ERRORS = (
     ("devicemanager.core.errors", "DeviceManagerError"),
     ("devicemanager.plugin.errors", "PluginError"),
-    ("devicemanager.wire", "WireError"),
     ("podresources.errors", "PodResourcesError"),
     ("checkpoint.errors", "CheckpointError"),
 )
