@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class DeviceManagerError(Exception):
-    """Root of everything this distribution raises on purpose."""
+    """Root of everything the kubelet's side raises on purpose.
+
+    ``checkpoint``, ``podresources`` and ``devicemanager.plugin`` have roots of their own.
+    """
 
 
 class PluginError(DeviceManagerError):
