@@ -23,6 +23,7 @@ from tools.bench.rig import Helper, admit, node, pod
 from tools.bench.scale import Scale
 
 _WITHOUT_LIMIT: Final = Settings(pod_resources_qps=None)
+_CLIENT: Final = "tools.bench.client"
 _CLIENTS: Final = 4
 
 
@@ -69,7 +70,7 @@ def _filled(devices: int, pods: int) -> Iterator[tuple[MockKubelet, Helper, int]
         answer = _answer(kubelet.pod_resources_socket)
         bare = kubelet.root / "bare.sock"
         stack.enter_context(_bare_server(bare, answer))
-        client = stack.enter_context(Helper("client", kubelet.pod_resources_socket, bare))
+        client = stack.enter_context(Helper(_CLIENT, kubelet.pod_resources_socket, bare))
         yield kubelet, client, len(answer)
 
 
@@ -119,7 +120,7 @@ def _clients(pods: int, samples: int) -> list[Measurement]:
         kubelet, _ = stack.enter_context(node(pods, settings=_WITHOUT_LIMIT))
         admit(kubelet, *map(pod, range(pods // 2)))
         clients = [
-            stack.enter_context(Helper("client", kubelet.pod_resources_socket))
+            stack.enter_context(Helper(_CLIENT, kubelet.pod_resources_socket))
             for _ in range(_CLIENTS)
         ]
         pool = stack.enter_context(ThreadPoolExecutor(_CLIENTS))

@@ -21,11 +21,11 @@ _TIMEOUT = 60.0
 
 
 class Helper:
-    """A module of this package running in another process, spoken with line by line."""
+    """A module running in another process, spoken with line by line."""
 
     def __init__(self, module: str, *arguments: object) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"tools.bench.{module}", *map(str, arguments)],
+            [sys.executable, "-m", module, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -68,7 +68,7 @@ class PluginProcess(Helper):
 
     def __init__(self, directory: Path, devices: int, nodes: int = 0, sockets: int = 1) -> None:
         self.socket = directory / socket_name(0)
-        super().__init__("plugin", directory, devices, nodes, sockets)
+        super().__init__("tools.bench.plugin", directory, devices, nodes, sockets)
 
     def register(self) -> float:
         """Register all sockets, and return when that began."""
