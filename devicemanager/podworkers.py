@@ -89,8 +89,9 @@ class PodWorkers:
         except Refused as refused:
             return self._refuse(manager, record, refused)
         except BaseException:
-            with self._lock:
-                self._pods.remove(pod.uid)
+            if not record.admitted:  # else it stays, with what it held before
+                with self._lock:
+                    self._pods.remove(pod.uid)
             raise
         self._note(record)
         self._events.publish(EventKind.ADMITTED, f"pod {title(pod)} admitted", pod=pod.uid)
