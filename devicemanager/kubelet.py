@@ -1,7 +1,7 @@
 """MockKubelet: everything together in one directory.
 
 One object lives through restarts and reboots; each time the kubelet's side starts anew
-there is a new ``_Incarnation`` with its own manager and servers, as there is a new
+there is a new ``Incarnation`` with its own manager and servers, as there is a new
 process on a node.
 """
 
