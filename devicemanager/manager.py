@@ -175,6 +175,7 @@ class Manager:
         if self._sources_ready:
             while self._inactive:
                 self._forget(self._inactive.pop())
+        self._inactive.discard(pod.uid)
         allocation = PodAllocation(
             pod,
             self.state.endpoints,
@@ -194,7 +195,9 @@ class Manager:
             self._driver.run(steps, uid)
             self._commit(allocation)
         except BaseException:
-            self._pci.reset(uid, addresses)
+            with self.state.lock:
+                deleted = uid in self._deleted
+            self._pci.reset(uid, frozenset() if deleted else addresses)
             raise
         finally:
             with self.state.lock:

@@ -86,32 +86,46 @@ class PodWorkers:
             self._check_known(manager, pod)
             situation = record.situation(manager.is_sources_ready, self._settings.quirks)
             allocation = manager.admit(pod, situation)
+            self._note(manager, record)
         except Refused as refused:
             return self._refuse(manager, record, refused)
         except BaseException:
-            if not record.admitted:  # else it stays, with what it held before
-                with self._lock:
+            with self._lock:
+                # One that was admitted before stays, with what it held.
+                if not record.admitted and self._pods.get(pod.uid) is record:
                     self._pods.remove(pod.uid)
             raise
-        self._note(record)
         self._events.publish(EventKind.ADMITTED, f"pod {title(pod)} admitted", pod=pod.uid)
         return _admission(manager, pod, allocation)
 
-    def _note(self, record: PodRecord) -> None:
+    def _note(self, manager: Manager, record: PodRecord) -> None:
+        if self._is_gone(manager, record):
+            raise refused_by_allocation(AllocationError("the pod was deleted meanwhile"))
         with self._lock:
             record.admitted = True
             if self._pods.get(record.pod.uid) is record:
                 self._active[record.pod.uid] = record.pod
             self._changed()
 
+    def _is_gone(self, manager: Manager, record: PodRecord) -> bool:
+        """Whether the pod was terminated meanwhile. What it was given after that is freed:
+        nobody would do so later."""
+        with self._lock:
+            known = self._pods.get(record.pod.uid)
+        if known is None:
+            manager.release(record.pod.uid)
+        return known is not record
+
     def _refuse(self, manager: Manager, record: PodRecord, refused: Refused) -> Admission:
         pod = record.pod
         with self._lock:
             record.fail(refused.reason, refused.message)
+            if self._pods.get(pod.uid) is record:
+                # Under the lock: another pod may be admitted with this UID from here on.
+                manager.deactivate(pod.uid)
             if self._active.pop(pod.uid, None) is not None:
                 self._failed[pod.uid] = pod
             self._changed()
-        manager.deactivate(pod.uid)
         self._events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
         explanation = refused.explanation
         return Admission(
@@ -214,9 +228,12 @@ class PodWorkers:
         pod = record.pod
         # In the kubelet's order: a plugin that wants PreStartContainer is never asked to
         # allocate at this point, for want of devices to prepare.
+        self._check_there(manager, record)
         requested = [name for name, count in container.limits.items() if count]
         manager.pre_start(pod.uid, container.name, requested)
+        self._check_there(manager, record)
         self._allocate_missing(manager, pod, container, is_init)
+        self._check_there(manager, record)
         options = merged_options(manager.holdings(pod.uid).get(container.name, {}))
         with self._lock:
             record.started(container, is_init)
@@ -225,6 +242,10 @@ class PodWorkers:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)
         self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
         return options
+
+    def _check_there(self, manager: Manager, record: PodRecord) -> None:
+        if self._is_gone(manager, record):
+            raise RequestError(f"pod {title(record.pod)} was terminated meanwhile")
 
     def _allocate_missing(
         self, manager: Manager, pod: Pod, container: Container, is_init: bool
