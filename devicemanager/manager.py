@@ -37,7 +37,7 @@ from devicemanager.core.explain import AdmissionExplanation
 from devicemanager.core.explaining import explain
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.ledger import Draft, PodHoldings
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers import HintProvider
@@ -233,6 +233,20 @@ class Manager:
                 state.writer.flush()
             text = texts.CHECKPOINT_FAILED.format(error=error)
             raise refused_by_allocation(AllocationError(text)) from error
+        self._report(pod, draft)
+
+    def _report(self, pod: Pod, draft: Draft) -> None:
+        for container, by_resource in draft.holdings.items():
+            for resource, holding in by_resource.items():
+                self.events.publish(
+                    EventKind.ALLOCATED,
+                    f"pod {pod.namespace}/{pod.name} container {container}: "
+                    f"{resource} {', '.join(sorted(holding.ids))}",
+                    resource=resource,
+                    pod=pod.uid,
+                    container=container,
+                    devices=sorted(holding.ids),
+                )
 
     def release(self, *pods: PodUid) -> None:
         """Free what pods hold, and write that down once (Q10)."""

@@ -77,11 +77,13 @@ class PluginHandler:
             closed = [state.clients.pop(old.id) for old in replaced]
             state.changed()
         for old in closed:
-            if "Q3" not in self._quirks:
+            leaks = "Q3" in self._quirks
+            if not leaks:
                 old.close()
             self._events.publish(
                 EventKind.REPLACED,
-                f"{resource}: {name} registered again, its older connection is closed",
+                f"{resource}: {name} registered again, its older connection "
+                + ("stays open" if leaks else "is closed"),
                 resource=resource,
             )
         self._events.publish(
