@@ -9,21 +9,21 @@ import attrs
 from devicemanager.core import bitset
 from devicemanager.core.explain import (
     AdmissionExplanation,
+    DeviceState,
     Fault,
     MergeExplanation,
     ResourceExplanation,
-    State,
     StepExplanation,
 )
 from devicemanager.core.topology import Hint, Hints, NumaTopology, PolicyName, TopologyPolicy
 from devicemanager.core.topology.numa import nodes_of
 
 SYMBOLS = {
-    State.FREE: ".",
-    State.IN_USE: "#",
-    State.UNHEALTHY: "x",
-    State.CHOSEN: "*",
-    State.OWN: "+",
+    DeviceState.FREE: ".",
+    DeviceState.IN_USE: "#",
+    DeviceState.UNHEALTHY: "x",
+    DeviceState.CHOSEN: "*",
+    DeviceState.OWN: "+",
 }
 WIDEST_DRAWING = 64
 """Devices of one node that are still drawn one by one."""
@@ -94,7 +94,7 @@ def _legend(resources: list[ResourceExplanation]) -> str:
     return ", ".join(
         f"{symbol} {state.value}"
         for state, symbol in SYMBOLS.items()
-        if state is not State.OWN or shares
+        if state is not DeviceState.OWN or shares
     )
 
 
@@ -164,11 +164,11 @@ def _devices(one: ResourceExplanation, bits: int) -> str:
     in_use = bits & one.in_use & ~chosen & ~own
     free = bits & one.free & ~chosen & ~own
     counts = {
-        State.FREE: free.bit_count(),
-        State.IN_USE: in_use.bit_count(),
-        State.UNHEALTHY: (bits & ~free & ~in_use & ~chosen & ~own).bit_count(),
-        State.CHOSEN: chosen.bit_count(),
-        State.OWN: own.bit_count(),
+        DeviceState.FREE: free.bit_count(),
+        DeviceState.IN_USE: in_use.bit_count(),
+        DeviceState.UNHEALTHY: (bits & ~free & ~in_use & ~chosen & ~own).bit_count(),
+        DeviceState.CHOSEN: chosen.bit_count(),
+        DeviceState.OWN: own.bit_count(),
     }
     return " ".join(f"{SYMBOLS[state]} {count}" for state, count in counts.items() if count)
 

@@ -34,7 +34,7 @@ from devicemanager.core.topology.numa import nodes_of
 SHOWN_CANDIDATES = 3
 
 
-class State(Enum):
+class DeviceState(Enum):
     """What a device was when the decision was made, and whether it was chosen."""
 
     FREE = "free"
@@ -60,15 +60,15 @@ class ResourceExplanation:
     own: int = 0
     """Devices that other containers of the pod had before this step."""
 
-    def state(self, number: int) -> State:
+    def state(self, number: int) -> DeviceState:
         """What device ``number`` was."""
         if self.chosen >> number & 1:
-            return State.CHOSEN
+            return DeviceState.CHOSEN
         if self.own >> number & 1:
-            return State.OWN
+            return DeviceState.OWN
         if self.in_use >> number & 1:
-            return State.IN_USE
-        return State.FREE if self.devices.healthy >> number & 1 else State.UNHEALTHY
+            return DeviceState.IN_USE
+        return DeviceState.FREE if self.devices.healthy >> number & 1 else DeviceState.UNHEALTHY
 
     @property
     def free(self) -> int:
