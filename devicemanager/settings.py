@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.providers import HintProvider
-from devicemanager.core.topology import NumaTopology
+from devicemanager.core.topology import NumaTopology, configure
 
 QUIRKS: Mapping[str, str] = MappingProxyType(
     {
@@ -39,68 +41,145 @@ KUBELET_LIST_LIMIT = 4 * 1024 * 1024
 def _known_quirks(_: object, __: object, value: frozenset[str]) -> None:
     unknown = sorted(value - QUIRKS.keys())
     if unknown:
-        raise ValueError(f"unknown quirk {unknown[0]}: choose from {', '.join(sorted(QUIRKS))}")
+        raise ValueError(f"unknown quirk {unknown[0]}: choose from {', '.join(QUIRKS)}")
 
 
-def _as_names(value: Iterable[str]) -> frozenset[str]:
-    return frozenset(value)
+def _names(field: str, value: Iterable[str]) -> frozenset[str]:
+    """A set, and not one of letters because somebody wrote a single name."""
+    with contextlib.suppress(TypeError):
+        names = frozenset(value)
+        if not isinstance(value, str) and all(isinstance(name, str) for name in names):
+            return names
+    raise ValueError(f"{field} is a set of names, such as {{'…'}}: not {value!r}")
+
+
+def _as_quirks(value: Iterable[str]) -> frozenset[str]:
+    return _names("quirks", value)
+
+
+def _as_resources(value: Iterable[ResourceName]) -> frozenset[ResourceName]:
+    return frozenset(map(ResourceName, _names("declared_resources", value)))
+
+
+_Check = Callable[[object, "attrs.Attribute[Any]", Any], None]
+
+
+def _number(least: float = 0, *, none: bool = False, whole: bool = False) -> _Check:
+    """A number of at least ``least``; with ``none`` also None."""
+    kind = "a whole number" if whole else "a number"
+    wanted = f"{kind} of at least {least:g}" + (", or None for no limit" if none else "")
+
+    def check(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+        if value is None and none:
+            return
+        # bool is an int to Python, and nan is less than nothing and more than nothing.
+        right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not right or not value >= least:
+            raise ValueError(f"{field.name} is {wanted}: not {value!r}")
+
+    return check
+
+
+def _rate(settings: object, field: attrs.Attribute[Any], value: Any) -> None:
+    _TIMEOUT(settings, field, value)
+    if value == 0:
+        raise ValueError(f"{field.name} is a number above 0, or None for no limit: not {value!r}")
+
+
+def _is(kind: type | tuple[type, ...], wanted: str) -> _Check:
+    def check(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+        if not isinstance(value, kind):
+            raise ValueError(f"{field.name} is {wanted}: not {value!r}")
+
+    return check
+
+
+def _texts(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
+        raise ValueError(f"{field.name} is a mapping of names to texts: not {value!r}")
+
+
+def _amounts(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{field.name} is a mapping of resources to amounts: not {value!r}")
+    for name, amount in value.items():
+        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+            where = f"{field.name}[{name!r}]"
+            raise ValueError(f"{where} is a whole number of at least 0: not {amount!r}")
+
+
+_TIMEOUT = _number(none=True)
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """How a kubelet behaves. Times are in seconds; None switches a limit off."""
+    """How a kubelet behaves. Times are in seconds; None switches a limit off.
 
-    dial_timeout: float = 10.0
+    Raises ValueError, which names the field, for a value that cannot be, and
+    TopologyConfigError for topology settings that the kubelet would refuse. As with the
+    kubelet, policy ``none`` takes any scope and any options.
+    """
+
+    dial_timeout: float = attrs.field(default=10.0, validator=_number())
     """How long Register waits for the plugin's own socket."""
-    options_timeout: float | None = 10.0
+    options_timeout: float | None = attrs.field(default=10.0, validator=_TIMEOUT)
     """Deadline of GetDevicePluginOptions during Register. The kubelet sets none of its
     own, but a plugin waits for the reply to Register; None waits for ever."""
-    allocate_timeout: float | None = None
+    allocate_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
     """Deadline of Allocate. The kubelet sets none: a plugin that hangs blocks the pod."""
-    preferred_allocation_timeout: float | None = None
+    preferred_allocation_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
     """Deadline of GetPreferredAllocation. The kubelet sets none."""
-    pre_start_timeout: float | None = 30.0
+    pre_start_timeout: float | None = attrs.field(default=30.0, validator=_TIMEOUT)
     """Deadline of PreStartContainer, the only one the kubelet sets besides dialing."""
-    grace_period: float = 300.0
+    grace_period: float = attrs.field(default=300.0, validator=_number())
     """How long a resource is kept after its last plugin has stopped."""
-    max_list_bytes: int = KUBELET_LIST_LIMIT
+    max_list_bytes: int = attrs.field(default=KUBELET_LIST_LIMIT, validator=_number(-1, whole=True))
     """The largest ListAndWatch message that is read (Q11). The kubelet's limit is gRPC's
     default of 4 MiB; -1 switches it off."""
-    pod_resources_qps: float | None = 100.0
+    pod_resources_qps: float | None = attrs.field(default=100.0, validator=_rate)
     """PodResources requests a second; None switches the rate limit off."""
-    pod_resources_burst: int = 10
+    pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
     """How many PodResources requests may come at once."""
-    health_queue_size: int = 100
+    health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """How many reports of changed device health wait for a reader; more are dropped."""
-    declared_resources: frozenset[ResourceName] = frozenset()
+    declared_resources: frozenset[ResourceName] = attrs.field(
+        default=frozenset(), converter=_as_resources
+    )
     """Resources that this node is meant to have: a pod that asks for one before any
     plugin registered it is refused (Q14)."""
     strict: bool = False
     """Refuse a pod that asks for a resource nobody ever registered, instead of running
     it without the device and a warning event, as the kubelet does."""
-    wait_for_plugin: float = 0.0
+    wait_for_plugin: float = attrs.field(default=0.0, validator=_number())
     """After a reboot, how long an admission waits for the pod's plugins to come back
     (Q6). 0 refuses at once, as the kubelet does."""
-    topology_policy: str = "none"
+    topology_policy: str = attrs.field(default="none", validator=_is(str, "a policy's name"))
     """``none``, ``best-effort``, ``restricted`` or ``single-numa-node``."""
-    topology_scope: str = "container"
+    topology_scope: str = attrs.field(default="container", validator=_is(str, "a scope's name"))
     """``container`` or ``pod``."""
-    topology_options: Mapping[str, str] = attrs.field(factory=dict)
+    topology_options: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
     """``prefer-closest-numa-nodes`` and ``max-allowable-numa-nodes``."""
-    node_allocatable: Mapping[ResourceName, int] = attrs.field(factory=dict)
+    node_allocatable: Mapping[ResourceName, int] = attrs.field(factory=dict, validator=_amounts)
     """What the node has besides devices: ``cpu`` in milli-CPUs, ``memory`` in bytes,
     ``pods``. What is not named is not checked."""
     providers: tuple[HintProvider, ...] = ()
     """CPUs and memory that take part in topology alignment and are handed out
     exclusively: ``CpuProvider``, ``MemoryProvider`` or others like them."""
-    numa: NumaTopology = attrs.field(factory=lambda: NumaTopology.of([0]))
+    numa: NumaTopology = attrs.field(
+        factory=lambda: NumaTopology.of([0]),
+        validator=_is(NumaTopology, "a NumaTopology, such as NumaTopology.of([0, 1])"),
+    )
     """The node's NUMA nodes and distances."""
-    sysfs: Path = Path("/sys")
+    sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Where PCI devices that a plugin names by vendor and product id are looked up."""
     shuffle_seed: int | None = None
     """Choose free devices in a random order from this seed, since plugins must bear any
     order (Q22). None chooses the lowest ids."""
     quirks: frozenset[str] = attrs.field(
-        default=frozenset(), converter=_as_names, validator=_known_quirks
+        default=frozenset(), converter=_as_quirks, validator=_known_quirks
     )
     """Defects of the reference to bring back for a test; see ``QUIRKS``."""
+
+    def __attrs_post_init__(self) -> None:
+        configure(self.numa, self.topology_policy, self.topology_scope, self.topology_options)

@@ -1,0 +1,88 @@
+"""A setting that cannot be is refused where it is written."""
+
+import re
+
+import pytest
+
+from devicemanager.core.topology import NumaTopology, TopologyConfigError
+from devicemanager.settings import Settings
+
+TIMES = ["dial_timeout", "options_timeout", "allocate_timeout", "preferred_allocation_timeout"]
+TIMES += ["pre_start_timeout", "grace_period", "wait_for_plugin"]
+
+
+@pytest.mark.parametrize("field", TIMES)
+@pytest.mark.parametrize("wrong", [-1, -0.5, "3", True, float("nan")])
+def test_a_time_is_a_number(field, wrong):
+    with pytest.raises(ValueError, match=f"^{field} is a number of at least 0"):
+        Settings(**{field: wrong})
+    assert getattr(Settings(**{field: 0}), field) == 0
+
+
+@pytest.mark.parametrize("field", TIMES)
+def test_none_is_a_time_where_it_switches_a_limit_off(field):
+    if field in {"dial_timeout", "grace_period", "wait_for_plugin"}:
+        with pytest.raises(ValueError, match=f"^{field} is .*: not None$"):
+            Settings(**{field: None})
+    else:
+        assert getattr(Settings(**{field: None}), field) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "wanted"),
+    [
+        ("max_list_bytes", -2, "a whole number of at least -1"),
+        ("max_list_bytes", 1.5, "a whole number of at least -1"),
+        ("pod_resources_qps", 0, "a number above 0, or None for no limit"),
+        ("pod_resources_qps", -1, "a number of at least 0, or None for no limit"),
+        ("pod_resources_burst", 0, "a whole number of at least 1"),
+        ("health_queue_size", 0, "a whole number of at least 1"),
+        ("quirks", "Q1", "a set of names"),
+        ("quirks", 1, "a set of names"),
+        ("quirks", [1], "a set of names"),
+        ("declared_resources", "vendor.com/gpu", "a set of names"),
+        ("topology_policy", None, "a policy's name"),
+        ("topology_scope", 3, "a scope's name"),
+        ("topology_options", {"max-allowable-numa-nodes": 9}, "a mapping of names to texts"),
+        ("topology_options", "x", "a mapping of names to texts"),
+        ("node_allocatable", "cpu=4", "a mapping of resources to amounts"),
+        ("numa", [0, 1], "a NumaTopology, such as NumaTopology.of([0, 1])"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_field(field, wrong, wanted):
+    with pytest.raises(ValueError, match=f"^{field} is {re.escape(wanted)}.*: not .*$"):
+        Settings(**{field: wrong})
+
+
+@pytest.mark.parametrize("wrong", ["4", -1, 0.5])
+def test_an_amount_is_a_whole_number(wrong):
+    with pytest.raises(ValueError, match=r"^node_allocatable\['cpu'\] is a whole number"):
+        Settings(node_allocatable={"cpu": wrong})
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"topology_policy": "best"}, 'unknown policy: "best"'),
+        ({"topology_policy": "restricted", "topology_scope": "node"}, 'unknown scope: "node"'),
+        ({"topology_policy": "restricted", "topology_options": {"x": "1"}}, "option: .x"),
+        (
+            {"topology_policy": "restricted", "numa": NumaTopology.of(range(9))},
+            "more than 8 NUMA Nodes",
+        ),
+    ],
+)
+def test_topology_settings_are_refused_in_the_kubelets_words(settings, text):
+    with pytest.raises(TopologyConfigError, match=text):
+        Settings(**settings)
+
+
+def test_policy_none_takes_any_scope_and_options_as_the_kubelet_does():
+    assert Settings(topology_scope="node", topology_options={"x": "1"}).topology_scope == "node"
+
+
+def test_sets_may_be_given_as_lists_and_paths_as_text():
+    settings = Settings(quirks=["Q1"], declared_resources=["v.com/g"], sysfs="/elsewhere")
+    assert settings.quirks == {"Q1"}
+    assert settings.declared_resources == {"v.com/g"}
+    assert settings.sysfs.name == "elsewhere"
