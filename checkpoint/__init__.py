@@ -19,6 +19,7 @@ from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, Regist
 from checkpoint.parse import loads
 from checkpoint.store import (
     CHECKPOINT_NAME,
+    Contents,
     FileStore,
     is_checkpoint_file,
     load,
@@ -36,6 +37,7 @@ __all__ = [
     "CheckpointUnreadable",
     "CheckpointWriteError",
     "ChecksumMismatch",
+    "Contents",
     "DevicesPerNUMA",
     "Document",
     "FileStore",

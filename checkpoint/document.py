@@ -7,12 +7,13 @@ the caller's lock, which costs pointers only; a :class:`Snapshot` is rendered ou
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
-from checkpoint.fnv import Effect, extend, fnv1a_32
+from checkpoint.fnv import Effect, extend, fnv1a_32, step
 from checkpoint.model import RegisteredDevices
 from checkpoint.text import (
     HASHED_HEAD,
@@ -26,9 +27,13 @@ from checkpoint.text import (
 
 __all__ = ["Document", "Snapshot"]
 
-_BLOCK: Final = 64
+_BLOCK: Final = 32
+"""The most pods of a block. What a change costs is its own block hashed again, and a number
+looked up for every block after it."""
 _START: Final = fnv1a_32(HASHED_HEAD)
 _NO_ENTRIES: Final = extend(_START, b"<nil>")
+_OPEN: Final = step(_START, ord("["))
+_SPACE: Final = ord(" ")
 
 
 class Document:
@@ -81,60 +86,123 @@ class Snapshot:
 
     def render(self) -> bytes:
         """The file's contents, equal to ``dumps`` of the same data."""
+        return b"".join(self.parts())
+
+    def parts(self) -> list[bytes]:
+        """The same in pieces, which spares the copy: for :meth:`FileStore.write`."""
         return self._renderer.render(self._pods, self._registered)
 
 
-@attrs.frozen
-class _Mark:
-    """After ``count`` pods: the hash's state, and the length of the JSON so far."""
+class _Block:
+    """Some pods that follow each other, in both texts."""
 
-    count: int
-    state: int
-    length: int
+    __slots__ = ("_effect", "json", "pods")
+
+    def __init__(self, pods: tuple[Rendered, ...], json: bytes) -> None:
+        self.pods = pods
+        self.json = json
+        self._effect: Effect | None = None
+
+    def on(self, state: int) -> int:
+        """The hash's state after this block."""
+        if self._effect is None:
+            # Only now: most blocks never see what comes before them change.
+            spaced = (part for pod in self.pods for part in (b" ", pod.hashed))
+            self._effect = Effect(*tuple(spaced)[1:])
+        return self._effect.on(state)
+
+
+@attrs.frozen(eq=False)
+class _Rendering:
+    """The blocks of some pods, with how many pods there are up to the end of each and the
+    hash's state there."""
+
+    pods: tuple[Rendered, ...] = ()
+    blocks: list[_Block] = attrs.field(factory=list)
+    ends: list[int] = attrs.field(factory=list)
+    states: list[int] = attrs.field(factory=list)
+
+    def up_to(self, count: int, pods: tuple[Rendered, ...]) -> _Rendering:
+        """As much of this as is blocks of the first ``count`` pods, as the start of another."""
+        kept = bisect_right(self.ends, count)
+        return _Rendering(pods, self.blocks[:kept], self.ends[:kept], self.states[:kept])
+
+    def keep(self, block: _Block) -> None:
+        """Append a block that was there before, somewhere else."""
+        if self._has_room(len(block.pods), _BLOCK // 2):
+            self.add(block.pods)
+        else:
+            self._append(block, block.on(self._state()))
+
+    def add(self, pods: tuple[Rendered, ...]) -> None:
+        """Append pods that are in no block, at the cost of their own bytes."""
+        text = join(pods)
+        json, state = text.json, extend(self._state(), text.hashed)
+        if self._has_room(len(pods), _BLOCK):
+            last = self.blocks.pop()
+            del self.ends[-1], self.states[-1]
+            pods, json = last.pods + pods, b"%b,%b" % (last.json, json)
+        self._append(_Block(pods, json), state)
+
+    def _append(self, block: _Block, state: int) -> None:
+        self.blocks.append(block)
+        self.ends.append((self.ends[-1] if self.ends else 0) + len(block.pods))
+        self.states.append(state)
+
+    def _state(self) -> int:
+        return step(self.states[-1], _SPACE) if self.states else _OPEN
+
+    def _has_room(self, count: int, most: int) -> bool:
+        return bool(self.blocks) and len(self.blocks[-1].pods) + count <= most
 
 
 class _Renderer:
-    """Remembers the last rendering, to do again only what follows the first difference."""
+    """Remembers the last rendering, to do again only what has changed since."""
 
     def __init__(self) -> None:
         # Guards everything below; held while hashing, never by the document's owner.
         self._lock = threading.Lock()
-        self._pods: tuple[Rendered, ...] = ()
-        self._json = bytearray(JSON_HEAD + b"[")
-        self._marks = [_Mark(0, extend(_START, b"["), len(self._json))]
+        self._last = _Rendering()
         self._tail = _Tail()
 
-    def render(self, pods: tuple[Rendered, ...], registered: RegisteredDevices) -> bytes:
+    def render(self, pods: tuple[Rendered, ...], registered: RegisteredDevices) -> list[bytes]:
         with self._lock:
             json, effect = self._tail.render(registered)
             if not pods:
-                return b"%bnull%b%b" % (JSON_HEAD, json, json_end(effect.on(_NO_ENTRIES)))
-            self._follow(pods)
-            state = effect.on(extend(self._marks[-1].state, b"]"))
-            return b"".join((self._json, b"]", json, json_end(state)))
+                return [JSON_HEAD, b"null", json, json_end(effect.on(_NO_ENTRIES))]
+            self._last = _follow(self._last, pods)
+            blocks = self._last.blocks
+            state = effect.on(step(self._last.states[-1], ord("]")))
+        parts = [JSON_HEAD, b"["]
+        for block in blocks:
+            parts += (block.json, b",")
+        parts[-1] = b"]"
+        return [*parts, json, json_end(state)]
 
-    def _follow(self, pods: tuple[Rendered, ...]) -> None:
-        same = _common_prefix(self._pods, pods)
-        while self._marks[-1].count > same:
-            self._marks.pop()
-        del self._json[self._marks[-1].length :]
-        # Were this to fail half-way, the marks would still say what the JSON holds.
-        self._pods = pods
-        for start in range(self._marks[-1].count, len(pods), _BLOCK):
-            self._append(pods[start : start + _BLOCK])
 
-    def _append(self, block: tuple[Rendered, ...]) -> None:
-        last = self._marks[-1]
-        text = join(block)
-        json, hashed = text.json, text.hashed
-        if last.count:
-            json, hashed = b"," + json, b" " + hashed
-        self._json += json
-        mark = _Mark(last.count + len(block), extend(last.state, hashed), len(self._json))
-        # One mark a block is enough to come back to; the last one is always kept.
-        if len(self._marks) > 1 and mark.count - self._marks[-2].count <= _BLOCK:
-            self._marks.pop()
-        self._marks.append(mark)
+def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
+    """The rendering of ``pods``, with all that the last one has of it."""
+    now = last.up_to(_common_prefix(last.pods, pods), pods)
+    kept = len(now.blocks)
+    # By its first pod, which no other block has.
+    others = {block.pods[0]: block for block in last.blocks[kept:]}
+    at = now.ends[-1] if now.ends else 0
+    while at < len(pods):
+        block = others.get(pods[at])
+        if block is not None and pods[at : at + len(block.pods)] == block.pods:
+            now.keep(block)
+            at += len(block.pods)
+        else:
+            end = _next_block(pods, at, others)
+            now.add(pods[at:end])
+            at = end
+    return now
+
+
+def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered, _Block]) -> int:
+    """Where, after ``start``, a block may begin; or as far as one block goes."""
+    most = min(start + _BLOCK, len(pods))
+    return next((at for at in range(start + 1, most) if pods[at] in blocks), most)
 
 
 class _Tail:

@@ -4,17 +4,20 @@ One step is ``h = (h ^ byte) * PRIME mod 2**32``. The xor touches only the low b
 after a text of n bytes the state is ``h * PRIME**n + c mod 2**32``, where c depends on the
 text and on the low byte of h alone. Two things follow, and both are used here: a hash of
 (one byte + text) tells what the text does to *any* state with the same low byte, and what a
-text does can be remembered in at most 256 numbers.
+text does can be remembered in at most 256 numbers. In 128, if it is ASCII: no xor changes
+the low byte's top bit then, and no lower bit ever hears of it.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
 from fnv_hash_fast import fnv1a_32 as _library
 
-__all__ = ["OFFSET_BASIS", "PRIME", "Effect", "extend", "fnv1a_32"]
+__all__ = ["OFFSET_BASIS", "PRIME", "Effect", "extend", "fnv1a_32", "step"]
 
 OFFSET_BASIS: Final = 0x811C9DC5
 """The state before the first byte."""
@@ -60,22 +63,29 @@ def _extend(state: int, text: bytes) -> int:
     return (_library(seed + text) + shift) % _SIZE
 
 
+def step(state: int, byte: int) -> int:
+    """The state after one byte, starting from ``state``."""
+    return (state ^ byte) * PRIME % _SIZE
+
+
 class Effect:
     """What one text does to any state; hashes the text at most once per low byte."""
 
-    __slots__ = ("_constants", "_power", "_text")
+    __slots__ = ("_constants", "_mask", "_parts", "_power")
 
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        self._power = pow(PRIME, len(text), _SIZE)
-        self._constants: dict[int, int] = {}
+    def __init__(self, *parts: bytes) -> None:
+        """The text is the parts one after another; they are put together only to be hashed."""
+        self._parts: Sequence[bytes] = parts
+        self._power = pow(PRIME, sum(map(len, parts)), _SIZE)
+        self._mask = 0x7F if all(map(bytes.isascii, parts)) else 0xFF
+        self._constants = array("q", (-1,)) * (self._mask + 1)
 
     def on(self, state: int) -> int:
         """The state after the text, starting from ``state``."""
-        low = state & 0xFF
-        constant = self._constants.get(low)
-        if constant is None:
-            # From the state that is the low byte alone.
-            constant = extend(low, self._text) - low * self._power
-            self._constants[low] = constant
+        low = state & self._mask
+        constant = self._constants[low]
+        if constant < 0:
+            # From the state that is the low bits alone.
+            after = extend(low, b"".join(self._parts))
+            constant = self._constants[low] = (after - low * self._power) % _SIZE
         return (state * self._power + constant) % _SIZE

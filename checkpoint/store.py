@@ -13,8 +13,9 @@ import itertools
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 from checkpoint.errors import (
     CheckpointNotFound,
@@ -25,11 +26,23 @@ from checkpoint.model import Checkpoint
 from checkpoint.parse import loads
 from checkpoint.text import checksum
 
-__all__ = ["CHECKPOINT_NAME", "FileStore", "is_checkpoint_file", "load", "read", "verify"]
+__all__ = [
+    "CHECKPOINT_NAME",
+    "Contents",
+    "FileStore",
+    "is_checkpoint_file",
+    "load",
+    "read",
+    "verify",
+]
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 """``kubeletDeviceManagerCheckpoint``, pkg/kubelet/cm/devicemanager/types.go, v1.32."""
 
+Contents: TypeAlias = bytes | Sequence[bytes]
+"""A file's contents, or the pieces that make them one after another."""
+
+_MOST_PIECES: Final = os.sysconf("SC_IOV_MAX")
 _ASIDE: Final = re.compile(re.escape(CHECKPOINT_NAME) + r"\.corrupt-[1-9][0-9]*")
 
 
@@ -105,8 +118,8 @@ class FileStore:
         """The checkpoint. Raises as :func:`load` does."""
         return load(self.path)
 
-    def write(self, data: bytes) -> None:
-        """Replace the file's contents, atomically and durably.
+    def write(self, data: Contents) -> None:
+        """Replace the file's contents, whole or in pieces, atomically and durably.
 
         Raises CheckpointWriteError; no temporary file is left then, and unless the error
         says ``replaced`` the file is what it was.
@@ -162,7 +175,7 @@ class FileStore:
                         removed.append(path)
         return removed
 
-    def _write_temporary(self, data: bytes) -> str:
+    def _write_temporary(self, data: Contents) -> str:
         descriptor, path = self._open_temporary()
         try:
             try:
@@ -224,7 +237,17 @@ _REASONS: Final = {
 }
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def _write_all(descriptor: int, data: Contents) -> None:
+    if isinstance(data, bytes):
+        return _write_whole(descriptor, data)
+    for start in range(0, len(data), _MOST_PIECES):
+        pieces = data[start : start + _MOST_PIECES]
+        written = os.writev(descriptor, pieces)
+        if written < sum(map(len, pieces)):
+            _write_whole(descriptor, b"".join(pieces)[written:])
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

@@ -22,7 +22,7 @@ from devicemanager.core.ledger import Holding, Ledger
 class Store(Protocol):
     """Where the file is: ``checkpoint.FileStore``, or memory in tests."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: checkpoint.Contents) -> None:
         """Replace the contents, atomically and durably. Raises CheckpointWriteError."""
 
 
@@ -33,8 +33,8 @@ class MemoryStore:
     data: bytes | None = None
     writes: int = 0
 
-    def write(self, data: bytes) -> None:
-        self.data = data
+    def write(self, data: checkpoint.Contents) -> None:
+        self.data = data if isinstance(data, bytes) else b"".join(data)
         self.writes += 1
 
 
@@ -49,7 +49,7 @@ class _Round:
 class Writer:
     """Shares durable writes among those who ask for one at the same time."""
 
-    def __init__(self, store: Store, render: Callable[[], bytes]) -> None:
+    def __init__(self, store: Store, render: Callable[[], checkpoint.Contents]) -> None:
         self._store = store
         self._render = render
         # Guards the fields below; held neither while rendering nor while writing.

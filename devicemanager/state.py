@@ -125,9 +125,9 @@ class State:
 
     # -- taking the lock -------------------------------------------------------------
 
-    def _render(self) -> bytes:
+    def _render(self) -> checkpoint.Contents:
         with self.lock:
             while self._kept:
                 self._document.remove(self._kept.pop())
             snapshot = self._document.snapshot()
-        return snapshot.render()
+        return snapshot.parts()

@@ -7,6 +7,7 @@ import pytest
 
 from checkpoint import Checkpoint, Document, PodDevicesEntry, Rendered, dumps, render_entry
 from checkpoint import document as document_module
+from checkpoint.fnv import extend
 
 
 def entry(number: int, container: str = "main") -> PodDevicesEntry:
@@ -30,24 +31,29 @@ def written(numbers: range | list[int], registered: int) -> bytes:
 def hashed(monkeypatch) -> list[int]:
     """The lengths of the texts that were hashed, in order."""
     lengths: list[int] = []
-    extend = document_module.extend
 
     def counting(state: int, text: bytes) -> int:
         lengths.append(len(text))
         return extend(state, text)
 
-    monkeypatch.setattr(document_module, "extend", counting)
+    monkeypatch.setattr("checkpoint.document.extend", counting)
+    monkeypatch.setattr("checkpoint.fnv.extend", counting)
     return lengths
+
+
+BLOCK = document_module._BLOCK
 
 
 def test_a_new_pod_costs_its_own_bytes(hashed):
     document = grown(1000)
     document.render()
-    hashed.clear()
-    new = render_entry(entry(1000))
-    document.put("u1000", [new])
-    assert document.render() == written(range(1001), 1000)
-    assert sum(hashed) == len(b" ") + len(new.hashed) + len(b"]")
+    for number in range(1000, 1000 + 2 * BLOCK):
+        new = render_entry(entry(number))
+        document.put(f"u{number}", [new])
+        hashed.clear()
+        text = document.render()
+        assert sum(hashed) == len(new.hashed)
+        assert text == written(range(number + 1), 1000)
 
 
 def test_nothing_new_costs_nothing(hashed):
@@ -55,7 +61,7 @@ def test_nothing_new_costs_nothing(hashed):
     before = document.render()
     hashed.clear()
     assert document.render() == before
-    assert sum(hashed) == len(b"]")
+    assert hashed == []
 
 
 def test_a_change_costs_no_more_than_what_follows_and_one_block(hashed):
@@ -64,22 +70,56 @@ def test_a_change_costs_no_more_than_what_follows_and_one_block(hashed):
     size = len(render_entry(entry(900)).hashed)
     hashed.clear()
     document.remove("u900")
-    assert document.render() == written([*range(900), *range(901, 1000)], 1000)
-    assert sum(hashed) < (100 + 64) * (size + 1)
+    text = document.render()
+    assert sum(hashed) < (100 + BLOCK) * (size + 1)
+    assert text == written([*range(900), *range(901, 1000)], 1000)
     hashed.clear()
     document.remove("u999")
     document.render()
-    assert sum(hashed) < 64 * (size + 1) + 1
+    assert sum(hashed) < BLOCK * (size + 1)
     assert document.render() != before
+
+
+def test_what_follows_a_change_is_hashed_no_more_in_time(hashed):
+    document = grown(1000)
+    document.render()
+    size = len(render_entry(entry(900)).hashed)
+    costs = []
+    for number in range(600):
+        document.remove(f"u{number}")
+        hashed.clear()
+        document.render()
+        costs.append(sum(hashed) / (size + 1))
+    # The first finds a thousand pods behind it, the last ones four hundred.
+    assert costs[0] > 900
+    assert sum(costs[-100:]) / 100 < 2 * BLOCK
+    assert document.render() == written(range(600, 1000), 1000)
+
+
+def test_removals_leave_no_crumbs():
+    document = grown(64 * BLOCK)
+    document.render()
+    for number in reversed(range(64 * BLOCK)):
+        if number % BLOCK:
+            document.remove(f"u{number}")
+            document.render()
+    assert document.render() == written(range(0, 64 * BLOCK, BLOCK), 64 * BLOCK)
+    blocks = document._renderer._last.blocks
+    assert len(blocks) <= 64 * 4 // BLOCK
+
+
+def test_pieces_are_the_text():
+    document = grown(3 * BLOCK)
+    assert b"".join(document.snapshot().parts()) == document.render()
 
 
 def test_an_effect_of_the_registered_devices_is_kept_while_they_stay(monkeypatch):
     made = []
     effect = document_module.Effect
 
-    def counting(text: bytes) -> object:
+    def counting(*text: bytes) -> object:
         made.append(text)
-        return effect(text)
+        return effect(*text)
 
     monkeypatch.setattr(document_module, "Effect", counting)
     document = grown(3)

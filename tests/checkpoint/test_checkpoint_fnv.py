@@ -1,9 +1,10 @@
 """FNV-1a from any state, against the definition."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint.fnv import OFFSET_BASIS, PRIME, Effect, extend, fnv1a_32
+from checkpoint.fnv import OFFSET_BASIS, PRIME, Effect, extend, fnv1a_32, step
 
 states = st.integers(0, 2**32 - 1)
 texts = st.binary(max_size=300)
@@ -42,6 +43,32 @@ def test_an_effect_may_be_used_on_any_state(text, starts):
     effect = Effect(text)
     for state in [*starts, *starts]:
         assert effect.on(state) == reference(state, text)
+
+
+@given(states, st.integers(0, 255))
+def test_a_step_is_one_byte(state, byte):
+    assert step(state, byte) == reference(state, bytes([byte]))
+
+
+@given(st.lists(texts | st.text(max_size=9).map(str.encode), max_size=4), states)
+def test_parts_are_one_text(parts, state):
+    assert Effect(*parts).on(state) == reference(state, b"".join(parts))
+
+
+@pytest.mark.parametrize(("text", "times"), [(b"plain \x7f", 128), ("n\u00f6".encode(), 256)])
+def test_ascii_never_hears_of_the_top_bit(monkeypatch, text, times):
+    hashed = []
+
+    def counting(state: int, text: bytes) -> int:
+        hashed.append(text)
+        return extend(state, text)
+
+    monkeypatch.setattr("checkpoint.fnv.extend", counting)
+    effect = Effect(text)
+    for _ in range(2):
+        for low in range(256):
+            assert effect.on(0xABCDEF00 | low) == reference(0xABCDEF00 | low, text)
+    assert len(hashed) == times
 
 
 def test_every_low_byte_has_a_seed():

@@ -141,6 +141,30 @@ def test_short_writes_are_continued(store, monkeypatch):
     assert store.load() == NEW
 
 
+@pytest.mark.parametrize("number", [0, 1, 1024, 1025, 3000])
+def test_pieces_are_one_file(store, number):
+    store.write([b"%d," % piece for piece in range(number)])
+    assert store.read() == b"".join(b"%d," % piece for piece in range(number))
+
+
+def test_short_writes_of_pieces_are_continued(store, monkeypatch):
+    write = os.write
+    # So little at once that it ends within a piece.
+    monkeypatch.setattr(os, "writev", lambda descriptor, pieces: write(descriptor, pieces[0][:7]))
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:5]))
+    text = dumps(NEW)
+    store.write([text[:20], text[20:21], b"", text[21:]])
+    assert store.load() == NEW
+
+
+def test_the_disk_fills_up_among_pieces(store, monkeypatch):
+    monkeypatch.setattr(os, "writev", failing(errno.ENOSPC))
+    with pytest.raises(CheckpointWriteError, match="the disk is full"):
+        store.write([dumps(NEW)])
+    assert store.load() == OLD
+    assert names(store) == [CHECKPOINT_NAME]
+
+
 def test_a_limit_of_the_process(store):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
@@ -337,7 +361,7 @@ print("ready", flush=True)
 for number in range(1_000_000):
     entry = PodDevicesEntry(f"u{number}", "c", "vendor.com/r", {0: (f"d{number}",)}, b"x" * 2000)
     document.put(str(number), [render_entry(entry)])
-    store.write(document.render())
+    store.write(document.snapshot().parts())
     print(number, flush=True)
 """
 
