@@ -25,10 +25,22 @@ class FieldError(Exception):
     def under(self, parent: str) -> FieldError:
         """The same complaint, seen from one level further up."""
         joint = "." if self.field and not self.field.startswith("[") else ""
-        return FieldError(f"{parent}{joint}{self.field}", self.text)
+        return type(self)(f"{parent}{joint}{self.field}", self.text)
 
     def __str__(self) -> str:
         return f"{self.field}: {self.text}"
+
+
+class UnknownField(FieldError):
+    """A field that no version has; ``text`` says what may have been meant, if anything.
+
+    The words are the API server's (``NewStrictDecodingError``,
+    k8s.io/apimachinery/pkg/runtime, v1.32).
+    """
+
+    def __str__(self) -> str:
+        hint = f"; {self.text}" if self.text else ""
+        return f'strict decoding error: unknown field "{self.field}"{hint}'
 
 
 def invalid(field: str, value: object, text: str) -> FieldError:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.names import is_extended_resource_name, is_qualified_name
-from devicemanager.manifests.errors import FieldError, invalid, key, plain, required, wrong_type
+from devicemanager.manifests.errors import invalid, key, required, wrong_type
+from devicemanager.manifests.fields import RESOURCES, check_known
 from devicemanager.manifests.quantities import (
     LARGEST,
     NANOS,
@@ -24,8 +25,6 @@ from devicemanager.manifests.quantities import (
 
 Amounts = dict[ResourceName, int]
 """Whole numbers by resource: devices, milli-CPUs, bytes."""
-
-_KNOWN_FIELDS = frozenset({"limits", "requests", "claims"})
 
 
 class _Kind(enum.Enum):
@@ -63,10 +62,7 @@ def read_resources(resources: object) -> tuple[Amounts, Amounts]:
         raise wrong_type("", "a mapping", resources)
     if not isinstance(resources, Mapping):
         raise wrong_type("", "a mapping", resources)
-    if not resources.keys() <= _KNOWN_FIELDS:
-        # A misspelt `limits` would silently run the container without its devices.
-        stranger = min(plain(name) for name in resources.keys() - _KNOWN_FIELDS)
-        raise FieldError(stranger, "unknown field; limits, requests or claims is expected")
+    check_known(resources, RESOURCES)
     limits = _quantities("limits", resources.get("limits"))
     requests = _quantities("requests", resources.get("requests"))
     for name, asked in requests.items():

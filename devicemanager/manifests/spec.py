@@ -22,6 +22,7 @@ from devicemanager.manifests.errors import (
     unsupported,
     wrong_type,
 )
+from devicemanager.manifests.fields import CONTAINER, POD_SPEC, check_known
 from devicemanager.manifests.resources import read_resources
 
 DefaultUid = Callable[[str, str], str]
@@ -67,6 +68,7 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         raise required("spec") if spec is None else wrong_type("spec", "a mapping", spec)
     taken: set[str] = set()
     try:
+        check_known(spec, POD_SPEC)
         containers = _containers("containers", spec.get("containers"), taken)
         if not containers:
             raise required("containers")
@@ -131,6 +133,7 @@ def _containers(field: str, items: object, taken: set[str]) -> tuple[Container, 
 def _container(item: object, is_init: bool, taken: set[str]) -> Container:
     if not isinstance(item, Mapping):
         raise wrong_type("", "a mapping", item)
+    check_known(item, CONTAINER)
     name = item.get("name")
     if name is None or name == "":
         raise required("name")

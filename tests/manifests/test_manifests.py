@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from devicemanager.core.pods import Container, Pod
 from devicemanager.manifests import ManifestError, parse, stable_uid
 from devicemanager.manifests.documents import MAX_SIZE
+from devicemanager.manifests.fields import CONTAINER, POD_SPEC
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
@@ -47,6 +48,10 @@ def with_resources(**resources: Any) -> dict[str, Any]:
     return manifest(spec={"containers": [{"name": "main", "resources": resources}]})
 
 
+def with_container(**fields: Any) -> dict[str, Any]:
+    return manifest(spec={"containers": [{"name": "main"} | fields]})
+
+
 def with_metadata(**metadata: Any) -> dict[str, Any]:
     return manifest(metadata=metadata)
 
@@ -68,6 +73,19 @@ POD = Pod(
 
 
 # --- sources
+
+
+def test_every_field_of_the_clients_pod_is_known() -> None:
+    from kubernetes.client import V1Container, V1PodSpec
+
+    assert set(V1PodSpec.attribute_map.values()) <= POD_SPEC
+    assert set(V1Container.attribute_map.values()) <= CONTAINER
+
+
+def test_resources_of_the_pod_and_strange_metadata_are_no_errors() -> None:
+    source = manifest(metadata={"name": "train", "uid": "u-1", "surprise": 1})
+    source["spec"]["resources"] = {"limits": {"cpu": 1}}
+    assert parse(source) == POD
 
 
 def test_a_dict() -> None:
@@ -298,7 +316,35 @@ BAD_FIELDS = [
     ),
     (
         with_resources(limit={"vendor.com/gpu": 1}),
-        "spec.containers[0].resources.limit: unknown field; limits, requests or claims is expected",
+        'strict decoding error: unknown field "spec.containers[0].resources.limit"; '
+        'did you mean "limits"?',
+    ),
+    (
+        with_container(resource={"limits": {"vendor.com/gpu": 1}}),
+        'strict decoding error: unknown field "spec.containers[0].resource"; '
+        'did you mean "resources"?',
+    ),
+    (
+        with_container(Resources={"limits": {"vendor.com/gpu": 1}}),
+        'strict decoding error: unknown field "spec.containers[0].Resources"; '
+        'did you mean "resources"?',
+    ),
+    (
+        with_container(limits={"vendor.com/gpu": 1}),
+        'strict decoding error: unknown field "spec.containers[0].limits"; '
+        'did you mean "resources.limits"?',
+    ),
+    (
+        with_container(**{"x\n": 1}),
+        'strict decoding error: unknown field "spec.containers[0]."x\\n""',
+    ),
+    (
+        manifest(spec={"containers": [{"name": "a"}], "initContainer": [{"name": "b"}]}),
+        'strict decoding error: unknown field "spec.initContainer"; did you mean "initContainers"?',
+    ),
+    (
+        manifest(spec={"containers": [{"name": "a"}], "initContainers": [{"nam": "b"}]}),
+        'strict decoding error: unknown field "spec.initContainers[0].nam"; did you mean "name"?',
     ),
     (
         with_resources(limits=["vendor.com/gpu"]),
