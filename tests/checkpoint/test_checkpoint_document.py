@@ -44,9 +44,18 @@ def hashed(monkeypatch) -> list[int]:
 BLOCK = document_module._BLOCK
 
 
-def test_a_new_pod_costs_its_own_bytes(hashed):
-    document = grown(1000)
+def rendered(pods: int) -> Document:
+    """A document that was rendered, and knows all that its registered devices do."""
+    document = grown(pods)
     document.render()
+    _, effect = document._renderer._tail.render(document._registered)
+    for low in range(256):
+        effect.on(low)
+    return document
+
+
+def test_a_new_pod_costs_its_own_bytes(hashed):
+    document = rendered(1000)
     for number in range(1000, 1000 + 2 * BLOCK):
         new = render_entry(entry(number))
         document.put(f"u{number}", [new])
@@ -57,7 +66,7 @@ def test_a_new_pod_costs_its_own_bytes(hashed):
 
 
 def test_nothing_new_costs_nothing(hashed):
-    document = grown(1000)
+    document = rendered(1000)
     before = document.render()
     hashed.clear()
     assert document.render() == before
@@ -65,7 +74,7 @@ def test_nothing_new_costs_nothing(hashed):
 
 
 def test_a_change_costs_no_more_than_what_follows_and_one_block(hashed):
-    document = grown(1000)
+    document = rendered(1000)
     before = document.render()
     size = len(render_entry(entry(900)).hashed)
     hashed.clear()
@@ -81,8 +90,7 @@ def test_a_change_costs_no_more_than_what_follows_and_one_block(hashed):
 
 
 def test_what_follows_a_change_is_hashed_no_more_in_time(hashed):
-    document = grown(1000)
-    document.render()
+    document = rendered(1000)
     size = len(render_entry(entry(900)).hashed)
     costs = []
     for number in range(600):
