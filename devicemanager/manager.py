@@ -216,7 +216,9 @@ class Manager:
                 state.ledger.commit(draft)
             if draft or allocation.took:
                 state.note_pod(pod.uid)
-            self._affinities[pod.uid] = allocation.affinities
+            self._affinities.pop(pod.uid, None)
+            if allocation.affinities:
+                self._affinities[pod.uid] = allocation.affinities
         if not draft:
             return
         try:

@@ -337,6 +337,13 @@ def full_disk() -> Kit:
     return Kit(store=FullDisk())
 
 
+def test_a_policy_without_hints_keeps_no_affinities():
+    kit = Kit()
+    kit.plugin("a")
+    kit.manager.admit(pod("p", gpu=1))
+    assert kit.manager._affinities == {}
+
+
 def test_a_checkpoint_that_cannot_be_written_refuses_the_pod():
     kit = full_disk()
     kit.plugin("a", "b")

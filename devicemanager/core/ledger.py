@@ -30,11 +30,11 @@ class Holding:
     devices: DevicesPerNuma
     response: bytes | None
     """The serialized first ContainerAllocateResponse; opaque here."""
-    ids: frozenset[DeviceId] = attrs.field(init=False, eq=False, repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        ids = frozenset(id_ for held in self.devices.values() for id_ in held)
-        object.__setattr__(self, "ids", ids)
+    @property
+    def ids(self) -> frozenset[DeviceId]:
+        """All the devices. Put together each time: a set takes more memory than all else here."""
+        return frozenset().union(*self.devices.values())
 
 
 ContainerHoldings = dict[ResourceName, Holding]
