@@ -10,7 +10,15 @@ from functools import cached_property
 from devicemanager.plugin.lists import DeviceList
 from devicemanager.plugin.values import ContainerSettings, Device
 
-__all__ = ["DeviceLists", "Lister", "NameLists", "Plugin", "StaticLister", "offers"]
+__all__ = [
+    "DeviceLists",
+    "Lister",
+    "NameLists",
+    "Plugin",
+    "StaticLister",
+    "misfit",
+    "offers",
+]
 
 DeviceLists = Iterable[Device | str] | Iterator[Iterable[Device | str]]
 """One device list (a list, tuple or set), or an iterator that yields whole lists."""
@@ -40,7 +48,7 @@ class Plugin(ABC):
         """What one container that gets these devices needs. None: nothing.
 
         The ids are in the newest list, healthy, sorted and distinct. What it raises fails
-        the pod's admission, with its text. There is no call that gives devices back, and
+        the pod's admission, with its type and text. There is no call that gives devices back, and
         the same ids may come again at any time.
         """
 
@@ -87,6 +95,13 @@ def offers(plugin: Plugin, hook: Callable[..., object]) -> bool:
     return getattr(type(plugin), hook.__name__) is not hook
 
 
+def misfit(wanted: str, given: object) -> str:
+    """What to say of something that is no plugin, or no lister: most often it is the class."""
+    if isinstance(given, type):
+        return f"pass a {wanted}, not the class: {given.__name__}()"
+    return f"pass a {wanted}, not {given!r}"
+
+
 class Lister(ABC):
     """Which resources there are, under one namespace such as ``vendor.com``."""
 
@@ -114,6 +129,9 @@ class StaticLister(Lister):
     """Resources that are all known beforehand: full names to plugins."""
 
     def __init__(self, namespace: str, plugins: dict[str, Plugin]) -> None:
+        for plugin in plugins.values():
+            if not isinstance(plugin, Plugin):
+                raise TypeError(misfit("plugin", plugin))
         self.namespace = namespace
         self._plugins = plugins
 

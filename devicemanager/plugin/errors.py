@@ -29,7 +29,7 @@ class RegistrationFailed(PluginError):
 class DeviceRefused(PluginError):
     """An author's hook raises this to answer with a gRPC code of its choice.
 
-    Any other exception reaches the kubelet as UNKNOWN with its text.
+    Any other exception reaches the kubelet as UNKNOWN with its type and text.
     """
 
     code: ClassVar[str] = "UNKNOWN"

@@ -28,13 +28,15 @@ def follow(
     """Hand to ``take`` the list that ``give`` returns, or each that its iterator yields.
 
     Returns when there will be no other list, or when ``stopping`` is seen. What ``give``
-    raises is logged, and it is called again after ``backoff`` seconds, then twice that, up
-    to 30 s.
+    raises is logged (its traceback at debug level), and it is called again after ``backoff``
+    seconds, then twice that, up to 30 s.
     """
 
     def log_failure(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        _log.error("%s failed", what, exc_info=error)
+        pause = f"; again in {state.next_action.sleep:.0f} s" if state.next_action else ""
+        _log.error("%s failed: %s: %s%s", what, type(error).__name__, error, pause)
+        _log.debug("the traceback of %s", what, exc_info=error)
 
     def nap(seconds: float) -> None:
         stopping.wait(seconds)
@@ -46,11 +48,10 @@ def follow(
         stop=lambda _state: stopping.is_set(),
         before_sleep=log_failure,
         retry_error_callback=log_failure,
-    )(_take_all, what, give, take, stopping)
+    )(_take_all, give, take, stopping)
 
 
 def _take_all(
-    what: str,
     give: Callable[[], Iterable[T] | Iterator[Iterable[T]]],
     take: Callable[[Iterable[T]], object],
     stopping: threading.Event,
@@ -59,16 +60,16 @@ def _take_all(
     if isinstance(given, Iterator):
         try:
             while not stopping.is_set() and (listed := next(given, None)) is not None:
-                take(_checked(what, listed))
+                take(_checked(listed))
         finally:
             # Lets a generator's own finally run now, on the thread that it ran on.
             getattr(given, "close", lambda: None)()
     else:
-        take(_checked(what, given))
+        take(_checked(given))
 
 
-def _checked(what: str, listed: Iterable[T] | object) -> Iterable[T]:
+def _checked(listed: Iterable[T] | object) -> Iterable[T]:
     # A lone string would otherwise pass as a list of its letters.
     if isinstance(listed, str) or not isinstance(listed, Iterable):
-        raise TypeError(f"{what} gives lists, not {listed!r}")
+        raise TypeError(f"a list is expected, not {listed!r}")
     return listed

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from devicemanager.plugin.author import Lister, Plugin, StaticLister
-from devicemanager.plugin.errors import PluginError
+from devicemanager.plugin.author import Lister, Plugin, StaticLister, misfit
+from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.follow import follow
 from devicemanager.plugin.names import check_resource_name, socket_names
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
@@ -23,6 +23,7 @@ from devicemanager.plugin.settings import (
     PluginSettings,
 )
 from devicemanager.plugin.signals import SignalWait
+from devicemanager.plugin.sockets import directory_problem
 from devicemanager.plugin.wake import Wake
 from devicemanager.plugin.watch import DirectoryWatch
 
@@ -52,6 +53,8 @@ class Manager:
         socket_name: str | None = None,
         service: ServiceFactory = Service,
     ) -> None:
+        if not isinstance(lister, Lister):
+            raise TypeError(misfit("lister", lister))
         self._settings = settings or PluginSettings()
         default = REGISTRY_DIRECTORY if self._settings.announce else DEFAULT_DIRECTORY
         chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
@@ -97,6 +100,13 @@ class Manager:
         return self._changed.wait_for(ready, timeout)
 
     def start(self) -> None:
+        """Serve in the background. Raises ConfigurationError if the directory is none, or
+        not ours to write to."""
+        if problem := directory_problem(self._directory):
+            raise ConfigurationError(
+                f"plugin directory {self._directory} {problem}: choose the kubelet's, with the "
+                f"argument directory or {DIRECTORY_VARIABLE}"
+            )
         # The watch is there before anything looks at a socket, so no change falls between.
         self._watch.ensure()
         self._keeper.start()
@@ -132,8 +142,7 @@ class Manager:
         """
         with self._signals as signals, self:
             number = signals.wait()
-            # From here on a second signal has its usual effect.
-            signals.restore()
+            signals.let_next_end()
             if number is None:
                 raise PluginError("none of the resources could be started; see the log")
             _log.info("stopping: %s", number.name)
@@ -200,7 +209,8 @@ class Manager:
             if self._stopping.is_set():
                 return
             self._resources[name] = resource
-        resource.start()
+            # Not after the lock: whoever stops also joins, and only what has started can be.
+            resource.start()
 
 
 def _join(resources: Iterable[Resource]) -> None:
@@ -218,9 +228,12 @@ def serve(
 ) -> None:
     """Serve one resource until SIGTERM, SIGINT or SIGQUIT.
 
-    Raises ConfigurationError for a resource name or a directory that cannot work, and
-    PluginError if the plugin's ``start`` fails for good.
+    Raises ConfigurationError for a resource name or a directory that cannot work,
+    PluginError if the plugin's ``start`` fails for good, and TypeError for the class in
+    place of a plugin. A second signal while it stops ends the process at once.
     """
+    if not isinstance(plugin, Plugin):
+        raise TypeError(misfit("plugin", plugin))
     check_resource_name(resource)
     namespace, _, last_name = resource.partition("/")
     Manager(StaticLister(namespace, {last_name: plugin}), directory, settings).run()

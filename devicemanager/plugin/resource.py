@@ -163,7 +163,11 @@ class Resource:
         elif decision.step is Step.IDLE:
             self._end_session()
             if self._state is not ResourceState.WAITING:
-                _log.info("%s: waiting for a kubelet: there is no %s", self.name, self._door.path)
+                # A warning is seen without logging being set up: at first, all else is silent.
+                first = self._state is ResourceState.STARTING
+                level = logging.WARNING if first else logging.INFO
+                text = "%s: waiting for a kubelet: there is no %s"
+                _log.log(level, text, self.name, self._door.path)
             self._enter(ResourceState.WAITING)
         return decision.timeout
 

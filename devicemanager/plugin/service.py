@@ -176,4 +176,6 @@ def _answering(context: grpc.ServicerContext, call: str) -> Iterator[None]:
         _abort(context, refusal.code, str(refusal))
     except Exception as error:
         _log.exception("%s failed in the plugin's own code", call)
-        _abort(context, "UNKNOWN", str(error) or type(error).__name__)
+        # With the type, since the text of a KeyError, say, is the bare key.
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _abort(context, "UNKNOWN", text)

@@ -76,6 +76,15 @@ class SignalWait:
             if self._open:
                 os.write(self._writer, b"\0")
 
+    def let_next_end(self) -> None:
+        """Give the signals back, except that where SIGINT would raise KeyboardInterrupt it
+        ends the process by the signal: in the midst of stopping, a traceback tells nobody
+        anything. Leaving puts back that as well.
+        """
+        for number, handler in self._handlers.items():
+            ends = handler is signal.default_int_handler
+            signal.signal(number, signal.SIG_DFL if ends else handler)
+
     def restore(self) -> None:
         """Give the signals back to whoever had them."""
         if self._handlers:

@@ -12,7 +12,14 @@ from urllib.parse import quote
 
 import attrs
 
-__all__ = ["FileIdentity", "claim", "is_alive", "remove_if_ours", "target"]
+__all__ = [
+    "FileIdentity",
+    "claim",
+    "directory_problem",
+    "is_alive",
+    "remove_if_ours",
+    "target",
+]
 
 _CONNECT_TIMEOUT = 1.0
 
@@ -36,6 +43,20 @@ class FileIdentity:
         except OSError:
             return None
         return cls(found.st_dev, found.st_ino, found.st_mtime_ns)
+
+
+def directory_problem(directory: Path) -> str | None:
+    """What keeps sockets from being made there, unless it is only that it is missing."""
+    try:
+        if not directory.exists():
+            return None
+    except PermissionError:
+        return "cannot be reached by this user"
+    if not directory.is_dir():
+        return "is not a directory"
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return "cannot be written to by this user"
+    return None
 
 
 def target(path: Path) -> str:

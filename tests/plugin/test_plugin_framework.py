@@ -14,9 +14,12 @@ Where the Go framework of the same kind is known to be weak:
 | and swallows a change | test_a_hundred_restarts_swallow_no_change |
 """
 
+import logging
 import random
 import socket
 import threading
+from logging.handlers import QueueHandler
+from queue import SimpleQueue
 
 import attrs
 import grpc
@@ -35,7 +38,7 @@ from devicemanager.plugin import (
     StaticLister,
     serve,
 )
-from devicemanager.plugin.resource import ResourceState
+from devicemanager.plugin.resource import Resource, ResourceState
 from devicemanager.plugin.service import Service
 from protos import deviceplugin_v1beta1 as dp
 from tests.plugin.stubkubelet import PATIENCE, StubKubelet
@@ -59,6 +62,26 @@ def manager_of(directory, settings, **plugins):
 
 def sockets(directory):
     return sorted(e.name for e in directory.iterdir() if e.name != "kubelet.sock")
+
+
+@pytest.fixture
+def records():
+    """Wait for the next record of the plugin's side that says this."""
+    queue = SimpleQueue()
+    handler = QueueHandler(queue)
+    logger = logging.getLogger("devicemanager.plugin")
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+
+    def next_saying(text):
+        while text not in (record := queue.get(timeout=PATIENCE)).getMessage():
+            pass
+        return record
+
+    yield next_saying
+    logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 def test_a_plugin_registers_lists_and_allocates(kubelet, fast):
@@ -99,7 +122,7 @@ def test_options_follow_from_what_is_overridden(kubelet, fast):
         with pytest.raises(grpc.RpcError) as error:
             plugin.stub.PreStartContainer(dp.PreStartContainerRequest(devices_ids=["gpu-1"]))
         assert error.value.code() is grpc.StatusCode.UNKNOWN
-        assert error.value.details() == "cannot reset gpu-1"
+        assert error.value.details() == "RuntimeError: cannot reset gpu-1"
 
 
 def test_twenty_kubelet_restarts_leave_nothing_behind(kubelet, fast):
@@ -517,7 +540,27 @@ def test_a_devices_method_that_raises_is_called_again(kubelet, fast, caplog):
 
     with manager_of(kubelet.directory, fast, gpu=Flaky()):
         kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
-    assert caplog.text.count("devices() failed") == 2
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    line = f"{GPU}: devices() failed: OSError: the driver is not loaded; again in 0 s"
+    assert [(e.getMessage(), e.exc_info) for e in errors] == [(line, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [(None, "a list is expected, not None"), ([5], "a device list holds Device values or ids")],
+)
+def test_what_is_no_list_of_devices_is_one_line(directory, fast, records, given, says):
+    class Wrong(Gpus):
+        def devices(self):
+            return given
+
+    with manager_of(directory, fast, gpu=Wrong()):
+        first = records("devices() failed")
+        second = records("the traceback of")
+    assert first.getMessage().startswith(f"{GPU}: devices() failed: TypeError: {says}")
+    assert (first.levelno, first.exc_info) == (logging.ERROR, None)
+    # The queue's handler has put the traceback into the text by now.
+    assert second.levelno == logging.DEBUG and "Traceback" in second.getMessage()
 
 
 def test_no_list_in_time_is_an_empty_one(kubelet, directory):
@@ -657,6 +700,68 @@ def test_what_can_never_work_is_said_at_once(directory):
         serve(Gpus(), "gpu", directory)
     with pytest.raises(ConfigurationError, match="too long for unix sockets"):
         Manager(StaticLister("vendor.com", {}), directory / ("x" * 90))
+
+
+def test_the_class_in_place_of_an_instance_is_told():
+    with pytest.raises(TypeError, match=r"^pass a plugin, not the class: Gpus\(\)$"):
+        serve(Gpus, GPU)
+    with pytest.raises(TypeError, match=r"^pass a plugin, not the class: Gpus\(\)$"):
+        StaticLister("vendor.com", {"gpu": Gpus})
+    with pytest.raises(TypeError, match=r"^pass a lister, not the class: StaticLister\(\)$"):
+        Manager(StaticLister)
+    with pytest.raises(TypeError, match=r"^pass a plugin, not 'gpu'$"):
+        serve("gpu", GPU)
+
+
+def test_a_directory_that_cannot_hold_sockets_is_said_at_once(directory, fast, monkeypatch):
+    file = directory / "file"
+    file.touch()
+    with pytest.raises(ConfigurationError, match=f"{file} is not a directory: choose"):
+        serve(Gpus(), GPU, file, fast)
+    # Permissions do not hold root up, whom a test may well run as.
+    monkeypatch.setattr("devicemanager.plugin.sockets.os.access", lambda *_: False)
+    with pytest.raises(ConfigurationError, match=f"{directory} cannot be written to"):
+        manager_of(directory, fast).start()
+
+
+def test_without_a_kubelet_the_first_wait_is_a_warning(directory, fast, records):
+    """So a program that does not set up logging says it, and later ones are not noise."""
+    socket_path = directory / "kubelet.sock"
+    waiting = f"{GPU}: waiting for a kubelet: there is no {socket_path}"
+    with manager_of(directory, fast) as manager:
+        assert records(waiting).levelname == "WARNING"
+        with StubKubelet(directory):
+            assert manager.wait_registered(PATIENCE, streaming=True)
+        socket_path.unlink(missing_ok=True)
+        assert records(waiting).levelname == "INFO"
+
+
+def test_stopping_while_a_resource_starts_is_safe(directory, fast, monkeypatch):
+    """A stop may come at any moment: here between a resource's being known and its thread."""
+    manager = manager_of(directory, fast)
+    stopped = threading.Event()
+    failures = []
+
+    def stop():
+        try:
+            manager.stop()
+        except BaseException as error:
+            failures.append(error)
+        stopped.set()
+
+    start = Resource.start
+
+    def start_late(resource):
+        stopper = threading.Thread(target=stop, daemon=True)
+        stopper.start()
+        # A stop that need not wait for this thread is through, or has failed, by then.
+        stopped.wait(0.2)
+        start(resource)
+
+    monkeypatch.setattr(Resource, "start", start_late)
+    manager.start()
+    assert stopped.wait(PATIENCE)
+    assert failures == []
 
 
 def test_run_ends_when_no_resource_can_be_started(directory, fast):

@@ -27,6 +27,14 @@ class Gpus(Plugin):
 serve(Gpus(), "vendor.com/gpu")
 """
 
+HANGING_STOP = """
+def stop(self):
+    print("stopping", flush=True)
+    self.allocate([])
+
+Gpus.stop = stop
+"""
+
 
 @pytest.fixture
 def launch(directory):
@@ -70,6 +78,23 @@ def test_a_hook_that_hangs_does_not_keep_it_alive(kubelet, launch):
     assert process.wait(PATIENCE) == 0
     assert others(kubelet.directory) == []
     assert call.exception() is not None
+
+
+def test_a_second_interrupt_while_it_stops_ends_it_without_a_traceback(kubelet, directory):
+    program = PLUGIN.replace("serve(Gpus", HANGING_STOP + "serve(Gpus")
+    environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(directory)}
+    command = [sys.executable, "-c", program]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+        try:
+            kubelet.plugin()
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "stopping\n"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (-signal.SIGINT, "")
 
 
 def test_a_killed_plugin_comes_back_under_its_name(kubelet, launch):

@@ -128,11 +128,12 @@ def test_unhealthy_devices_may_be_allowed():
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (OSError("no driver"), ("UNKNOWN", "no driver")),
+        (OSError("no driver"), ("UNKNOWN", "OSError: no driver")),
+        (KeyError("card0"), ("UNKNOWN", "KeyError: 'card0'")),
         (KeyError(), ("UNKNOWN", "KeyError")),
         (UnknownDevice("gone just now"), ("NOT_FOUND", "gone just now")),
         (UnhealthyDevice("too hot"), ("FAILED_PRECONDITION", "too hot")),
-        ({"A": "1"}, ("UNKNOWN", "allocate returned {'A': '1'}; it returns ")),
+        ({"A": "1"}, ("UNKNOWN", "TypeError: allocate returned {'A': '1'}; it returns ")),
     ],
 )
 def test_what_the_author_raises_is_the_status(answer, status):

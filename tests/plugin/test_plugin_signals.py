@@ -25,6 +25,21 @@ def test_a_signal_before_the_wait_is_not_missed():
     assert signal.set_wakeup_fd(-1) == -1
 
 
+def test_the_next_interrupt_may_end_the_process():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    mine = signal.signal(signal.SIGQUIT, lambda *_: None)
+    expected = handlers()
+    try:
+        with SignalWait() as signals:
+            signals.let_next_end()
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+            assert signal.getsignal(signal.SIGQUIT) is expected[2]
+        assert handlers() == expected
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGQUIT, mine)
+
+
 def test_other_signals_do_not_end_the_wait():
     mine = threading.Event()
     before = signal.signal(signal.SIGUSR1, lambda *_: mine.set())
