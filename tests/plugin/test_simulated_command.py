@@ -61,15 +61,16 @@ def test_the_manifest_is_for_kubectl(run):
 @pytest.mark.parametrize(
     ("words", "variables", "says"),
     [
-        ([], {"NUMBER_DEVICES": "two"}, "NUMBER_DEVICES must be a whole number from 0, not 'two'"),
+        ([], {"NUMBER_DEVICES": "two"}, "must be a whole number from 0, not 'two'"),
+        (["--number-devices", "two"], {}, "NUMBER_DEVICES (--number-devices) must be a whole"),
         ([], {"RESOURCE_NAME": "gpu"}, "resource name 'gpu' is not valid: it has no domain"),
         (["--directory", "/none/device-plugins"], {}, "device-plugins does not exist: choose"),
         ([], {"DEVICE_PLUGIN_DIRECTORY": "/dev/null"}, "/dev/null is not a directory: choose"),
         (["--directory", f"/tmp/{'x' * 100}"], {}, "a path has at most 107 bytes; choose a short"),
         (["deploy"], {}, "no cluster is configured"),
         (["undeploy"], {"KUBECONFIG": "/dev/null"}, "no cluster is configured"),
-        (["manifest"], {"NAMESPACE": "My_Space"}, "NAMESPACE must be at most 63 lower-case"),
-        (["manifest"], {"PLUGIN_NAME": "x" * 64}, "PLUGIN_NAME must be at most 63 lower-case"),
+        (["manifest"], {"NAMESPACE": "My_Space"}, "NAMESPACE (--namespace) must be at most 63"),
+        (["manifest"], {"PLUGIN_NAME": "x" * 64}, "(--plugin-name) must be at most 63"),
     ],
 )
 def test_a_mistake_is_one_line(run, words, variables, says):

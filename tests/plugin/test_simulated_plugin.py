@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 
+import attrs
 import grpc
 import pytest
 
@@ -329,6 +330,29 @@ def test_importing_it_loads_no_cluster_client():
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
     program = "import sys, devicemanager.plugin; sys.exit('grpc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_it_starts_and_stops_without_a_block_too(kubelet, fast):
+    plugin = SimulatedPlugin(SimulationSettings(resource_name=GPU), kubelet.directory, fast)
+    assert plugin.start() is plugin
+    assert plugin.wait_registered()
+    plugin.stop()
+    plugin.stop()
+    assert [entry.name for entry in kubelet.directory.iterdir()] == ["kubelet.sock"]
+
+
+def test_help_shows_variables_and_defaults(capsys):
+    with pytest.raises(SystemExit):
+        simulate_main(["--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    assert (
+        "--directory DEVICE_PLUGIN_DIRECTORY plugin directory of the kubelet (default: /" in words
+    )
+    assert "--number-devices NUMBER_DEVICES how many devices (default: 2)" in words
+    assert (
+        "--pre-start PRE_START ask for PreStartContainer: true or false (default: false)" in words
+    )
+    assert words.count("(default:") == len(attrs.fields(SimulationSettings)) + 2
 
 
 def test_nothing_is_left_running(directory, fast):

@@ -121,29 +121,42 @@ def test_each_has_a_flag_of_its_name():
 @pytest.mark.parametrize(
     ("variable", "text", "message"),
     [
-        ("NUMBER_DEVICES", "two", "NUMBER_DEVICES must be a whole number from 0, not 'two'"),
-        ("NUMBER_DEVICES", "-1", "NUMBER_DEVICES must be a whole number from 0"),
-        ("REPLICAS", "0", "REPLICAS must be a whole number from 1"),
+        ("NUMBER_DEVICES", "two", "must be a whole number from 0, not 'two'"),
+        ("NUMBER_DEVICES", "-1", "must be a whole number from 0"),
+        ("REPLICAS", "0", "must be a whole number from 1"),
         ("RESOURCE_NAME", "gpu", "resource name 'gpu' is not valid"),
-        ("PLUGIN_NAME", "../x", "PLUGIN_NAME must be a file name"),
-        ("NUMA", "a", "NUMA must be node numbers"),
-        ("NUMA", "0,-1", "NUMA must be node numbers from 0"),
-        ("ID_SHAPE", "round", "ID_SHAPE must be one of index, gpu-uuid, mig, replica, pci"),
-        ("PRE_START", "maybe", "PRE_START must be true or false"),
-        ("PREFERRED_POLICY", "best", "PREFERRED_POLICY must be one of none, lexical"),
-        ("RPC_DELAYS", "Allocate=soon", "RPC_DELAYS must be seconds per RPC"),
-        ("RPC_DELAYS", "Alocate=1", "RPC_DELAYS must be RPC=value pairs"),
-        ("RPC_ERRORS", "Allocate=BAD", "RPC_ERRORS must be gRPC codes per RPC"),
-        ("LIST_FAULT", "x", "LIST_FAULT must be one of none, duplicate-ids"),
-        ("ALLOCATE_FAULT", "x", "ALLOCATE_FAULT must be one of none, no-responses"),
+        ("PLUGIN_NAME", "../x", "must be a file name"),
+        ("NUMA", "a", "must be node numbers"),
+        ("NUMA", "0,-1", "must be node numbers from 0"),
+        ("ID_SHAPE", "round", "must be one of index, gpu-uuid, mig, replica, pci"),
+        ("PRE_START", "maybe", "must be true or false"),
+        ("PREFERRED_POLICY", "best", "must be one of none, lexical"),
+        ("RPC_DELAYS", "Allocate=soon", "must be seconds per RPC"),
+        ("RPC_DELAYS", "Alocate=1", "must be RPC=value pairs"),
+        ("RPC_ERRORS", "Allocate=BAD", "must be gRPC codes per RPC"),
+        ("LIST_FAULT", "x", "must be one of none, duplicate-ids"),
+        ("ALLOCATE_FAULT", "x", "must be one of none, no-responses"),
         ("ENV_PREFIX", "A=", "not a name of an environment variable"),
         ("ANNOTATION_PREFIX", "-", "not a valid annotation key"),
         ("CDI_KIND", "gpu", "not a CDI name"),
     ],
 )
 def test_a_value_that_cannot_work_is_named(variable, text, message):
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError) as error:
         SimulationSettings.from_env({variable: text})
+    if message.startswith("must be "):
+        # Both names: who typed the flag need not know that there is a variable.
+        message = f"{variable} (--{variable.lower().replace('_', '-')}) {message}"
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"number_devices": 2.9}, {"number_devices": True}, {"replicas": 2.0}, {"numa": (0.5,)}],
+)
+def test_numbers_that_are_not_whole_are_refused(given):
+    with pytest.raises(ConfigurationError, match=r"must be (a whole number|node numbers)"):
+        SimulationSettings(**given)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from devicemanager.plugin.settings import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
 from devicemanager.plugin.simulated.deployment import deploy, undeploy
 from devicemanager.plugin.simulated.manifest import DEFAULT_IMAGE, manifest
 from devicemanager.plugin.simulated.plugin import SimulatedPlugin
-from devicemanager.plugin.simulated.settings import SimulationSettings
+from devicemanager.plugin.simulated.settings import SimulationSettings, as_text
+from devicemanager.plugin.sockets import directory_problem
 
 __all__ = ["add_arguments", "run", "simulate_main"]
 
@@ -36,18 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--directory",
-        help=f"plugin directory of the kubelet ({DIRECTORY_VARIABLE}, else {DEFAULT_DIRECTORY})",
+        metavar=DIRECTORY_VARIABLE,
+        help=f"plugin directory of the kubelet (default: {DEFAULT_DIRECTORY})",
     )
     parser.add_argument(
         "--image",
         default=os.environ.get("IMAGE") or DEFAULT_IMAGE,
-        help="container image of the manifest (IMAGE, else %(default)s)",
+        help=f"container image of the manifest (default: {DEFAULT_IMAGE})",
     )
+    defaults = SimulationSettings()
     for field in attrs.fields(SimulationSettings):
+        text = field.metadata["help"]
+        if field.name != "node_name":
+            text += f" (default: {as_text(getattr(defaults, field.name)) or 'none'})"
         parser.add_argument(
             "--" + field.name.replace("_", "-"),
             metavar=field.name.upper(),
-            help=field.metadata["help"].replace("%", "%%"),
+            help=text.replace("%", "%%"),
         )
 
 
@@ -88,14 +94,15 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check_directory(directory: Path) -> None:
+    problem = directory_problem(directory)
     # A kubelet that is about to start makes its directory, but hardly the one above.
-    if directory.is_dir() or (directory.parent.is_dir() and not directory.exists()):
-        return
-    problem = "is not a directory" if directory.exists() else "does not exist"
-    raise ConfigurationError(
-        f"plugin directory {directory} {problem}: choose the kubelet's with --directory or "
-        f"{DIRECTORY_VARIABLE}"
-    )
+    if problem is None and not directory.exists() and not directory.parent.is_dir():
+        problem = "does not exist"
+    if problem:
+        raise ConfigurationError(
+            f"plugin directory {directory} {problem}: choose the kubelet's with --directory or "
+            f"{DIRECTORY_VARIABLE}"
+        )
 
 
 def _settings(args: argparse.Namespace) -> SimulationSettings:

@@ -9,7 +9,7 @@ import attrs
 
 from devicemanager.plugin.errors import ConfigurationError
 from devicemanager.plugin.settings import DEFAULT_DIRECTORY
-from devicemanager.plugin.simulated.settings import SimulationSettings
+from devicemanager.plugin.simulated.settings import SimulationSettings, as_text, title
 
 __all__ = ["DEFAULT_IMAGE", "MANAGED_BY", "daemon_set", "manifest", "namespace", "variables"]
 
@@ -29,7 +29,7 @@ def manifest(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
 
 
 def namespace(settings: SimulationSettings) -> dict[str, Any]:
-    _check_name("NAMESPACE", settings.namespace, _LABEL)
+    _check_name("namespace", settings.namespace, _LABEL)
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -38,7 +38,7 @@ def namespace(settings: SimulationSettings) -> dict[str, Any]:
 
 
 def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
-    _check_name("PLUGIN_NAME", settings.plugin_name, rf"{_LABEL}(\.{_LABEL})*")
+    _check_name("plugin_name", settings.plugin_name, rf"{_LABEL}(\.{_LABEL})*")
     labels = {"app.kubernetes.io/name": settings.plugin_name}
     return {
         "apiVersion": "apps/v1",
@@ -65,7 +65,7 @@ def variables(settings: SimulationSettings) -> dict[str, str]:
     for field in attrs.fields(SimulationSettings):
         value = getattr(settings, field.name)
         if field.name != "node_name" and value != getattr(default, field.name):
-            found[field.name.upper()] = _text(value)
+            found[field.name.upper()] = as_text(value)
     return found
 
 
@@ -97,21 +97,10 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
     }
 
 
-def _check_name(variable: str, name: str, pattern: str) -> None:
+def _check_name(setting: str, name: str, pattern: str) -> None:
     # The name of the DaemonSet is a label's value, too: hence no more than 63.
     if len(name) > 63 or not re.fullmatch(pattern, name):
         raise ConfigurationError(
-            f"{variable} must be at most 63 lower-case letters, digits and '-' in Kubernetes, "
-            f"not {name!r}"
+            f"{title(setting)} must be at most 63 lower-case letters, digits and '-' in "
+            f"Kubernetes, not {name!r}"
         )
-
-
-def _text(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case tuple():
-            return ",".join(map(str, value))
-        case dict():
-            return ",".join(f"{key}={entry}" for key, entry in value.items())
-    return str(value)

@@ -83,8 +83,9 @@ _CLASSES: dict[tuple[bool, bool], type[_Simulated]] = {
 class SimulatedPlugin:
     """Virtual devices of one resource, registered with the kubelet of ``directory``.
 
-    A context manager: entering serves and goes on in the background, across kubelet
-    restarts too; leaving unregisters. All methods work from any thread.
+    ``start`` serves and goes on in the background, across kubelet restarts too; ``stop``
+    unregisters, and cannot be followed by another start. A context manager does both. All
+    methods work from any thread.
     """
 
     def __init__(
@@ -117,12 +118,20 @@ class SimulatedPlugin:
             ),
         )
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
+        """Serve. Raises ConfigurationError if the directory is none, or not writable."""
         self.manager.start()
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def stop(self) -> None:
+        """Unregister and remove the socket. Stopping twice does nothing."""
         self.manager.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
 
     @property
     def devices(self) -> tuple[Device, ...]:

@@ -25,7 +25,7 @@ from devicemanager.plugin.simulated.faults import (
 )
 from devicemanager.plugin.values import ContainerSettings, DeviceSpec
 
-__all__ = ["IdShape", "PreferredPolicy", "SimulationSettings"]
+__all__ = ["IdShape", "PreferredPolicy", "SimulationSettings", "as_text", "title"]
 
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off", ""}
@@ -57,12 +57,18 @@ ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
 def _bad(name: str, value: object, wanted: str) -> ConfigurationError:
-    return ConfigurationError(f"{name.upper()} must be {wanted}, not {value!r}")
+    return ConfigurationError(f"{title(name)} must be {wanted}, not {value!r}")
+
+
+def title(name: str) -> str:
+    """A setting under both names that a person may have given it by."""
+    return f"{name.upper()} (--{name.replace('_', '-')})"
 
 
 def _whole(name: str, least: int, value: int | str) -> int:
     try:
-        number = int(value)
+        # By way of text, since int alone would cut 2.9 and take True for 1.
+        number = int(str(value))
     except ValueError:
         number = least - 1
     if number < least:
@@ -87,7 +93,7 @@ def _choice(name: str, choices: type[ChoiceT], value: ChoiceT | str) -> ChoiceT:
 def _numa(value: str | tuple[int, ...] | list[int]) -> tuple[int, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     try:
-        nodes = tuple(int(part) for part in parts if str(part).strip())
+        nodes = tuple(int(str(part)) for part in parts if str(part).strip())
     except ValueError:
         raise _bad("numa", value, "node numbers such as 0,1") from None
     if any(node < 0 for node in nodes):
@@ -157,6 +163,18 @@ def _allocate_fault(value: AllocateFault | str) -> AllocateFault:
     return _choice("allocate_fault", AllocateFault, value)
 
 
+def as_text(value: object) -> str:
+    """A setting's value as a variable or a flag brings it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ",".join(map(str, value))
+        case dict():
+            return ",".join(f"{key}={entry}" for key, entry in value.items())
+    return str(value)
+
+
 def _help(text: str) -> dict[str, str]:
     return {"help": text}
 
@@ -165,7 +183,7 @@ def _help(text: str) -> dict[str, str]:
 class SimulationSettings:
     """The first eight fields are those of the well-known simple-device-plugin.
 
-    A value that cannot work raises ConfigurationError, which names the variable.
+    A value that cannot work raises ConfigurationError, which names the variable and flag.
     """
 
     namespace: str = attrs.field(
@@ -188,23 +206,23 @@ class SimulationSettings:
     )
     annotation_prefix: str = attrs.field(
         default="",
-        metadata=_help("an annotation <prefix>-<index>=<id> per device; empty: none"),
+        metadata=_help("an annotation <prefix>-<index>=<id> per device"),
     )
     env_prefix: str = attrs.field(
         default="",
-        metadata=_help("a variable <prefix>_<index>=/dev/<index> per device; empty: none"),
+        metadata=_help("a variable <prefix>_<index>=/dev/<index> per device"),
     )
     device_file_prefix: str = attrs.field(
         default="",
-        metadata=_help("a device node /dev/<prefix>-<index> per device; empty: none"),
+        metadata=_help("a device node /dev/<prefix>-<index> per device"),
     )
     node_name: str = attrs.field(
-        factory=socket.gethostname, metadata=_help("in device ids; empty: the host name")
+        factory=socket.gethostname, metadata=_help("in device ids (default: the host name)")
     )
     numa: tuple[int, ...] = attrs.field(
         default=(),
         converter=_numa,
-        metadata=_help("NUMA nodes, given to the devices in turn: 0,1; empty: none"),
+        metadata=_help("NUMA nodes, given to the devices in turn: 0,1"),
     )
     id_shape: IdShape = attrs.field(
         default=IdShape.INDEX,
@@ -228,7 +246,7 @@ class SimulationSettings:
     )
     cdi_kind: str = attrs.field(
         default="",
-        metadata=_help("a CDI name <kind>=<id> per device, as vendor.com/gpu=…; empty: none"),
+        metadata=_help("a CDI name <kind>=<id> per device, as vendor.com/gpu=…"),
     )
     control_file: str = attrs.field(
         default="",
