@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ _KNOWN_ERRORS = (
 )
 """Roots of the errors whose text is meant for the user, by module."""
 
+_STDOUT = "standard output"
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 """What a shell reports for a process that SIGINT or SIGPIPE ended."""
@@ -45,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parser().parse_args(argv)
         trouble, debug = args.trouble, args.debug
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), _STDOUT)
         status = _run(args)
         sys.stdout.flush()
         return status
@@ -101,14 +106,17 @@ class _Version(argparse.Action):
 def _complain(error: Exception) -> None:
     """One line, whatever the error is."""
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename is not None else ""
-        text = f"{where}{error.strerror or error}"
+        # Whatever else is written to says which file it is.
+        unnamed = _STDOUT if error.errno in _CANNOT_WRITE else None
+        where = unnamed if error.filename is None else error.filename
+        text = f"{f'{where}: ' if where is not None else ''}{error.strerror or error}"
     elif isinstance(error, (CommandError, *_known_errors())):
         text = str(error)
     else:
         text = f"unexpected {type(error).__name__}: {error} (a bug; --debug shows where)"
-    with contextlib.suppress(OSError):
-        print(f"devicemanager: error: {' '.join(text.split())}", file=sys.stderr)
+    # Without stderr, print would take stdout.
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"devicemanager: error: {' '.join(text.split())}\n")
 
 
 def _known_errors() -> Iterator[type[Exception]]:
@@ -125,7 +133,9 @@ def _be_lenient(stream: IO[str] | None) -> None:
         reconfigure(errors="backslashreplace")
 
 
-def _silence_if_broken(stream: IO[str]) -> None:
+def _silence_if_broken(stream: IO[str] | None) -> None:
+    if stream is None:
+        return
     try:
         stream.flush()
     except OSError:

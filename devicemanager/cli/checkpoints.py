@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from devicemanager.cli.files import load_checkpoint
 from devicemanager.cli.options import CommandParser, add_format, command
 from devicemanager.cli.output import clean, ids_text, print_json, settings_lines
 
@@ -45,10 +46,7 @@ def add(subparsers: Subparsers) -> None:
 def _show(args: argparse.Namespace) -> int:
     import checkpoint
 
-    if args.no_verify:
-        loaded = checkpoint.loads(checkpoint.read(args.file), source=args.file, verify=False)
-    else:
-        loaded = checkpoint.load(args.file)
+    loaded = load_checkpoint(args.file, verify=not args.no_verify)
     if args.output == "json":
         print_json(_as_dict(loaded))
         return 0
@@ -61,7 +59,7 @@ def _show(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     import checkpoint
 
-    loaded = checkpoint.load(args.file)
+    loaded = load_checkpoint(args.file)
     checksum = checkpoint.checksum(loaded)
     entries, resources = len(loaded.entries or ()), len(loaded.registered_devices or ())
     if args.output == "json":
@@ -74,9 +72,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    import checkpoint
-
-    old, new = (_facts(checkpoint.load(path)) for path in (args.old, args.new))
+    old, new = (_facts(load_checkpoint(path)) for path in (args.old, args.new))
     lines = list(_differences(old, new))
     for line in lines:
         print(line)

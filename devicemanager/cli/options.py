@@ -24,11 +24,15 @@ class CommandParser(argparse.ArgumentParser):
     complete: Callable[[argparse.ArgumentParser], None] | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class, after completion."""
+        """As the base class, after completion; what nobody knows is an error at once, so
+        that the usage shown is this subcommand's."""
         complete, self.complete = self.complete, None
         if complete is not None:
             complete(self)
-        return super().parse_known_args(args, namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
 
 def command(

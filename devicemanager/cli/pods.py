@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from devicemanager.cli.files import check_socket
 from devicemanager.cli.options import add_format, add_socket, command
 from devicemanager.cli.output import ids_text, nodes_text, print_json, print_table
 
@@ -31,6 +32,7 @@ def add(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> int:
     from podresources import PodResourcesClient, as_dict
 
+    check_socket(args.socket)
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         pods = sorted(client.list(), key=lambda pod: (pod.namespace, pod.name))
     if args.output == "json":

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from devicemanager.cli.files import check_socket
 from devicemanager.cli.options import add_format, add_socket, command
 from devicemanager.cli.output import ids_text, nodes_text, print_json, print_table
 from devicemanager.cli.pods import amount_rows
@@ -27,6 +28,7 @@ def add(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> int:
     from podresources import PodResourcesClient, as_dict
 
+    check_socket(args.socket)
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         allocatable = client.get_allocatable()
         if args.output == "json":

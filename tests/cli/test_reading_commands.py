@@ -242,6 +242,8 @@ def test_an_altered_file(file: Path, capsys: Any) -> None:
         status, out, err = run(capsys, "checkpoint", action, str(file))
         assert (status, out) == (1, "")
         assert f"devicemanager: error: {file}: the file says checksum" in err
+        assert "; `devicemanager checkpoint show --no-verify` shows it all the same" in err
+        assert "afresh" not in err
         assert len(err.splitlines()) == 1
     status, out, _ = run(capsys, "checkpoint", "show", "--no-verify", str(file))
     assert status == 0
@@ -278,6 +280,47 @@ def test_no_file_content_makes_a_traceback(tmp_path: Path, capsys: Any, content:
     assert (status, out) == (1, "")
     assert err.startswith(f"devicemanager: error: {file}: ")
     assert len(err.splitlines()) == 1
+    assert "afresh" not in err
+
+
+def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
+    say = f"devicemanager: error: {tmp_path} is a directory"
+    nothing = f"{say}, and there is no kubelet_internal_checkpoint in it\n"
+    assert run(capsys, "checkpoint", "show", str(tmp_path)) == (1, "", nothing)
+    file = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
+    file.parent.mkdir()
+    file.touch()
+    meant = f"{say}; did you mean {file}?\n"
+    for flags in ([], ["--no-verify"]):
+        assert run(capsys, "checkpoint", "show", *flags, str(tmp_path)) == (1, "", meant)
+    explain = ["explain", "pod.yaml", "--checkpoint", str(file.parent)]
+    assert run(capsys, *explain)[2] == meant.replace(str(tmp_path), str(file.parent), 1)
+
+
+def test_what_is_no_regular_file_gets_advice_that_fits(tmp_path: Path, capsys: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    status, _, err = run(capsys, "checkpoint", "show", str(tmp_path / "pipe"))
+    assert status == 1
+    assert err.endswith("; check its type and permissions\n")
+
+
+@pytest.mark.parametrize("command", ["pods", "resources"])
+def test_what_is_no_socket(command: str, directory: Path, socket: str, capsys: Any) -> None:
+    def error_of(path: Path | str) -> str:
+        status, out, err = run(capsys, command, "--socket", str(path))
+        assert (status, out) == (1, "")
+        return err.removeprefix("devicemanager: error: ").rstrip("\n")
+
+    assert error_of(directory) == f"{directory} is a directory; did you mean {socket}?"
+    (directory / "root").mkdir()
+    (directory / "root" / "pod-resources").symlink_to(directory)
+    meant = directory / "root" / "pod-resources" / "kubelet.sock"
+    assert error_of(directory / "root").endswith(f" is a directory; did you mean {meant}?")
+    (directory / "none").mkdir()
+    assert error_of(directory / "none").endswith("and there is no kubelet.sock in it")
+    (directory / "file").touch()
+    assert error_of(directory / "file").startswith(f"{directory / 'file'} is not a socket")
+    assert "there is no socket" in error_of(directory / "nothing")
 
 
 # --- what all commands share
@@ -360,7 +403,26 @@ def test_a_full_disk_is_one_line(file: Path) -> None:
             timeout=30,
         )
     assert result.returncode == 1
-    assert result.stderr == b"devicemanager: error: No space left on device\n"
+    assert result.stderr == b"devicemanager: error: standard output: No space left on device\n"
+
+
+def test_a_closed_output_is_one_line(file: Path) -> None:
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND]
+    result = subprocess.run([*shell, "checkpoint", "show", str(file)], stderr=-1, timeout=30)
+    assert result.returncode == 1
+    assert result.stderr == b"devicemanager: error: standard output: Bad file descriptor\n"
+    result = subprocess.run([*shell, "nonsense"], stderr=-1, timeout=30)
+    assert result.returncode == 2
+    assert b"Traceback" not in result.stderr
+    shell[2] = 'exec "$@" >&- 2>&-'
+    assert subprocess.run([*shell, "checkpoint", "show", "none"], timeout=30).returncode == 1
+
+
+def test_the_package_is_the_command() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "devicemanager", "--version"], capture_output=True, timeout=30
+    )
+    assert (result.returncode, result.stdout[:13]) == (0, b"devicemanager")
 
 
 def test_an_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
