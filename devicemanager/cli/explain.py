@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.cli import device_option, settings_options
-from devicemanager.cli.options import add_format, command
+from devicemanager.cli.files import load_checkpoint
+from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, print_json
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def add(subparsers: Subparsers) -> None:
         _run,
         "show why a pod gets its devices, or why it is refused",
         description="Admits pods, one after another, on a node that is only made up here, and "
-        "explains the last one: 0 if it is admitted, 1 if not, 2 on trouble.",
+        "explains the last one: 0 if it is admitted, 1 if not or if it asks for a resource that "
+        "nobody registered, 2 on trouble.",
     )
     parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
     parser.epilog = _EPILOG
@@ -98,29 +100,25 @@ def _ids(text: str) -> tuple[str, list[str]]:
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.paper_node import PaperNode, nodes_of
 
-    saved = _checkpoint(args.checkpoint)
+    if not args.devices and args.checkpoint is None and args.allocatable is None:
+        raise CommandError(
+            "which devices does the node have? Give --devices, --checkpoint or --allocatable"
+        )
+    saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
     inventory = _inventory(args, saved)
     settings = settings_options.settings_from(args, nodes_of(inventory))
     node = PaperNode(settings, inventory, saved)
     pods = [_pod(manifest) for manifest in args.manifests]
-    notes = _notes(args, inventory)
-    told = [_admitted(node, pod) for pod in pods]
+    told = [_admitted(node, pod, inventory) for pod in pods]
     shown = told if args.all else told[-1:]
+    notes = [*_kept(shown, saved), *_notes(args, inventory)]
     if args.output == "json":
-        print_json({"pods": [_as_dict(*each) for each in shown], "notes": notes})
+        print_json({"pods": [_as_dict(each) for each in shown], "notes": notes})
     else:
-        print("\n".join(_text(*each) for each in shown), end="")
+        print("\n".join(map(_text, shown)), end="")
         for note in notes:
             print(f"\nnote: {clean(note)}")
-    return 0 if told[-1][0].admitted else 1
-
-
-def _checkpoint(path: str | None) -> Checkpoint | None:
-    if path is None:
-        return None
-    import checkpoint
-
-    return checkpoint.load(path)
+    return 0 if told[-1].admission.admitted and not told[-1].unregistered else 1
 
 
 def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
@@ -165,22 +163,52 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
     ]
 
 
-Told = tuple["Admission", "Holders"]
-"""What became of a pod, and who held devices of the resources it asks for before."""
+def _kept(shown: Iterable[Told], saved: Checkpoint | None) -> Iterator[str]:
+    """Of pods that hold devices already: no others are looked for."""
+    there = {entry.pod_uid for entry in (saved and saved.entries) or ()}
+    for admission in (each.admission for each in shown):
+        pod = admission.pod
+        if pod.uid in there:
+            keeps = " and keeps its devices" if admission.admitted else ""
+            yield f"pod {pod.namespace}/{pod.name} is in the checkpoint already{keeps}"
 
 
-def _admitted(node: PaperNode, pod: Pod) -> Told:
-    holders = node.holders(
-        name for container, _ in pod.all_containers() for name in container.limits
-    )
-    admission = node.admit(pod)
-    return admission, holders
+class Told(NamedTuple):
+    """What became of a pod."""
+
+    admission: Admission
+    holders: Holders
+    """Who held devices of the resources it asks for before."""
+    unregistered: Mapping[str, str]
+    """The resources it asks for that no plugin registered, each with why that matters."""
 
 
-def _text(admission: Admission, holders: Holders) -> str:
-    lines = admission.explain().splitlines()
-    if holders:
-        lines += ["", "in use:", *(f"  {line}" for line in _holder_lines(holders))]
+def _admitted(node: PaperNode, pod: Pod, inventory: Inventory) -> Told:
+    from devicemanager.core.names import is_extended_resource_name
+
+    wanted = {
+        name for container, _ in pod.all_containers() for name, n in container.limits.items() if n
+    }
+    holders = node.holders(wanted)
+    strangers = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
+    unregistered = {str(name): _unregistered(name, inventory) for name in strangers}
+    return Told(node.admit(pod), holders, unregistered)
+
+
+def _unregistered(resource: str, inventory: Inventory) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(resource, list(map(str, inventory)), n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"no plugin has registered {resource}{meant}"
+
+
+def _text(told: Told) -> str:
+    lines = told.admission.explain().splitlines()
+    if told.unregistered:
+        lines += ["", *(f"warning: {reason}" for reason in told.unregistered.values())]
+    if told.holders:
+        lines += ["", "in use:", *(f"  {line}" for line in _holder_lines(told.holders))]
     return "".join(f"{clean(line)}\n" for line in lines)
 
 
@@ -192,9 +220,10 @@ def _holder_lines(holders: Holders) -> Iterator[str]:
                 yield f"{resource} {ids}: pod {pod}, container {container}"
 
 
-def _as_dict(admission: Admission, holders: Holders) -> dict[str, Any]:
+def _as_dict(told: Told) -> dict[str, Any]:
     from devicemanager.explanation_data import as_dict
 
+    admission = told.admission
     explanation = admission.explanation
     pod = admission.pod
     answer = {
@@ -210,6 +239,7 @@ def _as_dict(admission: Admission, holders: Holders) -> dict[str, Any]:
                 container: {resource: sorted(held.ids) for resource, held in by_resource.items()}
                 for container, by_resource in containers.items()
             }
-            for pod_name, containers in holders.items()
+            for pod_name, containers in told.holders.items()
         },
+        "unregistered": dict(told.unregistered),
     }

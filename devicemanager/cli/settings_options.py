@@ -77,7 +77,7 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--declare",
         metavar="RESOURCE",
-        type=_resource,
+        type=device_resource,
         action="append",
         default=[],
         help="a resource this node is meant to have: pods that ask for it before any plugin "
@@ -137,10 +137,14 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
 def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settings:
     """The settings that the flags stand for; ``nodes`` are the NUMA nodes of the devices.
 
-    Raises NumaError and NumaTopologyError for nodes that make no machine.
+    Raises NumaError and NumaTopologyError for nodes that make no machine, and
+    TopologyConfigError for options of the policy that the kubelet would refuse.
     """
+    from devicemanager.core.topology import parse_policy_options
     from devicemanager.settings import Settings
 
+    # The policy `none` looks at no options; who gives some wants to know, though.
+    parse_policy_options(dict(args.topology_options))
     machine = _machine(args.numa, nodes)
     providers = (machine.cpu_provider(), machine.memory_provider())
     given = {name: getattr(args, name, None) for name in _SETTINGS}
@@ -177,7 +181,8 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _resource(text: str) -> str:
+def device_resource(text: str) -> str:
+    """An argument's type: the name of a resource that a plugin can have."""
     from devicemanager.core.names import is_extended_resource_name
 
     if not is_extended_resource_name(text):

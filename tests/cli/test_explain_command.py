@@ -195,15 +195,33 @@ def test_cpus_of_the_machine_take_part(pod: Any, capsys: Any, tmp_path: Path) ->
 
 
 def test_an_unknown_resource(pod: Any, capsys: Any) -> None:
-    manifest = pod("a", {GPU: 1})
-    status, out, _ = explain(capsys, manifest)
-    assert status == 0
-    assert f"{GPU}: 1 requested, but no plugin has registered it: it does without" in out
-    status, out, _ = explain(capsys, manifest, "--strict")
+    typo = f"{GPU}u"
+    argv = [pod("a", {typo: 1, NIC: 0, "cpu": 1}), "--devices", f"{GPU}=2"]
+    status, out, _ = explain(capsys, *argv)
+    assert status == 1
+    assert f"{typo}: 1 requested, but no plugin has registered it: it does without" in out
+    why = f"no plugin has registered {typo}; did you mean {GPU}?"
+    assert out.endswith(f"\n\nwarning: {why}\n")
+    status, out, _ = explain(capsys, *argv, "--strict")
     assert status == 1
     assert out.startswith("pod default/a refused: ")
-    status, told = data(capsys, manifest, "--declare", GPU)
+    status, told = data(capsys, *argv, "--declare", typo)
     assert (status, told["pods"][0]["reason"]) == (1, "UnexpectedAdmissionError")
+    assert told["pods"][0]["unregistered"] == {typo: why}
+
+
+def test_a_resource_like_no_other(pod: Any, capsys: Any) -> None:
+    _, out, _ = explain(capsys, pod("a", {NIC: 1}), "--devices", "example.org/disk=1")
+    assert out.endswith(f"\nwarning: no plugin has registered {NIC}\n")
+
+
+def test_a_node_without_any_source_of_devices_is_wrong_usage(pod: Any, capsys: Any) -> None:
+    assert explain(capsys, pod("a", {GPU: 1})) == (
+        2,
+        "",
+        "devicemanager: error: which devices does the node have? "
+        "Give --devices, --checkpoint or --allocatable\n",
+    )
 
 
 def test_a_manifest_from_standard_input(capsys: Any, monkeypatch: Any) -> None:
@@ -211,7 +229,7 @@ def test_a_manifest_from_standard_input(capsys: Any, monkeypatch: Any) -> None:
     status, out, _ = explain(capsys, "-", "--devices", f"{GPU}=1")
     assert (status, out.splitlines()[0]) == (0, "pod default/a admitted")
     monkeypatch.setattr("sys.stdin", io.StringIO("word"))
-    status, _, err = explain(capsys, "-")
+    status, _, err = explain(capsys, "-", "--devices", f"{GPU}=1")
     assert status == 2
     assert "kind: Pod" in err
 
@@ -275,6 +293,9 @@ def test_a_checkpoint_alone_does_not_know_all_nodes(node: Any, pod: Any, capsys:
 def test_a_pod_of_the_checkpoint_has_its_devices(node: Any, pod: Any, capsys: Any) -> None:
     _, told = data(capsys, pod("again", {GPU: 1}, uid="u-1"), *node, *SINGLE)
     assert told["pods"][0]["steps"][0]["resources"][0]["chosen"] == ["g0"]
+    assert told["notes"] == ["pod default/again is in the checkpoint already and keeps its devices"]
+    _, told = data(capsys, pod("new", {GPU: 1}), *node)
+    assert told["notes"] == []
 
 
 def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Path) -> None:
@@ -284,6 +305,7 @@ def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Pat
     status, out, _ = explain(capsys, pod("again", {GPU: 1}, uid="u-1"), "--checkpoint", str(saved))
     assert status == 1
     assert "previously allocated devices are no longer healthy" in out
+    assert out.endswith("\nnote: pod default/again is in the checkpoint already\n")
 
 
 def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> None:
@@ -329,7 +351,7 @@ def test_trouble_is_one_line_and_status_2(
 
 def test_a_pod_that_comes_twice(pod: Any, capsys: Any) -> None:
     manifest = pod("a", {GPU: 1})
-    status, _, err = explain(capsys, manifest, manifest)
+    status, _, err = explain(capsys, manifest, manifest, "--devices", f"{GPU}=2")
     assert (status, len(err.splitlines())) == (2, 1)
     assert "admitted already" in err
 

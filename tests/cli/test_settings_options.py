@@ -19,6 +19,8 @@ from devicemanager.core.topology import NumaTopology, NumaTopologyError, PolicyN
 from devicemanager.numa import NumaError
 from devicemanager.settings import QUIRKS, Settings
 
+CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+
 
 def parsed(*argv: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(exit_on_error=False)
@@ -42,7 +44,10 @@ def test_no_flags_change_nothing() -> None:
         ("--numa 0,2", {"numa": NumaTopology.of([0, 2])}),
         ("--topology-policy restricted", {"topology_policy": "restricted"}),
         ("--topology-scope pod", {"topology_scope": "pod"}),
-        ("--topology-option a=1 --topology-option b=", {"topology_options": {"a": "1", "b": ""}}),
+        (
+            f"--topology-option {CLOSEST}=1 --topology-option {MOST}=9",
+            {"topology_options": {CLOSEST: "1", MOST: "9"}},
+        ),
         ("--strict", {"strict": True}),
         ("--declare a.b/c --declare a.b/d", {"declared_resources": frozenset({"a.b/c", "a.b/d"})}),
         ("--shuffle-seed -3", {"shuffle_seed": -3}),
@@ -110,10 +115,12 @@ def test_times_are_numbers(text: str, capsys: Any) -> None:
 
 def test_what_the_kubelet_would_refuse_is_one_line(capsys: Any) -> None:
     policy = ["--topology-policy", "restricted"]
-    assert main(["run", *policy, "--topology-option", "x=1"]) == 1
-    assert capsys.readouterr().err == (
-        'devicemanager: error: unknown Topology Manager Policy option: "x"\n'
-    )
+    # Under the policy `none` a kubelet would not look at it.
+    for argv in (policy, []):
+        assert main(["run", *argv, "--topology-option", "x=1"]) == 1
+        assert capsys.readouterr().err == (
+            'devicemanager: error: unknown Topology Manager Policy option: "x"\n'
+        )
     assert main(["run", *policy, "--numa", "0-8"]) == 1
     assert "unsupported on machines with more than 8 NUMA Nodes" in capsys.readouterr().err
     assert main(["run", "--numa", "0-"]) == 1
