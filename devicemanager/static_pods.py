@@ -23,7 +23,7 @@ from devicemanager.manifests import ManifestError, parse
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent
 
-__all__ = ["ManifestDirectoryError", "PodOwner", "StaticPods"]
+__all__ = ["ManifestDirectoryError", "PodOwner", "StaticPods", "check_directory"]
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """Names of manifests. Whatever else lies there, such as an editor's copies, is left alone."""
@@ -171,6 +171,13 @@ class ManifestFiles:
             return None
 
 
+def check_directory(directory: Path) -> None:
+    """Raises ManifestDirectoryError for what is no directory."""
+    if not directory.is_dir():
+        fault = "is not a directory" if directory.exists() else "does not exist"
+        raise ManifestDirectoryError(f"manifest directory {directory} {fault}")
+
+
 class StaticPods:
     """Watches a manifest directory from ``start`` to ``stop``; a context manager.
 
@@ -194,9 +201,7 @@ class StaticPods:
 
     def start(self) -> None:
         """Admit what is there and watch from now on. Raises ManifestDirectoryError."""
-        if not self.directory.is_dir():
-            fault = "is not a directory" if self.directory.exists() else "does not exist"
-            raise ManifestDirectoryError(f"manifest directory {self.directory} {fault}")
+        check_directory(self.directory)
         # Watched before the scan, so that nothing is missed in between.
         try:
             self._observer = self._watch()

@@ -49,6 +49,11 @@ class KubeletLog:
         """Something of the command's own."""
         self._print(time.time(), {"kind": kind, "message": text, **facts}, [text])
 
+    def warn(self, kind: str, text: str) -> None:
+        """Trouble that the command itself noticed, in the form of an event."""
+        record = {"kind": kind, "message": text, "warning": True}
+        self._print(time.time(), record, [f"warning: {kind}: {text}"])
+
     def admission(self, pod: Pod, admission: Admission) -> None:
         """What became of a pod, container by container."""
         name = f"{pod.namespace}/{pod.name}"

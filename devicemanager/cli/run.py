@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import settings_options
+from devicemanager.cli import files, settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet import MockKubelet
-    from devicemanager.plugin.simulated import SimulatedPlugin
+    from devicemanager.plugin.simulated import SimulationSettings
 
 _PLUGIN_TIMEOUT = 10.0
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
@@ -36,12 +36,14 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--root",
         metavar="DIR",
+        type=files.directory,
         help="the kubelet's directory; keep it short, since the kernel allows 107 bytes for a "
         "socket's path (default: a new one under /tmp, removed at the end)",
     )
     parser.add_argument(
         "--manifests",
         metavar="DIR",
+        type=files.directory,
         help="admit the pods of the manifests (*.yaml, *.yml, *.json) in this directory, and "
         "follow its changes",
     )
@@ -49,7 +51,7 @@ def add(subparsers: Subparsers) -> None:
         "--simulate",
         metavar=FORM,
         type=device_option,
-        action="append",
+        action=_OnePerResource,
         default=[],
         help=f"also run a plugin with virtual devices: {EXAMPLES}; may be repeated",
     )
@@ -58,6 +60,23 @@ def add(subparsers: Subparsers) -> None:
     settings_options.add_topology(parser)
     settings_options.add_admission(parser)
     settings_options.add_serving(parser)
+
+
+class _OnePerResource(argparse.Action):
+    """Appends, and refuses what could only fail once the kubelet serves."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        try:
+            resource = settings_options.device_resource(values.resource)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        before = getattr(namespace, self.dest)
+        if resource in {each.resource for each in before}:
+            text = f"{resource} is given twice: all its devices go into one, as in {EXAMPLES}"
+            raise argparse.ArgumentError(self, text)
+        setattr(namespace, self.dest, [*before, values])
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -76,9 +95,14 @@ def _serve(
     args: argparse.Namespace, log: KubeletLog, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
     from devicemanager.kubelet import MockKubelet
+    from devicemanager.plugin.simulated import SimulatedPlugin
+    from devicemanager.static_pods import check_directory
 
     nodes = {node for option in args.simulate for node in option.nodes if node is not None}
     settings = settings_options.settings_from(args, nodes)
+    simulations = [(option, _simulation(option)) for option in args.simulate]
+    if args.manifests is not None:
+        check_directory(Path(args.manifests))
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
     kubelet.events.subscribe(log.event)
     with signals.held_back():
@@ -86,9 +110,9 @@ def _serve(
     for name in _PATHS:
         path = getattr(kubelet, name)
         log.say(name, f"{name.replace('_', ' ')}: {path}", path=str(path))
-    for option in args.simulate:
+    for option, simulation in simulations:
         with signals.held_back():
-            plugin = stack.enter_context(_simulated_plugin(kubelet.plugin_dir, option))
+            plugin = stack.enter_context(SimulatedPlugin(simulation, kubelet.plugin_dir))
         # Pods that are there from the start shall find the devices.
         if not plugin.wait_registered(_PLUGIN_TIMEOUT):
             raise CommandError(f"the simulated plugin of {option.resource} did not come up")
@@ -104,14 +128,14 @@ def _follow_manifests(
 ) -> None:
     from devicemanager.static_pods import StaticPods
 
-    pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.say("manifest", line))
+    pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.warn("manifest", line))
     # An admission of the first scan may hang in a plugin, and a signal end it.
     stack.callback(pods.stop)
     pods.start()
 
 
-def _simulated_plugin(directory: Path, option: DeviceOption) -> SimulatedPlugin:
-    from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+def _simulation(option: DeviceOption) -> SimulationSettings:
+    from devicemanager.plugin.simulated import SimulationSettings
 
     numa = tuple(node for node in option.nodes if node is not None)
     if numa and len(numa) < len(option.nodes):
@@ -119,7 +143,7 @@ def _simulated_plugin(directory: Path, option: DeviceOption) -> SimulatedPlugin:
             f"--simulate {option.resource}: all devices are on NUMA nodes, or none is"
         )
     name = option.resource.rpartition("/")[2]
-    settings = SimulationSettings(
+    return SimulationSettings(
         resource_name=option.resource,
         number_devices=len(option.nodes),
         numa=numa,
@@ -128,7 +152,6 @@ def _simulated_plugin(directory: Path, option: DeviceOption) -> SimulatedPlugin:
         node_name="mock",
         env_prefix=name.upper().replace("-", "_").replace(".", "_"),
     )
-    return SimulatedPlugin(settings, directory)
 
 
 class _Pods:

@@ -138,12 +138,17 @@ def test_a_refusal_is_explained_in_text_too(capsys: Any) -> None:
     assert capsys.readouterr().out == ""
 
 
+def test_trouble_of_the_command_looks_like_a_warning_event(capsys: Any) -> None:
+    KubeletLog(as_json=False).warn("manifest", "a.yaml: empty")
+    assert capsys.readouterr().out.split(" ", 1)[1] == "warning: manifest: a.yaml: empty\n"
+
+
 def test_a_bad_manifest_is_a_line_and_costs_nobody_else(directory: Path) -> None:
     manifests = directory / "manifests"
     (manifests / "a.yaml").write_text(manifest("a", -1))
     (manifests / "b.yaml").write_text(manifest("b", 1))
     with kubelet(directory, "--simulate", f"{GPU}=3") as process:
-        told = wait(process, "manifest")
+        told = wait(process, "manifest", warning=True)
         assert told["message"] == (
             f"{manifests / 'a.yaml'}: spec.containers[0].resources.limits[{GPU}]: "
             'Invalid value: "-1": must be greater than or equal to 0'
@@ -234,7 +239,35 @@ def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
     assert error_of(capsys, *root, "--manifests", str(missing)) == (
         f"manifest directory {missing} does not exist"
     )
-    assert "kubernetes.io/gpu" in error_of(capsys, *root, "--simulate", "kubernetes.io/gpu=1")
+    mixed = ["--simulate", f"{GPU}=1@0,1@none"]
+    assert "or none is" in error_of(capsys, *root, *mixed)
+    # Nothing was served before.
+    assert [each.name for each in directory.iterdir() if each != file] == ["manifests"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--root", ""], "argument --root: a directory is expected, not an empty text"),
+        (["--manifests", ""], "argument --manifests: a directory is expected"),
+        (
+            ["--simulate", "kubernetes.io/gpu=1"],
+            "argument --simulate: 'kubernetes.io/gpu' is no device resource like vendor.com/gpu",
+        ),
+        (["--simulate", "gpu=1"], "argument --simulate: 'gpu' is no device resource"),
+        (
+            ["--simulate", f"{GPU}=1", "--simulate", f"{GPU}=2"],
+            f"argument --simulate: {GPU} is given twice",
+        ),
+        (["--bogus"], "unrecognized arguments: --bogus"),
+    ],
+)
+def test_wrong_usage_shows_the_usage_of_run(argv: list[str], text: str, capsys: Any) -> None:
+    assert main(["run", *argv]) == 2
+    out, err = capsys.readouterr()
+    usage, line = err.splitlines()
+    assert (out, usage) == ("", "usage: devicemanager run [options]")
+    assert line.startswith(f"devicemanager run: error: {text}")
 
 
 def test_another_kubelet_is_left_alone(directory: Path, capsys: Any) -> None:
