@@ -7,8 +7,18 @@ READY := .venv/.ready
 LINES := oldest protobuf-6
 LAID := $(LINES:%=.cache/%/.ready)
 
+# In any Python: exits with a line if it is too old to work here.
+NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
+	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
+VERSION := import sys; print(sys.version_info[:2])
+
 .PHONY: setup demo test test-lines lint bench
 .DELETE_ON_ERROR:
+
+# A .venv whose interpreter is gone or too old is none.
+ifneq ($(shell (test -x $(BIN)/python && $(BIN)/python -c '$(NEEDED)') 2>&1 && echo fits),fits)
+.PHONY: $(READY)
+endif
 
 setup: $(READY)
 	@:
@@ -36,7 +46,9 @@ bench: $(READY)
 
 # The first pip only fetches the pinned pip: the one that comes with Python may not know --group.
 $(READY): pyproject.toml constraints/dev.txt
+	@$(PYTHON) -c '$(NEEDED)'
 	@echo "setting up .venv"
+	@test "`$(BIN)/python -c '$(VERSION)' 2>&1`" = "`$(PYTHON) -c '$(VERSION)'`" || rm -rf .venv
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --editable . --group dev
