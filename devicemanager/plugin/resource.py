@@ -124,8 +124,10 @@ class Resource:
     def _run(self) -> None:
         try:
             if self._call_start():
-                self._feed.start()
-                self._live()
+                # What start() has set up is taken down, even if nothing is served any more.
+                if not self._stopping.is_set():
+                    self._feed.start()
+                    self._live()
                 self._call_stop()
                 self._enter(ResourceState.STOPPED)
         except Exception:
@@ -230,7 +232,7 @@ class Resource:
         except Exception:
             self._enter(ResourceState.STOPPED)
             return False
-        return not self._stopping.is_set()
+        return True
 
     def _nap(self, seconds: float) -> None:
         self._stopping.wait(seconds)

@@ -702,6 +702,29 @@ def test_what_can_never_work_is_said_at_once(directory):
         Manager(StaticLister("vendor.com", {}), directory / ("x" * 90))
 
 
+def test_a_start_that_outlives_the_manager_is_followed_by_stop(directory, fast):
+    calls = []
+    starting = threading.Event()
+
+    class Slow(Gpus):
+        def start(self):
+            starting.set()
+            assert self.stopping.wait(PATIENCE)
+            calls.append("start")
+
+        def devices(self):
+            calls.append("devices")
+            return super().devices()
+
+        def stop(self):
+            calls.append("stop")
+
+    with manager_of(directory, fast, gpu=Slow()) as manager:
+        assert starting.wait(PATIENCE)
+    assert calls == ["start", "stop"]
+    assert [r.state for r in manager.resources()] == [ResourceState.STOPPED]
+
+
 def test_the_class_in_place_of_an_instance_is_told():
     with pytest.raises(TypeError, match=r"^pass a plugin, not the class: Gpus\(\)$"):
         serve(Gpus, GPU)
