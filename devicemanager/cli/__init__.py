@@ -55,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except SystemExit as exit_:
         # argparse has said what there is to say, on one of the two streams.
-        _silence_if_broken(sys.stdout)
+        broken = _silence_if_broken(sys.stdout)
+        if broken is not None and not isinstance(broken, BrokenPipeError):
+            _complain(broken)
+            return trouble
         return exit_.code if isinstance(exit_.code, int) else 2
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -133,13 +136,16 @@ def _be_lenient(stream: IO[str] | None) -> None:
         reconfigure(errors="backslashreplace")
 
 
-def _silence_if_broken(stream: IO[str] | None) -> None:
+def _silence_if_broken(stream: IO[str] | None) -> OSError | None:
+    """What keeps the last words from being written, if anything does."""
     if stream is None:
-        return
+        return None
     try:
         stream.flush()
-    except OSError:
+    except OSError as error:
         _silence(stream)
+        return error
+    return None
 
 
 def _silence(stream: IO[str]) -> None:

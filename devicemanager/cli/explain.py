@@ -64,7 +64,7 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--devices",
         metavar=device_option.FORM,
-        type=device_option.device_option,
+        type=_devices,
         action="append",
         default=[],
         help=f"devices of a resource, given to the NUMA nodes in turn: {device_option.EXAMPLES}; "
@@ -88,6 +88,12 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what `devicemanager resources -o json` prints: devices with their NUMA nodes",
     )
+
+
+def _devices(text: str) -> device_option.DeviceOption:
+    option = device_option.device_option(text)
+    settings_options.device_resource(option.resource)
+    return option
 
 
 def _ids(text: str) -> tuple[str, list[str]]:

@@ -215,6 +215,12 @@ def test_a_resource_like_no_other(pod: Any, capsys: Any) -> None:
     assert out.endswith(f"\nwarning: no plugin has registered {NIC}\n")
 
 
+def test_devices_are_of_a_resource_that_a_plugin_can_have(pod: Any, capsys: Any) -> None:
+    status, _, err = explain(capsys, pod("a", {GPU: 1}), "--devices", "gpu=1")
+    assert status == 2
+    assert "argument --devices: 'gpu' is no device resource like vendor.com/gpu" in err
+
+
 def test_a_node_without_any_source_of_devices_is_wrong_usage(pod: Any, capsys: Any) -> None:
     assert explain(capsys, pod("a", {GPU: 1})) == (
         2,

@@ -394,12 +394,17 @@ def test_a_reader_that_goes_away_is_no_error(file: Path) -> None:
     assert (result.returncode, result.stderr) == (141, b"")
 
 
-def test_a_full_disk_is_one_line(file: Path) -> None:
+@pytest.mark.parametrize(
+    ("argv", "unbuffered"),
+    [(["checkpoint", "show", "FILE"], "1"), (["checkpoint", "show", "FILE"], ""), (["--help"], "")],
+)
+def test_a_full_disk_is_one_line(file: Path, argv: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
-            [*COMMAND, "checkpoint", "show", str(file)],
+            [*COMMAND, *(str(file) if word == "FILE" else word for word in argv)],
             stdout=full,
             stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             timeout=30,
         )
     assert result.returncode == 1
