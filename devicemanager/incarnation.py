@@ -122,5 +122,16 @@ class Incarnation:
             raise StartError(f"{error}; it cannot be set aside either: {failed}") from failed
         self.is_fresh = True
         self._events.publish(
-            EventKind.CHECKPOINT_SET_ASIDE, f"{error}. Set aside as {aside}; starting afresh"
+            EventKind.CHECKPOINT_SET_ASIDE,
+            f"{_problem(error)}; set aside as {aside}, starting afresh",
         )
+
+
+def _problem(error: checkpoint.CheckpointError) -> str:
+    """What is wrong with the file, without the advice: it is followed already."""
+    match error:
+        case checkpoint.CheckpointCorrupt():
+            return f"{error.source}: {error.problem}"
+        case checkpoint.CheckpointUnreadable():
+            return f"{error.source}: cannot be read: {error.reason}"
+    return str(error)

@@ -80,7 +80,9 @@ def test_a_bad_checkpoint_is_set_aside(root: Path, start: Start, how: str) -> No
         assert aside.read_bytes() == broken
         events = kubelet.events.recent(EventKind.CHECKPOINT_SET_ASIDE)
         assert [event.message.count("\n") for event in events] == ([0] if not life else [])
-        assert all(str(aside) in event.message and event.is_warning for event in events)
+        done = f"; set aside as {aside}, starting afresh"
+        assert all(event.message.endswith(done) and event.is_warning for event in events)
+        assert not any("move it away" in event.message for event in events)  # it was moved
         with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
             assert hostile.register(kubelet.plugin_socket, "p.sock") is None
             kubelet.wait_for_resource(RESOURCE, 2)
@@ -109,7 +111,7 @@ def test_what_is_no_file_is_set_aside(root: Path, start: Start, kind: str) -> No
             (path / "mine").write_text("kept")
     kubelet = start()
     event = kubelet.wait_for_event(EventKind.CHECKPOINT_SET_ASIDE)
-    assert "not a file" in event.message
+    assert "not a file; set aside as" in event.message
     assert kubelet.allocatable() == {}
     kubelet.stop()
     start().stop()
