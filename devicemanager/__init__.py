@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from devicemanager.clock import ManualClock
+    from devicemanager.core.errors import Refused, RequestError
     from devicemanager.core.topology import NumaTopology
     from devicemanager.events import Event, EventKind
     from devicemanager.kubelet import MockKubelet, WaitTimeout
+    from devicemanager.manifests import ManifestError
     from devicemanager.outcome import Admission
     from devicemanager.settings import Settings
 
@@ -21,9 +23,12 @@ __all__ = [
     "Admission",
     "Event",
     "EventKind",
+    "ManifestError",
     "ManualClock",
     "MockKubelet",
     "NumaTopology",
+    "Refused",
+    "RequestError",
     "Settings",
     "WaitTimeout",
 ]
@@ -32,9 +37,12 @@ _LAZY = {
     "Admission": "outcome",
     "Event": "events",
     "EventKind": "events",
+    "ManifestError": "manifests",
     "ManualClock": "clock",
     "MockKubelet": "kubelet",
     "NumaTopology": "core.topology",
+    "Refused": "core.errors",
+    "RequestError": "core.errors",
     "Settings": "settings",
     "WaitTimeout": "kubelet",
 }
@@ -45,7 +53,30 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    try:
+        module = import_module(f"{__name__}.{_LAZY[name]}")
+    except ImportError as error:
+        if shadow := _shadow():
+            raise ImportError(
+                f"{shadow} stands in the way of a package that comes with devicemanager: "
+                "rename it, or move it into a package of yours"
+            ) from error
+        raise
+    return getattr(module, name)
+
+
+def _shadow() -> str | None:
+    """The file that is imported instead of a package installed beside this one."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    beside = Path(__file__).resolve().parents[1]
+    for name in ("checkpoint", "podresources", "protos"):
+        spec = find_spec(name)
+        origin = spec.origin if spec is not None else None
+        if origin is not None and Path(origin).resolve().parents[1] != beside:
+            return origin
+    return None
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ import random
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,8 @@ from devicemanager.core.errors import (
     DeviceManagerError,
     RequestError,
 )
-from devicemanager.core.ids import PodUid
+from devicemanager.core.ids import PodUid, ResourceName
+from devicemanager.core.names import is_extended_resource_name
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.providers import HintProvider
 from devicemanager.core.runoptions import RunOptions
@@ -69,10 +71,13 @@ class MockKubelet:
         *,
         clock: Clock | None = None,
     ) -> None:
+        if isinstance(root, Settings):
+            raise TypeError("settings is a keyword: MockKubelet(settings=…)")
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = EventStream(self.clock)
         self._own_root = root is None
+        self._cleaning: weakref.finalize[..., MockKubelet] | None = None
         self._layout = Layout(Path(root) if root is not None else Path())
         # Guards the fields below. Never held over an admission or a server's start.
         self._lock = threading.Lock()
@@ -125,6 +130,8 @@ class MockKubelet:
                 raise RequestError("the kubelet runs already: stop it first")
             if self._own_root and self._layout.root == Path():
                 self._layout = Layout(Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp")))
+                # Also if nobody stops this kubelet before the program ends.
+                self._cleaning = weakref.finalize(self, _remove, self._layout.root)
         incarnation = Incarnation(
             self._layout,
             self.settings,
@@ -134,6 +141,7 @@ class MockKubelet:
             self._failed,
             self._providers,
         )
+        incarnation.manager.plugins.title_of = self._workers.title_of
         try:
             incarnation.start()
         except BaseException:
@@ -159,8 +167,8 @@ class MockKubelet:
         self._remove_own_root()
 
     def _remove_own_root(self) -> None:
-        if self._own_root:
-            shutil.rmtree(self.root, ignore_errors=True)
+        if self._own_root and self._cleaning is not None:
+            self._cleaning()
             self._layout = Layout(Path())
 
     def __enter__(self) -> Self:
@@ -278,10 +286,17 @@ class MockKubelet:
         return {str(name): resources for name, resources in status.items()}
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """What a pod holds: container → resource → sorted device ids."""
+        """What a pod holds: container → resource → sorted device ids.
+
+        Raises RequestError if nobody knows the UID: no pod here has it, nor does the
+        checkpoint.
+        """
+        holdings = self.manager.holdings(PodUid(uid))
+        if not holdings:
+            self._workers.check_known(uid)
         return {
             container: {name: sorted(holding.ids) for name, holding in held.items()}
-            for container, held in self.manager.holdings(PodUid(uid)).items()
+            for container, held in holdings.items()
         }
 
     def pods(self) -> dict[str, PodRecord]:
@@ -300,15 +315,37 @@ class MockKubelet:
     ) -> None:
         """Wait until ``count`` devices of the resource are allocatable (None: any).
 
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen.
+        Raises WaitTimeout after ``timeout`` seconds, with what did happen, and
+        RequestError at once for a name that no plugin can register.
         """
+        if not is_extended_resource_name(resource):
+            raise RequestError(
+                f"no plugin can register {resource!r}: a resource is named with its domain, "
+                "such as vendor.com/gpu"
+            )
 
         def there() -> bool:
             found = self.allocatable().get(resource, 0)
             return found > 0 if count is None else found == count
 
         wanted = "any" if count is None else str(count)
-        self.wait_for(there, timeout, f"{wanted} allocatable devices of {resource}")
+        what = f"{wanted} allocatable devices of {resource}"
+        if not self.events.wait_for(there, timeout):
+            raise self._too_late(timeout, what, self._missing(ResourceName(resource)))
+
+    def _missing(self, resource: ResourceName) -> str:
+        """Why devices of a resource are not there, if its plugin never came."""
+        incarnation = self._incarnation
+        if incarnation is None:
+            return "the kubelet is not running; "
+        state = incarnation.manager.state
+        with state.lock:
+            is_known, serving = resource in state.endpoints, state.endpoints.serving(resource)
+        if not is_known:
+            return f"no plugin has registered it on {self.plugin_socket}; "
+        if serving is None or not serving.id:  # no registration, but the checkpoint's word
+            return f"its plugin has not registered on {self.plugin_socket} since the restart; "
+        return "" if state.endpoints.is_connected(serving.id) else "its plugin has left; "
 
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
@@ -318,7 +355,7 @@ class MockKubelet:
         Raises WaitTimeout after ``timeout`` seconds, with what did happen.
         """
         if not self.events.wait_for(condition, timeout):
-            raise WaitTimeout(f"waited {timeout:g} s for {what}; {self._story()}")
+            raise self._too_late(timeout, what)
 
     def wait_for_event(
         self, *kinds: EventKind, resource: str | None = None, timeout: float = 10.0
@@ -333,6 +370,9 @@ class MockKubelet:
         suffix = f" of {resource}" if resource else ""
         self.wait_for(lambda: bool(found()), timeout, f"the event {names}{suffix}")
         return found()[-1]
+
+    def _too_late(self, timeout: float, what: str, why: str = "") -> WaitTimeout:
+        return WaitTimeout(f"waited {timeout:g} s for {what}; {why}{self._story()}")
 
     def _story(self) -> str:
         events = self.events.recent()[-_SHOWN_EVENTS:]
@@ -354,6 +394,10 @@ class MockKubelet:
         with self._lock:
             self._errors.append(error)
         self.events.publish(EventKind.SERVER_ERROR, f"on a server thread: {error!r}")
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:

@@ -51,6 +51,17 @@ class ContainerOutcome:
         return merged_options(self.holdings) if self.options is None else self.options
 
 
+class NoContainers(dict[str, ContainerOutcome]):
+    """The containers of a refused pod: none. A look for one is a KeyError that says why."""
+
+    def __init__(self, refusal: str) -> None:
+        super().__init__()
+        self._refusal = refusal
+
+    def __missing__(self, name: str) -> ContainerOutcome:
+        raise KeyError(f"{name}: {self._refusal}")
+
+
 @attrs.frozen
 class Admission:
     """The answer to ``admit``: the containers' devices and settings, or the refusal with
@@ -61,10 +72,16 @@ class Admission:
     reason: str = ""
     message: str = ""
     containers: Mapping[str, ContainerOutcome] = attrs.field(factory=dict)
+    """By name; of a pod that was not admitted there is none, and asking says why."""
     explaining: Callable[[], AdmissionExplanation] | None = attrs.field(
         default=None, repr=False, eq=False
     )
     """Builds the explanation when it is asked for."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID, by which everything else asks for it."""
+        return self.pod.uid
 
     @property
     def explanation(self) -> AdmissionExplanation | None:

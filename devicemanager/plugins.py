@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
 from devicemanager.clock import Clock
+from devicemanager.core.devices import HEALTHY
 from devicemanager.core.endpoints import Departure, PluginOptions
 from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
@@ -30,6 +31,7 @@ class _Difference:
 
     changes: Changes
     held: Mapping[PodUid, set[DeviceId]]
+    after: DeviceList
     is_news: bool
     """Whether the checkpoint says something else now."""
 
@@ -56,6 +58,8 @@ class PluginHandler:
         self._health_updates = health_updates
         self._write = write
         self._quirks = quirks
+        self.title_of: Callable[[PodUid], str] = str
+        """How events name a pod; set before the first plugin comes, if at all."""
         # Guarded by the state's lock: nothing is taken in any more.
         self._closed = False
 
@@ -186,27 +190,29 @@ class PluginHandler:
         touched = {*difference.changed, *difference.removed, *difference.added}
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
-            return _Difference(difference, ledger.holders_of(resource, touched), is_news)
+            return _Difference(difference, ledger.holders_of(resource, touched), after, is_news)
         held: dict[PodUid, set[DeviceId]] = {}
         for name, _ in ledger.resources():
             for pod, ids in ledger.holders_of(name, touched).items():
                 held.setdefault(pod, set()).update(ids)
-        return _Difference(difference, held, is_news)
+        return _Difference(difference, held, after, is_news)
 
     def _follow_up(self, resource: ResourceName, difference: _Difference) -> None:
         for pod, ids in difference.held.items():
-            self._report(resource, pod, ", ".join(sorted(ids)))
+            self._report(resource, pod, sorted(ids), difference.after)
         if difference.is_news:
             self._write()
 
-    def _report(self, resource: ResourceName, pod: PodUid, ids: str) -> None:
+    def _report(
+        self, resource: ResourceName, pod: PodUid, ids: Sequence[DeviceId], after: DeviceList
+    ) -> None:
         """Queue a pod whose device changed health; dropped when the queue is full."""
         try:
             self._health_updates.put_nowait(pod)
         except queue.Full:
             self._events.publish(
                 EventKind.HEALTH_DROPPED,
-                f"{resource} {ids}: report of changed health dropped, "
+                f"{resource} {', '.join(ids)}: report of changed health dropped, "
                 f"{self._health_updates.maxsize} are waiting",
                 resource=resource,
                 pod=pod,
@@ -214,10 +220,29 @@ class PluginHandler:
             return
         self._events.publish(
             EventKind.DEVICE_HEALTH,
-            f"{resource} {ids}: health changed, held by pod {pod}",
+            f"{resource} {_states(ids, after)}, held by pod {self.title_of(pod)}",
             resource=resource,
             pod=pod,
         )
+
+
+def _states(ids: Iterable[DeviceId], devices: DeviceList) -> str:
+    """What has become of devices, those of one state together."""
+    together: dict[str, list[str]] = {}
+    for id_ in ids:
+        together.setdefault(_state(id_, devices), []).append(id_)
+    return "; ".join(f"{', '.join(together[state])}: {state}" for state in sorted(together))
+
+
+def _state(id_: DeviceId, devices: DeviceList) -> str:
+    number = devices.numbering.index.get(id_)
+    if number is None:
+        return "gone"
+    if devices.healthy >> number & 1:
+        return "now Healthy"
+    # What the plugin said last stays when it leaves.
+    left = devices.health[number] == HEALTHY
+    return "now Unhealthy, its plugin has left" if left else "now Unhealthy"
 
 
 def _describe(difference: Changes) -> str:

@@ -96,8 +96,14 @@ class PodStore:
         """The pod with this UID. Raises RequestError."""
         record = self._records.get(PodUid(uid))
         if record is None:
-            raise RequestError(f"no pod has the UID {uid!r}: it was not admitted, or is gone")
+            raise RequestError(self._unknown(uid))
         return record
+
+    def _unknown(self, uid: str) -> str:
+        for record in self._records.values():
+            if uid in (record.pod.name, title(record.pod)):
+                return f"{uid} is a pod's name, its UID is {record.pod.uid}"
+        return f"no pod has the UID {uid!r}: it was not admitted, or is gone"
 
     def add(self, pod: Pod) -> PodRecord:
         """A new pod. Raises RequestError if its UID is taken by an active one."""

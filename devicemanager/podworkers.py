@@ -26,7 +26,13 @@ from devicemanager.core.pods import Container, Pod
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager import Manager
-from devicemanager.outcome import Admission, ContainerOutcome, affinity_nodes, merged_options
+from devicemanager.outcome import (
+    Admission,
+    ContainerOutcome,
+    NoContainers,
+    affinity_nodes,
+    merged_options,
+)
 from devicemanager.podsource import Shown
 from devicemanager.podstore import PodRecord, PodStore, title
 from devicemanager.settings import Settings
@@ -133,6 +139,7 @@ class PodWorkers:
             False,
             refused.reason,
             refused.message,
+            NoContainers(f"pod {title(pod)} was refused: {refused}"),
             explaining=None if explanation is None else lambda: explanation,
         )
 
@@ -285,6 +292,17 @@ class PodWorkers:
         """The pods that are known and not deleted, by UID, in the order they came."""
         with self._lock:
             return {record.pod.uid: record for record in self._pods}
+
+    def title_of(self, uid: PodUid) -> str:
+        """A pod as people name it; by its UID if only the checkpoint knows it."""
+        with self._lock:
+            record = self._pods.get(uid)
+        return str(uid) if record is None else title(record.pod)
+
+    def check_known(self, uid: str) -> None:
+        """Raises RequestError if no pod has this UID."""
+        with self._lock:
+            self._pods.known(uid)
 
     def shown(self) -> Shown:
         """The pods that PodResources may tell of."""

@@ -28,6 +28,7 @@ import grpc
 import pytest
 
 from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import PodUid
 from devicemanager.events import EventKind
 from devicemanager.kubelet import MockKubelet
 from devicemanager.outcome import Admission
@@ -230,7 +231,7 @@ def test_a_pod_terminated_during_its_admission(start: Start, another: bool) -> N
         kubelet.terminate("a")
         gate.opened.set()
         assert not answer.result(10).admitted
-        assert kubelet.devices("a") == {}
+        assert kubelet.manager.holdings(PodUid("a")) == {}
         if another:
             assert kubelet.admit(pod("a", 2, uid="a")).admitted
         else:

@@ -1,0 +1,138 @@
+"""What somebody who writes a first test is told when something is amiss."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import devicemanager
+from devicemanager import EventKind, MockKubelet, Refused, RequestError, Settings, WaitTimeout
+from devicemanager.testing import pod_manifest
+
+GPU = "vendor.com/gpu"
+
+
+def test_settings_in_the_place_of_the_root_are_noticed():
+    with pytest.raises(TypeError, match=r"^settings is a keyword: MockKubelet\(settings=…\)$"):
+        MockKubelet(Settings())
+
+
+@pytest.mark.parametrize("name", ["train", "ml/train"])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kubelet, uid: kubelet.devices(uid),
+        lambda kubelet, uid: kubelet.terminate(uid),
+        lambda kubelet, uid: kubelet.start_container(uid, "main"),
+    ],
+)
+def test_a_name_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask, name):
+    with pytest.raises(RequestError, match=f"^no pod has the UID '{name}'"):
+        ask(mock_kubelet, name)
+    train = mock_kubelet.admit(pod_manifest("train", namespace="ml"))
+    with pytest.raises(RequestError) as caught:
+        ask(mock_kubelet, name)
+    assert str(caught.value) == f"{name} is a pod's name, its UID is {train.uid}"
+    ask(mock_kubelet, train.uid)
+
+
+def test_a_pod_without_devices_has_none(mock_kubelet):
+    assert mock_kubelet.devices(mock_kubelet.admit(pod_manifest("plain")).uid) == {}
+
+
+def test_a_wait_says_that_no_plugin_came(mock_kubelet):
+    with pytest.raises(WaitTimeout) as caught:
+        mock_kubelet.wait_for_resource(GPU, timeout=0)
+    assert f"; no plugin has registered it on {mock_kubelet.plugin_socket}; " in str(caught.value)
+
+
+def test_a_wait_says_that_the_plugin_did_not_come_back(make_mock_kubelet, simulated_plugin):
+    kubelet = make_mock_kubelet()
+    plugin = simulated_plugin(GPU, kubelet=kubelet)
+    plugin.stop()
+    kubelet.wait_for_resource(GPU, 0)
+    with pytest.raises(WaitTimeout, match="; its plugin has left; "):
+        kubelet.wait_for_resource(GPU, timeout=0)
+    kubelet.restart()
+    with pytest.raises(WaitTimeout, match=r"; its plugin has not registered on \S+ since the rest"):
+        kubelet.wait_for_resource(GPU, timeout=0)
+
+
+def test_a_wait_has_nothing_to_add_while_the_plugin_is_there(mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    with pytest.raises(WaitTimeout, match=f"3 allocatable devices of {GPU}; what did happen:"):
+        mock_kubelet.wait_for_resource(GPU, 3, timeout=0)
+
+
+@pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "vendor.com/"])
+def test_a_name_that_cannot_be_is_not_waited_for(mock_kubelet, name):
+    with pytest.raises(RequestError, match=f"^no plugin can register '{name}'"):
+        mock_kubelet.wait_for_resource(name, timeout=600)
+
+
+def test_a_look_into_a_refused_pod_says_why_it_was_refused(mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 1)
+    refused = mock_kubelet.admit(pod_manifest("greedy", {GPU: 2}))
+    assert dict(refused.containers) == {}
+    with pytest.raises(KeyError, match=r"main: pod default/greedy was refused: Unexpected.*: 2, "):
+        _ = refused.containers["main"]
+    with pytest.raises(Refused):
+        refused.raise_for_refusal()
+
+
+def test_events_say_what_became_of_whose_device(mock_kubelet, simulated_plugin):
+    plugin = simulated_plugin(GPU, 2)
+    train = mock_kubelet.admit(pod_manifest("train", {GPU: 1}))
+
+    def messages():
+        return [each.message for each in mock_kubelet.events.recent(EventKind.DEVICE_HEALTH)]
+
+    for health in ("Unhealthy", "Healthy"):
+        plugin.set_health("gpu-mock-0", health)
+        mock_kubelet.wait_for_resource(GPU, 1 + (health == "Healthy"))
+    plugin.stop()
+    mock_kubelet.wait_for(lambda: len(messages()) == 3)
+    assert messages() == [
+        f"{GPU} gpu-mock-0: now {state}, held by pod default/train"
+        for state in ("Unhealthy", "Healthy", "Unhealthy, its plugin has left")
+    ]
+    assert mock_kubelet.events.recent(EventKind.DEVICE_HEALTH)[0].pod == train.uid
+
+
+def test_a_kubelet_that_nobody_stops_leaves_no_directory():
+    code = "from devicemanager import MockKubelet; print(MockKubelet().start().root)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    root = done.stdout.strip()
+    assert root.startswith("/tmp/dm-")
+    assert not Path(root).exists()
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "podresources", "protos"])
+def test_a_module_of_the_same_name_as_one_of_ours_is_named(tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", "from devicemanager import MockKubelet"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {tmp_path / name}.py stands in the way of a package that comes with "
+        "devicemanager: rename it, or move it into a package of yours"
+    )
+
+
+def test_an_import_that_fails_otherwise_stays_what_it_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "devicemanager.outcome", None)
+    with pytest.raises(ImportError, match=r"devicemanager\.outcome"):
+        _ = devicemanager.Admission
