@@ -125,10 +125,10 @@ class PluginWatcher:
         except Exception as error:
             self._on_error(error)
         with self._lock:
-            is_there = path in self._known
-        if not is_there:
-            # It went while it was dialed: nothing was connected yet when that was told.
-            self._registrar.deregister(path)
+            # If it went while it was dialed, nothing was connected yet when that was told.
+            # Under the lock, so that a successor at this path cannot be hit.
+            if path not in self._known:
+                self._registrar.deregister(path)
 
     def _handshake(self, path: Path, stub: pr_grpc.RegistrationStub) -> None:
         info = stub.GetInfo(pr.InfoRequest(), timeout=GET_INFO_TIMEOUT, wait_for_ready=True)
