@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grpc
-import tenacity
 
 from devicemanager import wire
 from devicemanager.core.endpoints import PluginOptions
@@ -87,6 +86,9 @@ class Endpoint:
             sockets.check_path(path)
         except SocketPathError as error:
             raise DialError(str(error)) from error
+        # With the first plugin: nothing else of a start needs it.
+        import tenacity
+
         stopping = stopping or threading.Event()
         limit = time.monotonic() + settings.dial_timeout
         attempts = tenacity.Retrying(

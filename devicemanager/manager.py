@@ -10,6 +10,7 @@ import contextlib
 import queue
 import random
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -33,8 +34,6 @@ from devicemanager.core.errors import (
     RequestError,
     refused_by_allocation,
 )
-from devicemanager.core.explain import AdmissionExplanation
-from devicemanager.core.explaining import explain
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Draft, PodHoldings
@@ -52,6 +51,9 @@ from devicemanager.plugins import PluginHandler
 from devicemanager.settings import Settings
 from devicemanager.state import State
 from devicemanager.wire import WireError
+
+if TYPE_CHECKING:
+    from devicemanager.core.explain import AdmissionExplanation
 
 
 @attrs.frozen
@@ -369,6 +371,8 @@ class Manager:
 
     def explain(self, allocation: PodAllocation) -> AdmissionExplanation:
         """Why an admitted pod got what it got."""
+        from devicemanager.core.explaining import explain
+
         return explain(allocation, self.policy)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:

@@ -13,9 +13,6 @@ from devicemanager.core.cpuprovider import CpuProvider
 from devicemanager.core.errors import RequestError
 from devicemanager.core.memoryprovider import MemoryProvider
 from devicemanager.core.topology import NumaTopology, NumaTopologyError
-from devicemanager.manifests.documents import load_documents
-from devicemanager.manifests.errors import ManifestError
-from devicemanager.manifests.quantities import parse_quantity, whole_units
 
 HOST = "host"
 SYSFS_NODES = Path("sys/devices/system/node")
@@ -197,6 +194,8 @@ def _node_key(where: str, key: object) -> int:
 
 
 def _bytes(where: str, value: object) -> int:
+    from devicemanager.manifests.quantities import parse_quantity, whole_units
+
     try:
         size = whole_units(parse_quantity(str(value)))
     except ValueError:
@@ -223,6 +222,10 @@ def _check_each_once(path: Path, cpus: Mapping[int, tuple[int, ...]]) -> None:
 
 
 def _load(path: Path) -> object:
+    # For a file alone: most kubelets start with nodes that are counted, or with none.
+    from devicemanager.manifests.documents import load_documents
+    from devicemanager.manifests.errors import ManifestError
+
     try:
         documents = load_documents(_text(path))
     except ManifestError as error:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.core import runoptions
 from devicemanager.core.errors import Refused
-from devicemanager.core.explain import AdmissionExplanation
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.pods import Pod
@@ -16,6 +16,9 @@ from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.topology import Hint
 from devicemanager.core.topology.numa import nodes_of
 from devicemanager.wire import settings_from_bytes
+
+if TYPE_CHECKING:
+    from devicemanager.core.explain import AdmissionExplanation
 
 
 def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:

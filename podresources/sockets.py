@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import socket
 import stat
 import urllib.parse
@@ -66,7 +65,7 @@ def published(path: Path) -> Iterator[Path]:
     it listened on when it stops, from taking away a socket that a successor put here.
     """
     # Not longer than the name it stands for, or the kernel's limit would come earlier.
-    private = path.with_name(("." + secrets.token_hex(8))[: max(4, len(path.name))])
+    private = path.with_name(("." + os.urandom(8).hex())[: max(4, len(path.name))])
     _probe_bind(private)
     try:
         yield private

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet import MockKubelet
-    from devicemanager.plugin.simulated import SimulationSettings
+    from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 
 _PLUGIN_TIMEOUT = 10.0
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
@@ -94,15 +95,16 @@ def _run(args: argparse.Namespace) -> int:
 def _serve(
     args: argparse.Namespace, log: KubeletLog, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
+    # Nothing that an import makes is garbage: to look for some takes a tenth of the start.
+    gc.disable()
     from devicemanager.kubelet import MockKubelet
-    from devicemanager.plugin.simulated import SimulatedPlugin
-    from devicemanager.static_pods import check_directory
 
+    gc.enable()
     nodes = {node for option in args.simulate for node in option.nodes if node is not None}
     settings = settings_options.settings_from(args, nodes)
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
-        check_directory(Path(args.manifests))
+        _check_manifests(args.manifests)
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
     kubelet.events.subscribe(log.event)
     with signals.held_back():
@@ -112,7 +114,7 @@ def _serve(
         log.say(name, f"{name.replace('_', ' ')}: {path}", path=str(path))
     for option, simulation in simulations:
         with signals.held_back():
-            plugin = stack.enter_context(SimulatedPlugin(simulation, kubelet.plugin_dir))
+            plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
         # Pods that are there from the start shall find the devices.
         if not plugin.wait_registered(_PLUGIN_TIMEOUT):
             raise CommandError(f"the simulated plugin of {option.resource} did not come up")
@@ -121,6 +123,12 @@ def _serve(
         _follow_manifests(kubelet, args.manifests, log, stack)
     kubelet.sources_ready()
     log.say("ready", "ready; Ctrl-C stops")
+
+
+def _check_manifests(directory: str) -> None:
+    from devicemanager.static_pods import check_directory
+
+    check_directory(Path(directory))
 
 
 def _follow_manifests(
@@ -152,6 +160,12 @@ def _simulation(option: DeviceOption) -> SimulationSettings:
         node_name="mock",
         env_prefix=name.upper().replace("-", "_").replace(".", "_"),
     )
+
+
+def _plugin(simulation: SimulationSettings, directory: Path) -> SimulatedPlugin:
+    from devicemanager.plugin.simulated import SimulatedPlugin
+
+    return SimulatedPlugin(simulation, directory)
 
 
 class _Pods:

@@ -19,7 +19,6 @@ from devicemanager.core.allocator import (
     allocate_container,
 )
 from devicemanager.core.errors import PluginError, Refused, RequestError, refused_by_topology
-from devicemanager.core.explaining import explain
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.inventory import Numbering
 from devicemanager.core.pods import Container, pod_requests
@@ -114,6 +113,9 @@ def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> Allocatio
     try:
         yield from all_or_nothing(allocation, _scoped(allocation, hints))
     except Refused as refused:
+        # Not before the first refusal: a start need not wait for it.
+        from devicemanager.core.explaining import explain
+
         refused.explanation = explain(allocation, hints.policy, refused)
         raise
 

@@ -17,12 +17,12 @@ from devicemanager.plugin.errors import (
     UnhealthyDevice,
     UnknownDevice,
 )
-from devicemanager.plugin.values import ContainerSettings, Device, DeviceSpec, Mount
 
 if TYPE_CHECKING:
     from devicemanager.plugin.author import Lister, Plugin, StaticLister
     from devicemanager.plugin.manager import Manager, serve
     from devicemanager.plugin.settings import PluginSettings
+    from devicemanager.plugin.values import ContainerSettings, Device, DeviceSpec, Mount
 
 __all__ = [
     "ConfigurationError",
@@ -43,8 +43,12 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ContainerSettings": "values",
+    "Device": "values",
+    "DeviceSpec": "values",
     "Lister": "author",
     "Manager": "manager",
+    "Mount": "values",
     "Plugin": "author",
     "PluginSettings": "settings",
     "StaticLister": "author",
@@ -53,7 +57,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    # The value types alone must not pay for importing grpc.
+    # Who wants the value types, or to catch an error, must not pay for importing grpc.
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

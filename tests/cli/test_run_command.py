@@ -69,6 +69,29 @@ def held(directory: Path) -> dict[str, tuple[str, ...]]:
         }
 
 
+def test_a_start_waits_for_no_import_that_only_plugins_pods_or_refusals_need(
+    directory: Path,
+) -> None:
+    log = directory / "log"
+    python, *arguments = RUN
+    command = [python, "-X", "importtime", *arguments, "-o", "json", "--root", str(directory)]
+    with Process("the kubelet", command, log) as process:
+        wait(process, "ready")
+    imported = {line.rpartition("|")[2].strip() for line in log.read_text().splitlines()}
+    assert "devicemanager.kubelet" in imported
+    assert not imported & {
+        "devicemanager.core.explaining",
+        "devicemanager.manifests",
+        "devicemanager.plugin.manager",
+        "devicemanager.plugin.values",
+        "devicemanager.static_pods",
+        "kubernetes",
+        "rich",
+        "secrets",
+        "tenacity",
+    }
+
+
 def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
     manifests = directory / "manifests"
     (manifests / "a.yaml").write_text(manifest("a", 1))
