@@ -82,7 +82,7 @@ class Soak:
             self._churn(share)
             seconds = now() - begin
             self._check()
-            p50, floor = self._measure()
+            p50, floor = self._measure(max(1, min(_SAMPLES, share.admitted)))
             yield Lap(
                 number + 1,
                 share.admitted,
@@ -146,11 +146,11 @@ class Soak:
         if saved.entries:
             raise InternalError(f"the checkpoint still has {len(saved.entries)} entries")
 
-    def _measure(self) -> tuple[float, float]:
+    def _measure(self, samples: int) -> tuple[float, float]:
         """p50 of single admissions on an almost empty node, and that of their floor."""
         with Floor(self._socket, self._kubelet.checkpoint_path) as raw:
             raw.refresh()
-            ours, floor = in_turns(_SAMPLES, partial(self._once, held := list[str]()), raw.both)
+            ours, floor = in_turns(samples, partial(self._once, held := list[str]()), raw.both)
             self._kubelet.terminate(*held)
         return median(ours), median(floor)
 
