@@ -95,7 +95,7 @@ class Manager:
         )
         fresh = self.settings.providers if providers is None else providers
         node = Node(self.settings.node_allocatable)
-        self.state = State(store or MemoryStore(), Companions(fresh), node)
+        self.state = State(store or MemoryStore(), Companions(fresh), node, self._wrote)
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
         self.plugins = PluginHandler(
             self.state,
@@ -395,6 +395,9 @@ class Manager:
         fail, and nothing is written any more."""
         self.plugins.close()
         self.state.writer.close()
+
+    def _wrote(self) -> None:
+        self.events.publish(EventKind.CHECKPOINT_WRITTEN, "checkpoint written")
 
     def _write(self) -> None:
         """Write the checkpoint; if that fails, say so and leave it to the next write."""

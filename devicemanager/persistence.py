@@ -49,9 +49,17 @@ class _Round:
 class Writer:
     """Shares durable writes among those who ask for one at the same time."""
 
-    def __init__(self, store: Store, render: Callable[[], checkpoint.Contents]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        render: Callable[[], checkpoint.Contents],
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``written`` is called after each write that succeeded, when nobody waits for it
+        any more."""
         self._store = store
         self._render = render
+        self._written = written
         # Guards the fields below; held neither while rendering nor while writing.
         self._turn = threading.Condition()
         self._next = _Round()
@@ -84,6 +92,8 @@ class Writer:
             self._writing = True
             self._next = _Round()  # later comers need a later write
         self._write(mine)
+        if mine.error is None:
+            self._written()
         return self._answer(mine)
 
     def _write(self, mine: _Round) -> None:

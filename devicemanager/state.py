@@ -7,6 +7,7 @@ while it is held. Methods here say whether they take the lock or want it held.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 import checkpoint
@@ -44,9 +45,13 @@ class PluginClient(Protocol):
 class State:
     """Endpoints, ledger and their clients, with the checkpoint that mirrors them."""
 
-    def __init__(self, store: Store, companions: Companions, node: Node) -> None:
+    def __init__(
+        self, store: Store, companions: Companions, node: Node, written: Callable[[], None]
+    ) -> None:
+        """``written`` is called after every write of the checkpoint, without the lock."""
         self.lock = threading.Lock()
-        """Guards every other field here."""
+        """Guards every other field here. Single reads of ``clients`` and ``version`` do
+        without it."""
         self.endpoints = Endpoints()
         self.ledger = Ledger()
         self.companions = companions
@@ -59,7 +64,7 @@ class State:
         self._document = checkpoint.Document()
         self._registered: dict[str, tuple[str, ...]] = {}
         self._kept: set[PodUid] = set()  # deleted pods whose entries wait for a write (Q10)
-        self.writer = Writer(store, self._render)
+        self.writer = Writer(store, self._render, written)
 
     # -- with the lock held ----------------------------------------------------------
 

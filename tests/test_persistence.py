@@ -311,3 +311,30 @@ def test_absent_devices_are_none():
     assert ledger.held(PodUid("p"), ContainerName("app"), GPU) == frozenset()
     assert ledger.held(PodUid("p"), ContainerName("side"), GPU) == frozenset()
     ledger.self_check()
+
+
+def test_a_write_is_told_when_nobody_waits_for_it_any_more():
+    # Whoever is told may ask for a write itself: no lock is held, no round is open.
+    told = []
+
+    def written():
+        told.append(store.writes)
+        if len(told) < 3:
+            writer.flush()
+
+    store = MemoryStore()
+    writer = Writer(store, lambda: b"", written)
+    writer.flush()
+    assert told == [1, 2, 3]
+
+
+def test_a_write_that_failed_is_not_told():
+    class Full:
+        def write(self, data):
+            raise CheckpointWriteError("file", "no space")
+
+    told = []
+    writer = Writer(Full(), lambda: b"", lambda: told.append(True))
+    with pytest.raises(CheckpointWriteError):
+        writer.flush()
+    assert not told
