@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import date
 from itertools import groupby
 from xml.etree import ElementTree
 
 import attrs
 import pytest
 
-from tools.bench import chart, report
+from tools.bench import chart, page, report
 from tools.bench.command import main
 from tools.bench.model import Measurement, quantile, rows
 from tools.bench.plugin import device_list
@@ -126,6 +127,28 @@ def test_a_file_of_something_else_is_an_error(tmp_path, text):
     path.write_text(text)
     with pytest.raises(report.ReportError, match=r"old\.json"):
         report.load(path)
+
+
+def test_a_page_keeps_all_but_its_results(tmp_path):
+    path = tmp_path / "page.md"
+    head, foot = (
+        "# Page\n\n<!-- results: written by `make bench` -->\n",
+        "<!-- end of results -->\nEnd\n",
+    )
+    path.write_text(f"{head}{foot}")
+    for day in (1, 2):
+        page.check(path)
+        page.write(path, rows([[measurement(1, 2, baseline=(1, 1))]]), date(2031, 5, day))
+    text = path.read_text()
+    assert text.startswith(f"{head}\n2031-05-02: cpus ") and text.endswith(f"\n\n{foot}")
+    lines = text[len(head) : -len(foot)].strip().splitlines()
+    assert [line.count("|") for line in lines] == [0, 0, 11, 11, 11]
+
+
+def test_a_page_without_a_place_for_results_is_an_error(tmp_path, capsys):
+    (tmp_path / "page.md").write_text("# Page\n")
+    assert main(["--only", "admission", "--page", str(tmp_path / "page.md")]) == 1
+    assert "page.md has no place for results" in capsys.readouterr().err
 
 
 def test_growth_is_drawn_for_sizes_of_as_many_pods_as_devices():

@@ -6,9 +6,10 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
-from tools.bench import chart, report
+from tools.bench import chart, page, report
 from tools.bench.model import Case, Measurement, Row, rows
 from tools.bench.registry import BenchmarkFailed, cases, measure
 from tools.bench.scale import SCALES
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         old = report.load(options.compare) if options.compare else None
+        if options.page:
+            page.check(options.page)
         measured = _measure(chosen, options.scale, SCALES[options.scale].repeats)
     except (BenchmarkFailed, report.ReportError) as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -36,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.save(options.json, measured)
     if options.svg:
         options.svg.write_text(chart.growth(measured))
+    if options.page:
+        page.write(options.page, measured, date.today())
     if old is not None:
         print(report.comparison(old, measured))
     return 0
@@ -88,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE")
     parser.add_argument(
         "--compare", type=Path, metavar="OLD.json", help="say what became slower since then"
+    )
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE.md", help="renew the results in a page of the docs"
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the growth curves")
     return parser

@@ -24,12 +24,14 @@ class ReportError(Exception):
 
 # -- the table -------------------------------------------------------------------------
 
+HEAD: Final = ("", "unit", "p50", "p25-p75", "p99", "per s", "against", "p50", "ratio", "goal")
+"""What is in the columns of :func:`cells`."""
+
 
 def table(rows: Sequence[Row]) -> str:
     """The results, aligned: medians with their spread, ratios and goals."""
-    head = ("", "unit", "p50", "p25-p75", "p99", "per s", "against", "p50", "ratio", "goal")
-    lines = [head, *map(_cells, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    lines = [HEAD, *map(cells, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     left = (0, 1, 6)
     text = [
         "  ".join(
@@ -38,10 +40,11 @@ def table(rows: Sequence[Row]) -> str:
         ).rstrip()
         for line in lines
     ]
-    return "\n".join((_machine_line(), "", *text))
+    return "\n".join((machine_line(), "", *text))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as texts; empty where there is nothing to say."""
     return (
         row.name,
         row.unit,
@@ -90,7 +93,8 @@ def _machine() -> dict[str, str | int]:
     }
 
 
-def _machine_line() -> str:
+def machine_line() -> str:
+    """What the figures depend on most."""
     return ", ".join(f"{name} {value}" for name, value in _machine().items())
 
 
