@@ -27,13 +27,13 @@ from devicemanager.core.allocator import (
     allocate_container,
     give_back,
 )
-from devicemanager.core.companions import Companions
 from devicemanager.core.errors import (
     AllocationError,
     PluginError,
     RequestError,
     refused_by_allocation,
 )
+from devicemanager.core.hintproviders import HintProviders
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Draft, PodHoldings
@@ -95,7 +95,7 @@ class Manager:
         )
         fresh = self.settings.providers if providers is None else providers
         node = Node(self.settings.node_allocatable)
-        self.state = State(store or MemoryStore(), Companions(fresh), node, self._wrote)
+        self.state = State(store or MemoryStore(), HintProviders(fresh), node, self._wrote)
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
         self.plugins = PluginHandler(
             self.state,
@@ -184,7 +184,7 @@ class Manager:
             self.state.ledger,
             situation or Situation(self._sources_ready, quirks=self.settings.quirks),
             self._pick,
-            self.state.companions,
+            self.state.hint_providers,
             self.state.node,
         )
         self._open[pod.uid] = allocation
@@ -367,7 +367,7 @@ class Manager:
     def providers(self) -> tuple[HintProvider, ...]:
         """The hint providers as they are now, to hand on to a manager that takes over."""
         with self.state.lock:
-            return self.state.companions.providers()
+            return self.state.hint_providers.providers()
 
     def explain(self, allocation: PodAllocation) -> AdmissionExplanation:
         """Why an admitted pod got what it got."""

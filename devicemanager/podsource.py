@@ -113,12 +113,12 @@ class PodSource:
 
     def _held(self, pod: Pod) -> _Held:
         """With the state's lock held: all that the pod holds."""
-        companions = self._state.companions
+        hint_providers = self._state.hint_providers
         shares: dict[ContainerName, Held] = {}
         whole = Held()
-        if companions:
-            shares = {c.name: companions.held(pod.uid, c.name) for c, _ in pod.all_containers()}
-            whole = companions.pod_held(pod.uid) if self._pod_level else whole
+        if hint_providers:
+            shares = {c.name: hint_providers.held(pod.uid, c.name) for c, _ in pod.all_containers()}
+            whole = hint_providers.pod_held(pod.uid) if self._pod_level else whole
         return _Held(self._state.holdings(pod.uid), shares, whole)
 
     def allocatable(self) -> podresources.Allocatable:
@@ -133,7 +133,7 @@ class PodSource:
                     for name, listed in lists.items()
                     for entry in _healthy(name, listed, hide_without_nodes=hide)
                 )
-                others = self._state.companions.allocatable()
+                others = self._state.hint_providers.allocatable()
                 self._allocatable = (
                     key,
                     podresources.Allocatable(devices, others.cpu_ids, _memory(others)),

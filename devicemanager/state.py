@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 import checkpoint
-from devicemanager.core.companions import Companions
 from devicemanager.core.endpoints import Endpoints
+from devicemanager.core.hintproviders import HintProviders
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Ledger, PodHoldings
@@ -46,7 +46,7 @@ class State:
     """Endpoints, ledger and their clients, with the checkpoint that mirrors them."""
 
     def __init__(
-        self, store: Store, companions: Companions, node: Node, written: Callable[[], None]
+        self, store: Store, hint_providers: HintProviders, node: Node, written: Callable[[], None]
     ) -> None:
         """``written`` is called after every write of the checkpoint, without the lock."""
         self.lock = threading.Lock()
@@ -54,7 +54,7 @@ class State:
         without it."""
         self.endpoints = Endpoints()
         self.ledger = Ledger()
-        self.companions = companions
+        self.hint_providers = hint_providers
         self.node = node
         self.clients: dict[EndpointId, PluginClient] = {}
         self.version = 0
@@ -100,7 +100,7 @@ class State:
         written (Q10).
         """
         self.node.remove(pod)
-        self.companions.release(pod)
+        self.hint_providers.release(pod)
         if self.pod_versions.pop(pod, None) is not None:
             self.changed()
         if pod not in self.ledger:

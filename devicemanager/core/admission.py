@@ -131,7 +131,7 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
         if policy.asks_for_hints and policy.scope is ScopeName.CONTAINER:
             step.hints = [
                 hints.container_hints(allocation, container),
-                *allocation.companions.hints(allocation.pod, container),
+                *allocation.hint_providers.hints(allocation.pod, container),
             ]
             allocation.affinities[container.name] = _merged(policy, step.hints)
         try:
@@ -156,7 +156,7 @@ def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:
     }
     step = Step(None, allocation.see(requests))
     allocation.steps.append(step)
-    step.hints = [hints.pod_hints(allocation), *allocation.companions.pod_hints(pod)]
+    step.hints = [hints.pod_hints(allocation), *allocation.hint_providers.pod_hints(pod)]
     affinity = _merged(hints.policy, step.hints)
     allocation.affinities = {container.name: affinity for container, _ in pod.all_containers()}
 

@@ -17,7 +17,6 @@ from collections.abc import Generator, Mapping, Sequence
 import attrs
 
 from devicemanager.core import bitset, texts
-from devicemanager.core.companions import Companions
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
 from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import (
@@ -27,6 +26,7 @@ from devicemanager.core.errors import (
     RequestError,
     refused_by_allocation,
 )
+from devicemanager.core.hintproviders import HintProviders
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
 from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
@@ -111,14 +111,14 @@ class PodAllocation:
     ledger: Ledger
     situation: Situation = Situation()
     pick: Pick = bitset.lowest
-    companions: Companions = attrs.field(factory=Companions)
+    hint_providers: HintProviders = attrs.field(factory=HintProviders)
     node: Node = attrs.field(factory=Node)
     draft: Draft = attrs.field(init=False)
     affinities: Affinities = attrs.field(factory=dict)
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
     took: bool = False
-    """Whether it took something of the companions."""
+    """Whether it took something of the hint providers."""
     placed: bool = False
     """Whether it put the pod on the node."""
 
@@ -195,7 +195,7 @@ def allocate_container(
         yield from _allocate_resource(allocation, container, resource, required)
     _hand_on(allocation, container, is_init)
     affinity = allocation.affinities.get(container.name, NO_AFFINITY).mask
-    if allocation.companions.allocate(allocation.pod, container, affinity):
+    if allocation.hint_providers.allocate(allocation.pod, container, affinity):
         allocation.took = True
 
 
@@ -320,7 +320,7 @@ def give_back(allocation: PodAllocation) -> None:
         allocation.node.remove(allocation.pod.uid)
         allocation.placed = False
     if allocation.took:
-        allocation.companions.release(allocation.pod.uid)
+        allocation.hint_providers.release(allocation.pod.uid)
         allocation.took = False
 
 

@@ -110,7 +110,7 @@ class Node:
 
     def share(self, uid: str, container: str = "app") -> Held:
         """What a container has besides devices."""
-        return self.manager.state.companions.held(PodUid(uid), ContainerName(container))
+        return self.manager.state.hint_providers.held(PodUid(uid), ContainerName(container))
 
     def source(self) -> PodSource:
         """What PodResources would tell from."""

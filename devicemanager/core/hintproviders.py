@@ -1,4 +1,5 @@
-"""The hint providers besides devices, as one mutable whole for the ledger's neighbour."""
+"""All hint providers besides devices, and what pods hold of them now: the ledger of CPUs,
+memory and the like."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from devicemanager.core.providers import Held, HintProvider, together
 from devicemanager.core.topology import ProviderHints
 
 
-class Companions:
+class HintProviders:
     """CPUs, memory and whatever else was configured, with what pods hold of it.
 
     A container's share is taken at once, so that other pods see it, and given back with
