@@ -1,5 +1,4 @@
-"""All hint providers besides devices, and what pods hold of them now: the ledger of CPUs,
-memory and the like."""
+"""All hint providers besides devices, and what pods hold of them: the ledger of the rest."""
 
 from __future__ import annotations
 
