@@ -168,9 +168,9 @@ class _Renderer:
     def render(self, pods: tuple[Rendered, ...], registered: RegisteredDevices) -> list[bytes]:
         with self._lock:
             json, effect = self._tail.render(registered)
+            self._last = _follow(self._last, pods)
             if not pods:
                 return [JSON_HEAD, b"null", json, json_end(effect.on(_NO_ENTRIES))]
-            self._last = _follow(self._last, pods)
             blocks = self._last.blocks
             state = effect.on(step(self._last.states[-1], ord("]")))
         parts = [JSON_HEAD, b"["]

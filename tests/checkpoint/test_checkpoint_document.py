@@ -116,6 +116,15 @@ def test_removals_leave_no_crumbs():
     assert len(blocks) <= 64 * 4 // BLOCK
 
 
+def test_nothing_is_remembered_of_pods_that_are_gone():
+    document = grown(2 * BLOCK)
+    document.render()
+    for number in range(2 * BLOCK):
+        document.remove(f"u{number}")
+    assert document.render() == written([], 2 * BLOCK)
+    assert document._renderer._last.pods == ()
+
+
 def test_pieces_are_the_text():
     document = grown(3 * BLOCK)
     assert b"".join(document.snapshot().parts()) == document.render()
