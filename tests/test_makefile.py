@@ -1,5 +1,6 @@
 """`make setup`, with interpreters that only pretend: nothing is installed here."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -37,9 +38,13 @@ def interpreter(path, *version):
 
 
 def setup(checkout, python):
+    # The tests may run under make themselves, which hands its own ways down.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    env.pop("MFLAGS", None)
     return subprocess.run(
         ["make", "setup", f"PYTHON={python}"],
         cwd=checkout,
+        env=env,
         capture_output=True,
         text=True,
         timeout=50,
