@@ -10,16 +10,16 @@ from tools.soak.readings import Lap, Reading
 
 
 def lap(number: int, **reading: float) -> Lap:
-    found = attrs.evolve(Reading(50.0, 20, 15), **reading)
+    found = attrs.evolve(Reading(50.0, 40_000, 20, 15), **reading)
     return Lap(number, 100, 1, 0, 1.0, p50=2.0, floor=1.0, reading=found)
 
 
 def test_a_tiny_soak_ends_well(capsys):
-    assert main(["--admissions", "60", "--restarts", "3"]) == 0
+    assert main(["--admissions", "20", "--restarts", "2"]) == 0
     head, *laps, verdict = capsys.readouterr().out.splitlines()
     assert head == readings.HEAD
     assert len(laps) == 10
-    assert verdict.startswith("soak: ok: 60 admissions and releases, 3 plugin restarts: ")
+    assert verdict.startswith("soak: ok: 20 admissions and releases, 2 plugin restarts: ")
 
 
 def test_what_a_check_finds_fails_the_soak(capsys, monkeypatch):
@@ -35,7 +35,9 @@ def test_time_ends_a_soak_early(capsys):
     assert "soak: ok: 0 admissions" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("what", "more"), [("memory", 4.5), ("descriptors", 5), ("threads", 5)])
+@pytest.mark.parametrize(
+    ("what", "more"), [("memory", 4.5), ("objects", 401), ("descriptors", 5), ("threads", 5)]
+)
 def test_what_grows_is_named(what, more):
     before = getattr(lap(0).reading, what)
     laps = [lap(0)] + [lap(n) for n in range(3)] + [lap(n, **{what: before + more}) for n in "abc"]

@@ -14,7 +14,7 @@ _MB: Final = 1_000_000
 _STATUS: Final = Path("/proc/self/status")
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
-SLACK: Final = {"memory": 4.0, "descriptors": 4, "threads": 4}
+SLACK: Final = {"memory": 4.0, "objects": 400, "descriptors": 4, "threads": 4}
 """How much more there may be at the end than at the start, in MB and in numbers: gRPC's
 pools of threads breathe, and the allocator's arenas do."""
 
@@ -25,6 +25,8 @@ class Reading:
 
     memory: float
     """The resident set, in MB."""
+    objects: int
+    """All that the garbage collector knows: a leak of ours shows here first, and exactly."""
     descriptors: int
     threads: int
 
@@ -34,6 +36,7 @@ class Reading:
         fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
         return cls(
             memory=int(fields["VmRSS"].split()[0]) * 1024 / _MB,
+            objects=len(gc.get_objects()),
             descriptors=sum(1 for _ in _DESCRIPTORS.iterdir()),
             threads=int(fields["Threads"]),
         )
@@ -60,8 +63,10 @@ class Lap:
         return self.p50 / self.floor
 
 
+_FLAT: Final = "memory, objects, descriptors and threads flat, self_check agrees"
 HEAD: Final = (
-    "lap  admitted  refused  restarts      s    p50  x floor   RSS MB  descriptors  threads"
+    "lap  admitted  refused  restarts      s    p50  x floor   RSS MB  objects  descriptors  "
+    "threads"
 )
 
 
@@ -71,7 +76,7 @@ def line(lap: Lap) -> str:
     return (
         f"{lap.number:3}  {lap.admissions:8}  {lap.refused:7}  {lap.restarts:8}  "
         f"{lap.seconds:5.0f}  {lap.p50:5.2f}  {lap.ratio:7.2f}  {reading.memory:7.1f}  "
-        f"{reading.descriptors:11}  {reading.threads:7}"
+        f"{reading.objects:7}  {reading.descriptors:11}  {reading.threads:7}"
     )
 
 
@@ -108,5 +113,5 @@ def verdict(laps: Sequence[Lap], problems: Sequence[str]) -> str:
         if laps
         else "nothing was measured"
     )
-    result = "; ".join(problems) or "memory, descriptors and threads flat, self_check agrees"
+    result = "; ".join(problems) or _FLAT
     return f"soak: {'FAILED' if problems else 'ok'}: {churn}: {result}; {times}"
