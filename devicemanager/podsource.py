@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, count, groupby, repeat
 from operator import attrgetter, ne
@@ -19,14 +18,13 @@ from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.pods import Pod
 from devicemanager.core.providers import Held
 from devicemanager.state import State
-from podresources.carry import carried, common_ends
+from podresources.carry import carried
 
 _NO_SHARE = Held()
-_FEW = 20
 _NEVER = -1
 _NOTHING = podresources.Pod("", "")
 _UID = attrgetter("uid")
-_by_name = attrgetter("namespace", "name", "uid")
+by_name = attrgetter("namespace", "name", "uid")
 
 
 @attrs.frozen
@@ -36,6 +34,7 @@ class Shown:
     version: int
     """Changes whenever the pods do."""
     active: tuple[Pod, ...]
+    """Sorted ``by_name``."""
     failed: tuple[Pod, ...] = ()
     """Shown as long as they hold something: a pod refused after a reboot."""
 
@@ -61,8 +60,6 @@ class PodSource:
         self._shown = shown
         # Guards everything below.
         self._lock = threading.Lock()
-        self._active: Sequence[Pod] = ()
-        self._sorted: list[Pod] = []
         # The pods as last told, as of which version of each, and what was told. All pods
         # are looked at after a change of one: nothing but that one may take time.
         self._pods: Sequence[Pod] = ()
@@ -77,30 +74,15 @@ class PodSource:
     def pods(self) -> Sequence[podresources.Pod]:
         with self._lock:
             shown = self._shown()
-            self._sort(shown.active)
-            return self._build(self._sorted, shown.failed)
+            return self._build(shown.active, shown.failed)
 
-    def _sort(self, active: Sequence[Pod]) -> None:
-        """Take over the active pods, by name. A few that came and went cost little."""
-        head, tail = common_ends(self._active, active)
-        gone = self._active[head : len(self._active) - tail]
-        come = active[head : len(active) - tail]
-        self._active = active
-        if len(gone) + len(come) > _FEW:
-            self._sorted = sorted(active, key=_by_name)
-            return
-        # The list told last may still be in use.
-        self._sorted = self._sorted.copy()
-        for pod in gone:
-            del self._sorted[bisect_left(self._sorted, _by_name(pod), key=_by_name)]
-        for pod in come:
-            insort(self._sorted, pod, key=_by_name)
-
-    def _build(self, active: list[Pod], failed: tuple[Pod, ...]) -> list[podresources.Pod]:
+    def _build(self, active: tuple[Pod, ...], failed: tuple[Pod, ...]) -> list[podresources.Pod]:
         state = self._state
         with state.lock:
             held_by_failed = [pod for pod in failed if pod.uid in state.ledger]
-            pods = active if not held_by_failed else sorted(active + held_by_failed, key=_by_name)
+            pods: Sequence[Pod] = active
+            if held_by_failed:
+                pods = sorted((*active, *held_by_failed), key=by_name)
             versions = list(map(state.pod_versions.get, map(_UID, pods), repeat(0)))
             known = carried(self._pods, self._versions, pods, lambda _: _NEVER)
             stale = list(compress(count(), map(ne, versions, known)))

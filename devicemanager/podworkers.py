@@ -7,6 +7,7 @@ kubelet that runs now.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 import attrs
@@ -33,7 +34,7 @@ from devicemanager.outcome import (
     affinity_nodes,
     merged_options,
 )
-from devicemanager.podsource import Shown
+from devicemanager.podsource import Shown, by_name
 from devicemanager.podstore import PodRecord, PodStore, title
 from devicemanager.settings import Settings
 
@@ -49,7 +50,7 @@ class PodWorkers:
         self._pods = PodStore()
         # Admitted pods that have not failed, and those that have failed since: kept, so that
         # telling PodResources costs no look at every pod.
-        self._active: dict[PodUid, Pod] = {}
+        self._active: list[Pod] = []  # sorted by name
         self._failed: dict[PodUid, Pod] = {}
         self._version = 0
         self._shown: Shown | None = None
@@ -110,7 +111,7 @@ class PodWorkers:
         with self._lock:
             record.admitted = True
             if self._pods.get(record.pod.uid) is record:
-                self._active[record.pod.uid] = record.pod
+                self._show(record.pod)
             self._changed()
 
     def _is_gone(self, manager: Manager, record: PodRecord) -> bool:
@@ -129,7 +130,7 @@ class PodWorkers:
             if self._pods.get(pod.uid) is record:
                 # Under the lock: another pod may be admitted with this UID from here on.
                 manager.deactivate(pod.uid)
-            if self._active.pop(pod.uid, None) is not None:
+            if self._hide(pod):
                 self._failed[pod.uid] = pod
             self._changed()
         self._events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
@@ -202,7 +203,7 @@ class PodWorkers:
             records = [self._pods.known(uid) for uid in uids]
             for record in records:
                 self._pods.remove(record.pod.uid)
-                self._active.pop(record.pod.uid, None)
+                self._hide(record.pod)
                 self._failed.pop(record.pod.uid, None)
             self._changed()
         manager.release(*(record.pod.uid for record in records))
@@ -310,9 +311,22 @@ class PodWorkers:
         if shown is None:
             with self._lock:
                 shown = self._shown = Shown(
-                    self._version, tuple(self._active.values()), tuple(self._failed.values())
+                    self._version, tuple(self._active), tuple(self._failed.values())
                 )
         return shown
+
+    def _show(self, pod: Pod) -> None:
+        """With the lock held: the pod is active; nothing happens if it was already."""
+        self._hide(pod)
+        insort(self._active, pod, key=by_name)
+
+    def _hide(self, pod: Pod) -> bool:
+        """With the lock held: the pod is not active any more. Whether it was."""
+        at = bisect_left(self._active, by_name(pod), key=by_name)
+        was = at < len(self._active) and self._active[at].uid == pod.uid
+        if was:
+            del self._active[at]
+        return was
 
     def _changed(self) -> None:
         """With the lock held: the answer of ``shown`` is another one now."""

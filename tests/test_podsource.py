@@ -9,7 +9,7 @@ from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.pods import Container, Pod
 from devicemanager.manager import Manager
-from devicemanager.podsource import PodSource, Shown
+from devicemanager.podsource import PodSource, Shown, by_name
 
 MAIN = ContainerName("main")
 GPU = ResourceName("vendor.com/gpu")
@@ -25,7 +25,7 @@ class Node:
         self.version = 0
 
     def shown(self) -> Shown:
-        return Shown(self.version, tuple(self.pods.values()))
+        return Shown(self.version, tuple(sorted(self.pods.values(), key=by_name)))
 
     def come(self, name: str) -> None:
         self.go(name)

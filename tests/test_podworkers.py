@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import checkpoint
 from devicemanager import manifests, wire
@@ -142,3 +144,33 @@ def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_p
         manager.allocate_now(whole, whole.containers[1], is_init=False)
     plugin.before_answer = lambda _: None
     manager.admit(pod("q", {GPU: 1}))  # the one PCI device is free again
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["admit", "refuse", "terminate"]),
+            st.sampled_from("ab"),
+            st.sampled_from("xyz"),
+        ),
+        max_size=30,
+    )
+)
+def test_active_pods_are_shown_sorted_whatever_comes_and_goes(steps):
+    # Exactly the pods that were admitted and have neither failed nor gone, by namespace,
+    # name and UID; a pod that was refused is not among them.
+    node = Node()
+    there: dict[str, tuple[str, str]] = {}
+    for verb, namespace, name in steps:
+        uid = f"{namespace}-{name}"
+        if uid in there or (verb == "terminate" and uid in node.workers.pods()):
+            node.terminate(uid)
+            there.pop(uid, None)
+        if verb != "terminate":
+            amount = 1 if verb == "admit" else 99
+            limits = {GPU: amount}
+            pod = manifests.parse(pod_manifest(name, limits, namespace=namespace, uid=uid))
+            if node.admit(pod):
+                there[uid] = namespace, name
+        shown = [(pod.namespace, pod.name) for pod in node.workers.shown().active]
+        assert shown == sorted(there.values())
