@@ -9,7 +9,7 @@ import pytest
 
 import podresources
 from devicemanager.core.devices import Device
-from devicemanager.core.ids import DeviceId, PodUid
+from devicemanager.core.ids import DeviceId
 from devicemanager.core.pods import Pod
 from devicemanager.manager import Manager
 from devicemanager.podsource import PodSource, Shown, by_name
