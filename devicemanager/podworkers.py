@@ -316,7 +316,7 @@ class PodWorkers:
         return shown
 
     def _show(self, pod: Pod) -> None:
-        """With the lock held: the pod is active; nothing happens if it was already."""
+        """With the lock held: the pod is active; one that is shown already stays so, once."""
         self._hide(pod)
         insort(self._active, pod, key=by_name)
 

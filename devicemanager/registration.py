@@ -86,29 +86,33 @@ class Registrar:
         Raises RegistrationRefused with the kubelet's text
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
         """
-        with self._lock:
-            self._counts[resource] += 1
+        self._count(resource)
         try:
             _check(resource, versions)
             self._connect(resource, socket, announced_at)
         except RegistrationRefused as refused:
-            self._events.publish(
-                EventKind.REGISTRATION_REFUSED,
-                f"registration of {resource!r} at {socket.name!r} refused: {refused}",
-                resource=resource,
-            )
+            self._report_refusal(resource, f"{resource!r} at {socket.name!r}", refused)
             raise
 
     def refuse(self, resource: ResourceName, reason: str) -> RegistrationRefused:
         """Count and report a registration that is refused for another reason."""
+        self._count(resource)
+        refused = RegistrationRefused(reason)
+        self._report_refusal(resource, repr(resource), refused)
+        return refused
+
+    def _count(self, resource: ResourceName) -> None:
         with self._lock:
             self._counts[resource] += 1
+
+    def _report_refusal(
+        self, resource: ResourceName, what: str, refused: RegistrationRefused
+    ) -> None:
         self._events.publish(
             EventKind.REGISTRATION_REFUSED,
-            f"registration of {resource!r} refused: {reason}",
+            f"registration of {what} refused: {refused}",
             resource=resource,
         )
-        return RegistrationRefused(reason)
 
     def _connect(self, resource: ResourceName, socket: Path, announced_at: Path | None) -> None:
         try:
