@@ -1,0 +1,1 @@
+"""Structured claims: drivers publish pools, administrators define classes, users claim devices."""

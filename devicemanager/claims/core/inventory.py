@@ -1,0 +1,140 @@
+"""What drivers publish, as the allocator sees it: pools of devices, numbered.
+
+The number of a device is its place in the order of consideration: pools by driver and
+name, devices as published. Sets of devices are integers over these numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from devicemanager.core import bitset
+
+Amounts = Mapping[str, int]
+"""Resource name to an amount in nano units."""
+
+
+class PoolKey(NamedTuple):
+    driver: str
+    name: str
+
+
+class DeviceKey(NamedTuple):
+    """What identifies a device, whatever is published about it."""
+
+    driver: str
+    pool: str
+    name: str
+
+    @property
+    def pool_key(self) -> PoolKey:
+        return PoolKey(self.driver, self.pool)
+
+
+@attrs.frozen
+class Share:
+    """One resource of a device that claims may share, in nano units."""
+
+    capacity: int
+    """Usable capacity: rounded down to whole blocks."""
+    block: int
+    """What is given out at once. More than 0."""
+
+
+@attrs.frozen(eq=False)
+class Device:
+    """One device. Devices may (and should) share equal mappings: it saves their memory."""
+
+    key: DeviceKey
+    attributes: Mapping[str, Hashable] = attrs.field(factory=dict)
+    """Pool and device attributes merged. Two values must be equal exactly if the API calls
+    them equal, across value types too; an attribute without a value is left out."""
+    charge: Amounts = attrs.field(factory=dict)
+    """What the device takes of its pool's budget while it has a holder, rounded up to blocks."""
+    shares: Mapping[str, Share] = attrs.field(factory=dict)
+
+
+@attrs.frozen(eq=False)
+class Pool:
+    key: PoolKey
+    devices: Sequence[Device]
+    """As published; the keys name this pool."""
+    budget: Amounts = attrs.field(factory=dict)
+    """What the devices in use may take together, rounded down to blocks."""
+
+
+@attrs.frozen(eq=False)
+class Inventory:
+    """The pools that one node can use. Immutable: a pool published anew makes another one."""
+
+    pools: tuple[Pool, ...]
+    """By driver and name."""
+    devices: tuple[Device, ...]
+    """By number."""
+    index: Mapping[DeviceKey, int]
+    pool_sets: tuple[int, ...]
+    """For each of ``pools``, the set of its devices."""
+    everything: int
+    """The set of all devices."""
+    _partitions: dict[tuple[str, ...], Mapping[tuple[Hashable, ...], int]] = attrs.field(
+        factory=dict, repr=False
+    )
+
+    @classmethod
+    def of(cls, pools: Iterable[Pool]) -> Inventory:
+        """Number the devices of ``pools``, which may come in any order."""
+        ordered = tuple(sorted(pools, key=lambda pool: pool.key))
+        devices = tuple([device for pool in ordered for device in pool.devices])
+        index = {device.key: number for number, device in enumerate(devices)}
+        if len(index) != len(devices):
+            raise ValueError("two devices of an inventory have the same driver, pool and name")
+        sets, first = [], 0
+        for pool in ordered:
+            sets.append(_span(first, len(pool.devices)))
+            first += len(pool.devices)
+        return cls(ordered, devices, index, tuple(sets), _span(0, len(devices)))
+
+    def of_driver(self, driver: str) -> int:
+        """The set of devices of one driver."""
+        return bitset.union(
+            devices
+            for pool, devices in zip(self.pools, self.pool_sets, strict=True)
+            if pool.key.driver == driver
+        )
+
+    def partition(self, names: Iterable[str]) -> Mapping[tuple[Hashable, ...], int]:
+        """The devices by their values of some attributes, ``None`` for one that is absent.
+
+        A key has the values in sorted order of ``names``; its value is the set of devices that
+        have them. A predicate over these attributes need be asked once a key, not once a
+        device. Remembered as long as the inventory lives.
+        """
+        wanted = tuple(sorted(set(names)))
+        found = self._partitions.get(wanted)
+        if found is None:
+            found = self._partitions[wanted] = self._divide(wanted)
+        return found
+
+    def _divide(self, names: tuple[str, ...]) -> Mapping[tuple[Hashable, ...], int]:
+        if not names:
+            return {(): self.everything} if self.everything else {}
+        members: dict[tuple[Hashable, ...], list[int]] = {}
+        for number, device in enumerate(self.devices):
+            values = device.attributes
+            members.setdefault(tuple([values.get(name) for name in names]), []).append(number)
+        return {values: _from_sorted(numbers) for values, numbers in members.items()}
+
+
+def _span(first: int, length: int) -> int:
+    return ((1 << length) - 1) << first
+
+
+def _from_sorted(numbers: Sequence[int]) -> int:
+    """Like ``bitset.of``, without a long integer for each member."""
+    flags = bytearray(numbers[-1] + 1)
+    for number in numbers:
+        flags[number] = 1
+    return bitset.from_flags([flag == 1 for flag in flags])
