@@ -37,6 +37,7 @@ test-%: .cache/%/.ready
 
 lint: $(READY)
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.generate_protos --check

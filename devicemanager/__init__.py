@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from devicemanager.clock import ManualClock
-    from devicemanager.core.errors import Refused, RequestError
+    from devicemanager.core.errors import RequestError
+    from devicemanager.core.refusal import Refused
     from devicemanager.core.topology import NumaTopology
     from devicemanager.events import Event, EventKind
-    from devicemanager.kubelet import MockKubelet, WaitTimeout
+    from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
     from devicemanager.manifests import ManifestError
-    from devicemanager.outcome import Admission
+    from devicemanager.pods.admission import Admission
     from devicemanager.settings import Settings
 
 __all__ = [
@@ -34,17 +35,17 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Admission": "outcome",
+    "Admission": "pods.admission",
     "Event": "events",
     "EventKind": "events",
     "ManifestError": "manifests",
     "ManualClock": "clock",
-    "MockKubelet": "kubelet",
+    "MockKubelet": "kubelet.mock",
     "NumaTopology": "core.topology",
-    "Refused": "core.errors",
+    "Refused": "core.refusal",
     "RequestError": "core.errors",
     "Settings": "settings",
-    "WaitTimeout": "kubelet",
+    "WaitTimeout": "kubelet.mock",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from devicemanager.core.ids import ResourceName
-from devicemanager.core.providers import HintProvider
+from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import NumaTopology, configure
 
 QUIRKS: Mapping[str, str] = MappingProxyType(

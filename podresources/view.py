@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from podresources import wire
-from podresources.carry import carried
+from podresources.reuse import reuse_unchanged
 from podresources.source import Source
 from podresources.values import Allocatable, Pod
 
@@ -73,7 +73,7 @@ class _Chunks:
         # Identity and not equality: comparing deep values costs more than it saves, and
         # equality leaves out restartable_init, which v1alpha1 answers depend on.
         pods, last = tuple(pods), self._last
-        chunks = carried(last.pods, last.chunks, pods, self._encode)
+        chunks = reuse_unchanged(last.pods, last.chunks, pods, self._encode)
         self._last = _Listing(pods, chunks, b"".join(chunks))
         return self._last
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from devicemanager.core.admission import DeviceHintProvider, admit_pod
-from devicemanager.core.allocator import AllocationSteps, PodAllocation, Situation
+from devicemanager.core.allocation.container import AdmissionContext, AllocationSteps, PodAllocation
+from devicemanager.core.allocation.pod import DeviceHintProvider, admit_pod
+from devicemanager.core.allocation.selection import AllocateAnswer, Answer, PreferenceWanted, Wanted
 from devicemanager.core.devices import HEALTHY, Device, Nodes
 from devicemanager.core.endpoints import Endpoints, PluginOptions
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
-from devicemanager.core.inventory import EMPTY, Columns, DeviceList, listed
+from devicemanager.core.inventory import EMPTY, Columns, DeviceList, device_list_from
 from devicemanager.core.ledger import Draft, Ledger
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.selection import AllocateAnswer, Answer, PreferenceWanted, Wanted
 from devicemanager.core.topology import NumaTopology, configure
 from devicemanager.testing import fakes
 
@@ -30,7 +30,7 @@ def devices(*ids: str) -> list[Device]:
 
 
 def device_list(rows: Iterable[Device], previous: DeviceList = EMPTY) -> DeviceList:
-    return listed(Columns.of(rows), previous)
+    return device_list_from(Columns.of(rows), previous)
 
 
 def container(name: str, restartable: bool = False, **amounts: int) -> Container:
@@ -120,9 +120,9 @@ class World:
         self.endpoints.disconnect(self.plugins[resource], now=0.0)
 
     def begin(
-        self, pod: Pod, situation: Situation | None = None
+        self, pod: Pod, context: AdmissionContext | None = None
     ) -> tuple[PodAllocation, AllocationSteps]:
-        allocation = PodAllocation(pod, self.endpoints, self.ledger, situation or Situation())
+        allocation = PodAllocation(pod, self.endpoints, self.ledger, context or AdmissionContext())
         self.open.append(allocation)
         return allocation, admit_pod(allocation, self.hints)
 
@@ -130,11 +130,11 @@ class World:
         self,
         pod: Pod,
         answers: Callable[[Wanted], Answer] = answer,
-        situation: Situation | None = None,
+        context: AdmissionContext | None = None,
     ) -> PodAllocation:
         """Run an admission to its end and commit it; an exception of ``answers`` is the
         RPC's. Raises Refused."""
-        allocation, steps = self.begin(pod, situation)
+        allocation, steps = self.begin(pod, context)
         try:
             self._run(steps, answers)
         finally:

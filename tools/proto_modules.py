@@ -63,17 +63,19 @@ class _Writer:
 
     def messages(self) -> str:
         names = sorted(message.name for message in self.file.message_type)
-        return "\n".join([
-            *self._header((_SYNTAX,)),
-            "from protos._pool import file, message",
-            "",
-            *_exports([*names, "DESCRIPTOR"]),
-            "",
-            f'DESCRIPTOR = file("{self.name}")',
-            "",
-            *(f'{name} = message("{self.file.package}.{name}")' for name in names),
-            "",
-        ])
+        return "\n".join(
+            [
+                *self._header((_SYNTAX,)),
+                "from protos._pool import file, message",
+                "",
+                *_exports([*names, "DESCRIPTOR"]),
+                "",
+                f'DESCRIPTOR = file("{self.name}")',
+                "",
+                *(f'{name} = message("{self.file.package}.{name}")' for name in names),
+                "",
+            ]
+        )
 
     def services(self) -> str:
         names = [service.name for service in self.file.service]
@@ -102,19 +104,21 @@ class _Writer:
 
     def service_stubs(self) -> str:
         streams = any(m.server_streaming for s in self.file.service for m in s.method)
-        return "\n".join([
-            *self._header(None),
-            *(["from collections.abc import Iterator"] if streams else []),
-            "from typing import Final",
-            "",
-            "import grpc",
-            "",
-            f"from protos import {self.module} as _pb",
-            "",
-            *(f'{constant}: Final = "{path}"' for constant, path in self._paths()),
-            *(line for i, s in enumerate(self.file.service) for line in self._service(s, i)),
-            "",
-        ])
+        return "\n".join(
+            [
+                *self._header(None),
+                *(["from collections.abc import Iterator"] if streams else []),
+                "from typing import Final",
+                "",
+                "import grpc",
+                "",
+                f"from protos import {self.module} as _pb",
+                "",
+                *(f'{constant}: Final = "{path}"' for constant, path in self._paths()),
+                *(line for i, s in enumerate(self.file.service) for line in self._service(s, i)),
+                "",
+            ]
+        )
 
     def _header(self, path: Path | None) -> Iterator[str]:
         if path is None:

@@ -121,7 +121,8 @@ def _settings_lines(entry: PodDevicesEntry) -> Iterator[str]:
 
 def _settings(entry: PodDevicesEntry) -> Any:
     """The decoded allocation response, or why it cannot be read."""
-    from devicemanager.wire import WireError, settings_from_bytes
+    from devicemanager.wire.errors import WireError
+    from devicemanager.wire.settings import settings_from_bytes
 
     try:
         return settings_from_bytes(entry.alloc_resp or b"")

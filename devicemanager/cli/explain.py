@@ -14,11 +14,11 @@ from devicemanager.cli.output import clean, print_json
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
+    from devicemanager.cli.offline_node import Inventory, OfflineNode
     from devicemanager.cli.options import Subparsers
-    from devicemanager.cli.paper_node import Inventory, PaperNode
     from devicemanager.core.ledger import PodHoldings
     from devicemanager.core.pods import Pod
-    from devicemanager.outcome import Admission
+    from devicemanager.pods.admission import Admission
 
 Holders = Mapping[str, "PodHoldings"]
 """Pod to what it holds."""
@@ -104,7 +104,7 @@ def _ids(text: str) -> tuple[str, list[str]]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.cli.paper_node import PaperNode, nodes_of
+    from devicemanager.cli.offline_node import OfflineNode, nodes_of
 
     if not args.devices and args.checkpoint is None and args.allocatable is None:
         raise CommandError(
@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
     saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
     inventory = _inventory(args, saved)
     settings = settings_options.settings_from(args, nodes_of(inventory))
-    node = PaperNode(settings, inventory, saved)
+    node = OfflineNode(settings, inventory, saved)
     pods = [_pod(manifest) for manifest in args.manifests]
     told = [_admitted(node, pod, inventory) for pod in pods]
     shown = told if args.all else told[-1:]
@@ -128,7 +128,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
-    from devicemanager.cli import paper_node
+    from devicemanager.cli import offline_node as paper_node
 
     inventory: Inventory = {}
     if saved is not None:
@@ -156,7 +156,7 @@ def _pod(manifest: str) -> Pod:
 
 def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
     """What the files do not tell and the explanation therefore gets wrong."""
-    from devicemanager.cli.paper_node import without_nodes
+    from devicemanager.cli.offline_node import without_nodes
 
     if args.checkpoint is None or args.allocatable is not None:
         return []
@@ -189,7 +189,7 @@ class Told(NamedTuple):
     """The resources it asks for that no plugin registered, each with why that matters."""
 
 
-def _admitted(node: PaperNode, pod: Pod, inventory: Inventory) -> Told:
+def _admitted(node: OfflineNode, pod: Pod, inventory: Inventory) -> Told:
     from devicemanager.core.names import is_extended_resource_name
 
     wanted = {
@@ -227,7 +227,7 @@ def _holder_lines(holders: Holders) -> Iterator[str]:
 
 
 def _as_dict(told: Told) -> dict[str, Any]:
-    from devicemanager.explanation_data import as_dict
+    from devicemanager.core.explanation.data import as_dict
 
     admission = told.admission
     explanation = admission.explanation

@@ -16,7 +16,7 @@ from devicemanager.cli.output import clean, settings_lines
 if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
     from devicemanager.events import Event
-    from devicemanager.outcome import Admission, ContainerOutcome
+    from devicemanager.pods.admission import Admission, ContainerOutcome
 
 
 class KubeletLog:
@@ -103,7 +103,7 @@ class KubeletLog:
 
 def _explanation(admission: Admission) -> list[str]:
     """Why a pod was refused, as far as it got to ask for devices."""
-    from devicemanager.explanation_text import steps
+    from devicemanager.core.explanation.text import steps
 
     explanation = admission.explanation
     if explanation is None:
@@ -124,7 +124,7 @@ def _devices_text(given: ContainerOutcome) -> str:
 
 def _settings(given: ContainerOutcome) -> list[str]:
     """What the container gets, or why that cannot be said."""
-    from devicemanager.wire import WireError
+    from devicemanager.wire.errors import WireError
 
     try:
         return list(settings_lines(given.run_options))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
-    from devicemanager.kubelet import MockKubelet
+    from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 
 _PLUGIN_TIMEOUT = 10.0
@@ -97,7 +97,7 @@ def _serve(
 ) -> None:
     # Nothing that an import makes is garbage: to look for some takes a tenth of the start.
     gc.disable()
-    from devicemanager.kubelet import MockKubelet
+    from devicemanager.kubelet.mock import MockKubelet
 
     gc.enable()
     nodes = {node for option in args.simulate for node in option.nodes if node is not None}
@@ -126,7 +126,7 @@ def _serve(
 
 
 def _check_manifests(directory: str) -> None:
-    from devicemanager.static_pods import check_directory
+    from devicemanager.pods.static import check_directory
 
     check_directory(Path(directory))
 
@@ -134,7 +134,7 @@ def _check_manifests(directory: str) -> None:
 def _follow_manifests(
     kubelet: MockKubelet, directory: str, log: KubeletLog, stack: contextlib.ExitStack
 ) -> None:
-    from devicemanager.static_pods import StaticPods
+    from devicemanager.pods.static import StaticPods
 
     pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.warn("manifest", line))
     # An admission of the first scan may hang in a plugin, and a signal end it.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from devicemanager.core.topology import NumaTopology
-    from devicemanager.numa import NumaMachine
+    from devicemanager.host.numa import NumaMachine
     from devicemanager.settings import Settings
 
 NumberT = TypeVar("NumberT", int, float)
@@ -163,7 +163,7 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
 
 
 def _machine(text: str | None, nodes: Iterable[int]) -> NumaMachine:
-    from devicemanager.numa import NumaMachine, read_numa
+    from devicemanager.host.numa import NumaMachine, read_numa
 
     return NumaMachine(_up_to(max(nodes, default=0))) if text is None else read_numa(text)
 

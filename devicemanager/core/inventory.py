@@ -17,7 +17,7 @@ from devicemanager.core.ids import DeviceId
 
 
 @attrs.frozen(eq=False)
-class Numbering:
+class DeviceIndex:
     """Which device has which number. Compared by identity: two lists with the same
     ids and topology share one numbering."""
 
@@ -41,10 +41,10 @@ class Numbering:
         return bitset.select(self.ids, bits)
 
 
-def _number(devices: Mapping[DeviceId, Nodes]) -> Numbering:
+def _number(devices: Mapping[DeviceId, Nodes]) -> DeviceIndex:
     ids = tuple(sorted(devices))
     numa = tuple([devices[id_] for id_ in ids])
-    return Numbering(ids, dict(zip(ids, range(len(ids)), strict=True)), numa, *_nodes(numa))
+    return DeviceIndex(ids, dict(zip(ids, range(len(ids)), strict=True)), numa, *_nodes(numa))
 
 
 def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int]:
@@ -91,7 +91,7 @@ class Columns:
 class DeviceList:
     """The devices of one resource as last reported. Immutable."""
 
-    numbering: Numbering
+    device_index: DeviceIndex
     health: tuple[str, ...]
     """The plugin's own text for each device, by number."""
     healthy: int
@@ -100,7 +100,7 @@ class DeviceList:
 
     @property
     def capacity(self) -> int:
-        return len(self.numbering.ids)
+        return len(self.device_index.ids)
 
     @property
     def allocatable(self) -> int:
@@ -109,53 +109,53 @@ class DeviceList:
     @property
     def has_topology(self) -> bool:
         """``deviceHasTopologyAlignment`` of the device manager (v1.32)."""
-        return self.numbering.with_topology != 0
+        return self.device_index.with_topology != 0
 
     def disconnected(self) -> DeviceList:
         """The same devices once their plugin has left: none may be allocated."""
         return attrs.evolve(self, healthy=0, reported=None)
 
     def device(self, id_: DeviceId) -> Device:
-        number = self.numbering.index[id_]
-        return Device(id_, self.health[number], self.numbering.numa[number])
+        number = self.device_index.index[id_]
+        return Device(id_, self.health[number], self.device_index.numa[number])
 
     def devices(self) -> tuple[Device, ...]:
-        return tuple(map(Device, self.numbering.ids, self.health, self.numbering.numa))
+        return tuple(map(Device, self.device_index.ids, self.health, self.device_index.numa))
 
 
 EMPTY = DeviceList(_number({}), (), 0)
 
 
-def listed(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
+def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
     """The list that a message describes; a later row of an id replaces an earlier one.
 
     Shares ``previous``'s numbering where ids and topology are the same.
     """
     before = previous.reported
     if before is not None and columns.ids == before.ids and columns.numa == before.numa:
-        return _with_health(columns, previous.numbering)
+        return _with_health(columns, previous.device_index)
     rows = dict(zip(columns.ids, columns.numa, strict=True))
-    numbering = previous.numbering
-    if not _same_numbering(numbering, rows):
-        numbering = _number(rows)
-    return _with_health(columns, numbering)
+    device_index = previous.device_index
+    if not _same_devices(device_index, rows):
+        device_index = _number(rows)
+    return _with_health(columns, device_index)
 
 
-def _same_numbering(numbering: Numbering, rows: Mapping[DeviceId, Nodes]) -> bool:
-    return len(rows) == len(numbering.ids) and all(
+def _same_devices(device_index: DeviceIndex, rows: Mapping[DeviceId, Nodes]) -> bool:
+    return len(rows) == len(device_index.ids) and all(
         id_ in rows and rows[id_] == nodes
-        for id_, nodes in zip(numbering.ids, numbering.numa, strict=True)
+        for id_, nodes in zip(device_index.ids, device_index.numa, strict=True)
     )
 
 
-def _with_health(columns: Columns, numbering: Numbering) -> DeviceList:
-    if len(columns.ids) == len(numbering.ids) and tuple(columns.ids) == numbering.ids:
+def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
+    if len(columns.ids) == len(device_index.ids) and tuple(columns.ids) == device_index.ids:
         health = tuple(columns.health)  # the usual case: the plugin sends sorted ids
     else:
         by_id = dict(zip(columns.ids, columns.health, strict=True))
-        health = tuple([by_id[id_] for id_ in numbering.ids])
+        health = tuple([by_id[id_] for id_ in device_index.ids])
     healthy = bitset.from_flags([text == HEALTHY for text in health])
-    return DeviceList(numbering, health, healthy, columns)
+    return DeviceList(device_index, health, healthy, columns)
 
 
 @attrs.frozen
@@ -173,7 +173,7 @@ class Changes:
 
 def changes(before: DeviceList, after: DeviceList) -> Changes:
     """Compare two lists. What counts as health is whether a device may be allocated."""
-    old, new = before.numbering, after.numbering
+    old, new = before.device_index, after.device_index
     if old is new:
         return Changes(changed=old.select(before.healthy ^ after.healthy))
     common = old.index.keys() & new.index.keys()
@@ -185,25 +185,25 @@ def changes(before: DeviceList, after: DeviceList) -> Changes:
 
 
 def _differs(before: DeviceList, after: DeviceList, id_: DeviceId) -> bool:
-    old, new = before.numbering.index[id_], after.numbering.index[id_]
+    old, new = before.device_index.index[id_], after.device_index.index[id_]
     return (
-        before.numbering.numa[old] != after.numbering.numa[new]
+        before.device_index.numa[old] != after.device_index.numa[new]
         or (before.healthy >> old) & 1 != (after.healthy >> new) & 1
     )
 
 
-def doubts(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
+def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
     """What is odd about a list, a line each. It is taken all the same, as the kubelet does."""
-    numbering = devices.numbering
+    device_index = devices.device_index
     found = []
-    if repeated := len(columns.ids) - len(numbering.ids):
+    if repeated := len(columns.ids) - len(device_index.ids):
         found.append(f"{repeated} device ids are listed twice: the last one counts")
-    if "" in numbering.index:
+    if "" in device_index.index:
         found.append("a device has an empty id")
     unknown = sorted(set(columns.health) - {HEALTHY, UNHEALTHY})
     if unknown:
         found.append(f"health {unknown[0][:80]!r} is neither Healthy nor Unhealthy: unhealthy")
-    negative = [node for node in numbering.per_node if node < 0]
+    negative = [node for node in device_index.per_node if node < 0]
     if negative:
         found.append(f"NUMA node {negative[0]} does not exist: node ids are 0 or more")
     return tuple(found)

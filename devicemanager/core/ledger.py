@@ -17,7 +17,7 @@ import attrs
 
 from devicemanager.core.errors import InternalError
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.inventory import Numbering
+from devicemanager.core.inventory import DeviceIndex
 
 DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
 """NUMA node id to sorted device ids; ``WITHOUT_TOPOLOGY`` for those without."""
@@ -52,7 +52,7 @@ class _Index:
     holders: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
     """The pod of each holding that names a device: several only within one pod (reuse),
     or in a checkpoint that another program wrote."""
-    numbering: Numbering | None = None
+    device_index: DeviceIndex | None = None
     bits: int = 0
 
     def add(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
@@ -73,13 +73,13 @@ class _Index:
                 self._flip(id_)
 
     def _flip(self, id_: DeviceId) -> None:
-        if self.numbering is not None and id_ in self.numbering.index:
-            self.bits ^= 1 << self.numbering.index[id_]
+        if self.device_index is not None and id_ in self.device_index.index:
+            self.bits ^= 1 << self.device_index.index[id_]
 
-    def in_use(self, numbering: Numbering) -> int:
-        if self.numbering is not numbering:
-            self.numbering = numbering
-            self.bits = numbering.bits(self.holders)
+    def in_use(self, device_index: DeviceIndex) -> int:
+        if self.device_index is not device_index:
+            self.device_index = device_index
+            self.bits = device_index.bits(self.holders)
         return self.bits
 
 
@@ -144,10 +144,10 @@ class Ledger:
         index = self._index.get(resource)
         return 0 if index is None else len(index.holders)
 
-    def in_use(self, resource: ResourceName, numbering: Numbering) -> int:
+    def in_use(self, resource: ResourceName, device_index: DeviceIndex) -> int:
         """The set of devices that are held or drafted, by number."""
         index = self._index.get(resource)
-        return 0 if index is None else index.in_use(numbering)
+        return 0 if index is None else index.in_use(device_index)
 
     def holders_of(
         self, resource: ResourceName, ids: Iterable[DeviceId]
@@ -245,8 +245,8 @@ class Ledger:
             indexed = {id_: sorted(pods) for id_, pods in index.holders.items()}
             if indexed != {id_: sorted(pods) for id_, pods in recounted.items()}:
                 raise InternalError(f"ledger: holders of {resource} do not match the entries")
-            numbering = index.numbering
-            if numbering is not None and index.bits != numbering.bits(index.holders):
+            device_index = index.device_index
+            if device_index is not None and index.bits != device_index.bits(index.holders):
                 raise InternalError(f"ledger: set in use of {resource} does not match")
         if counted:
             raise InternalError(f"ledger: no index for {sorted(counted)}")

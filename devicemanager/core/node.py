@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from devicemanager.core import texts
-from devicemanager.core.errors import Refused
+from devicemanager.core import messages
 from devicemanager.core.ids import PodUid, ResourceName
 from devicemanager.core.names import is_extended_resource_name
 from devicemanager.core.pods import Pod, pod_requests
+from devicemanager.core.refusal import Refused
 
 PODS = ResourceName("pods")
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
@@ -48,10 +48,10 @@ class Node:
                 capacity = devices(resource)
             used = self._used.get(resource, 0) - mine.get(resource, 0)
             if capacity is not None and requested > capacity - used:
-                message = texts.NODE_TOO_SMALL.format(
+                message = messages.NODE_TOO_SMALL.format(
                     resource=resource, requested=requested, used=used, capacity=capacity
                 )
-                raise Refused(texts.OUT_OF.format(resource=resource), message)
+                raise Refused(messages.OUT_OF.format(resource=resource), message)
 
     def add(self, pod: Pod) -> None:
         """The pod is on the node now; adding it again changes nothing."""

@@ -71,7 +71,7 @@ def allocated_resources_status(
 
 
 def _health(devices: DeviceList | None, id_: DeviceId) -> Health:
-    number = None if devices is None else devices.numbering.index.get(id_)
+    number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.UNKNOWN
     if devices.healthy >> number & 1:
@@ -81,7 +81,7 @@ def _health(devices: DeviceList | None, id_: DeviceId) -> Health:
 
 
 def _last_health(devices: DeviceList | None, id_: DeviceId) -> Health:
-    number = None if devices is None else devices.numbering.index.get(id_)
+    number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.HEALTHY
     text = devices.health[number]

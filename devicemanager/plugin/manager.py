@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Self
 
 from devicemanager.plugin.author import Lister, Plugin, StaticLister, misfit
+from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
-from devicemanager.plugin.follow import follow
 from devicemanager.plugin.names import check_resource_name, socket_names
+from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import (
@@ -24,7 +25,6 @@ from devicemanager.plugin.settings import (
 )
 from devicemanager.plugin.signals import SignalWait
 from devicemanager.plugin.sockets import directory_problem
-from devicemanager.plugin.wake import Wake
 from devicemanager.plugin.watch import DirectoryWatch
 
 __all__ = ["Manager", "serve"]
@@ -63,7 +63,7 @@ class Manager:
         self._lister = lister
         self._socket_name = socket_name
         self._service = service
-        self._changed = Wake()
+        self._changed = Notifier()
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, self._ring)
         self._signals = SignalWait()
@@ -117,7 +117,7 @@ class Manager:
         the authors' hooks do."""
         # First of all: from here on no resource is added.
         self._stopping.set()
-        self._changed.ring()
+        self._changed.notify()
         with self._lock:
             resources = [*self._resources.values(), *self._leaving]
         for resource in resources:
@@ -152,11 +152,11 @@ class Manager:
         with self._lock:
             resources = list(self._resources.values())
         for resource in resources:
-            resource.wake.ring()
+            resource.notifier.notify()
         self._noticed()
 
     def _noticed(self) -> None:
-        self._changed.ring()
+        self._changed.notify()
         if self._discovered and all(r.state is ResourceState.FAILED for r in self.resources()):
             self._signals.give_up()
 
@@ -168,7 +168,7 @@ class Manager:
     def _discover(self) -> None:
         what = f"{self._lister.namespace}: discover()"
         backoff = self._settings.list_backoff
-        follow(what, self._lister.discover, self._apply, self._stopping, backoff)
+        consume(what, self._lister.discover, self._apply, self._stopping, backoff)
         self._discovered = True
         self._noticed()
 
@@ -186,7 +186,7 @@ class Manager:
         _join(vanished)
         with self._lock:
             self._leaving = [left for left in self._leaving if left not in vanished]
-        self._changed.ring()
+        self._changed.notify()
 
     def _add(self, name: str, last_name: str) -> None:
         try:

@@ -13,17 +13,17 @@ import attrs
 from tenacity import RetryCallState, RetryError, Retrying, stop_after_attempt, wait_fixed
 
 from devicemanager.plugin.author import Plugin
-from devicemanager.plugin.doors import door
-from devicemanager.plugin.feed import Feed
-from devicemanager.plugin.life import Sight, Step, decide
+from devicemanager.plugin.executor import DaemonThreadPoolExecutor
+from devicemanager.plugin.modes import registration_mode
 from devicemanager.plugin.names import socket_names
-from devicemanager.plugin.pool import DaemonPool
+from devicemanager.plugin.notifier import Notifier
+from devicemanager.plugin.reconcile import Action, Observation, decide
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.session import Session
 from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.source import DeviceSource
 from devicemanager.plugin.streams import Streams
-from devicemanager.plugin.wake import Wake
 
 __all__ = ["Resource", "ResourceState", "ResourceStatus", "ServiceFactory"]
 
@@ -77,15 +77,15 @@ class Resource:
     ) -> None:
         self.name = name
         self.plugin = plugin
-        self.wake = Wake()
+        self.notifier = Notifier()
         self._directory = directory
-        self._door = door(directory, name, settings)
+        self._mode = registration_mode(directory, name, settings)
         self._settings = settings
         self._on_change = on_change
         self._socket_name = socket_name or name
         self._make_service = service
-        self._pool = DaemonPool(settings.workers, f"calls of {name}")
-        self._feed = Feed(name, plugin, settings)
+        self._pool = DaemonThreadPoolExecutor(settings.workers, f"calls of {name}")
+        self._feed = DeviceSource(name, plugin, settings)
         self._thread = threading.Thread(target=self._run, name=f"resource {name}", daemon=True)
         self._session: Session | None = None
         self._registrations = 0
@@ -114,7 +114,7 @@ class Resource:
     def ask_to_stop(self) -> None:
         self._stopping.set()
         self._devices.wake()
-        self.wake.ring()
+        self.notifier.notify()
 
     def join(self, timeout: float) -> bool:
         """Wait for the end after :meth:`ask_to_stop`. False if it takes longer."""
@@ -140,7 +140,7 @@ class Resource:
     def _live(self) -> None:
         self._devices.wait_published(self._settings.first_list_wait, self._stopping.is_set)
         while not self._stopping.is_set():
-            seen = self.wake.count
+            seen = self.notifier.count
             try:
                 pause = self._step()
             except FileNotFoundError:
@@ -150,38 +150,38 @@ class Resource:
                 self._complain(str(error))
                 pause = self._settings.register_backoff
             if pause:
-                self.wake.wait(seen, pause)
+                self.notifier.wait(seen, pause)
         self._end_session()
         self._feed.join(self._settings.stop_grace)
 
     def _step(self) -> float:
         """Look, decide, act; the seconds until the next look."""
         decision = decide(self._look(), self._settings)
-        if decision.step is Step.SERVE:
+        if decision.step is Action.SERVE:
             _log.info("%s: %s", self.name, decision.reason)
             self._serve()
-        elif decision.step is Step.REGISTER:
+        elif decision.step is Action.REGISTER:
             self._register()
-        elif decision.step is Step.IDLE:
+        elif decision.step is Action.IDLE:
             self._end_session()
             if self._state is not ResourceState.WAITING:
                 # A warning is seen without logging being set up: at first, all else is silent.
                 first = self._state is ResourceState.STARTING
                 level = logging.WARNING if first else logging.INFO
                 text = "%s: waiting for a kubelet: there is no %s"
-                _log.log(level, text, self.name, self._door.path)
+                _log.log(level, text, self.name, self._mode.path)
             self._enter(ResourceState.WAITING)
         return decision.timeout
 
-    def _look(self) -> Sight:
+    def _look(self) -> Observation:
         if self._session is not None:
             return self._session.look(self._short_lives)
-        return Sight(now=time.monotonic(), kubelet=self._door.kubelet())
+        return Observation(now=time.monotonic(), kubelet=self._mode.kubelet())
 
     def _serve(self) -> None:
         old = self._session
         self._end_session()
-        kubelet = self._door.kubelet()
+        kubelet = self._mode.kubelet()
         if kubelet is None:
             return
         # A kubelet that still knows our old path may refuse it for ever (Q2).
@@ -192,8 +192,10 @@ class Resource:
         )
         streams = Streams(self._settings.max_streams, self._streams_changed)
         service = self._make_service(self.plugin, self._settings, streams)
-        server = PluginServer(self._directory, names, service, self._pool, self._door.add_to)
-        self._session = Session(self.name, server, self._door, kubelet, self._settings, self.wake)
+        server = PluginServer(self._directory, names, service, self._pool, self._mode.add_to)
+        self._session = Session(
+            self.name, server, self._mode, kubelet, self._settings, self.notifier
+        )
         self._complaint = ""
         self._enter(ResourceState.SERVING)
 
@@ -211,7 +213,7 @@ class Resource:
 
     def _streams_changed(self) -> None:
         self._devices.wake()
-        self.wake.ring()
+        self.notifier.notify()
         self._on_change()
 
     def _call_start(self) -> bool:

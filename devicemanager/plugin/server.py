@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from devicemanager.plugin.pool import DaemonPool
+from devicemanager.plugin.executor import DaemonThreadPoolExecutor
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.sockets import FileIdentity, claim, remove_if_ours, target
 
@@ -38,7 +38,7 @@ class PluginServer:
         directory: Path,
         names: Iterator[str],
         service: Service,
-        pool: DaemonPool,
+        pool: DaemonThreadPoolExecutor,
         add_others: Callable[[grpc.Server], None],
     ) -> None:
         """``add_others`` adds what the same socket serves besides."""

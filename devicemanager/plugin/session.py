@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from devicemanager.plugin.doors import Door
 from devicemanager.plugin.errors import RegistrationFailed
-from devicemanager.plugin.life import Sight
+from devicemanager.plugin.modes import RegistrationMode
+from devicemanager.plugin.notifier import Notifier
+from devicemanager.plugin.reconcile import Observation
 from devicemanager.plugin.registration import Answer
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.sockets import FileIdentity
-from devicemanager.plugin.wake import Wake
 
 __all__ = ["Session"]
 
@@ -29,23 +29,23 @@ class Session:
         self,
         resource: str,
         server: PluginServer,
-        door: Door,
+        registration_mode: RegistrationMode,
         identity: FileIdentity,
         settings: PluginSettings,
-        wake: Wake,
+        notifier: Notifier,
     ) -> None:
         self.server = server
         self.kubelet_identity = identity
         self.registered_at: float | None = None
         self._resource = resource
-        self._door = door
+        self._mode = registration_mode
         self._settings = settings
-        self._wake = wake
+        self._notifier = notifier
 
-    def look(self, short_lives: int) -> Sight:
-        return Sight(
+    def look(self, short_lives: int) -> Observation:
+        return Observation(
             now=time.monotonic(),
-            kubelet=self._door.kubelet(),
+            kubelet=self._mode.kubelet(),
             served_kubelet=self.kubelet_identity,
             own_socket=self.server.is_reachable(),
             registered_at=self.registered_at,
@@ -67,7 +67,7 @@ class Session:
         def pointless() -> bool:
             return (
                 stopping()
-                or self._door.kubelet() != self.kubelet_identity
+                or self._mode.kubelet() != self.kubelet_identity
                 or not self.server.is_reachable()
             )
 
@@ -75,7 +75,7 @@ class Session:
             # Every stream event rings too, so a ring alone must not shorten the pause.
             deadline = time.monotonic() + seconds
             while not pointless() and (left := deadline - time.monotonic()) > 0:
-                self._wake.wait(self._wake.count, min(left, self._settings.recheck))
+                self._notifier.wait(self._notifier.count, min(left, self._settings.recheck))
 
         settings = self._settings
         attempts = Retrying(
@@ -101,16 +101,16 @@ class Session:
 
         def wait(answer: Answer) -> bool:
             # A kubelet that hangs in Register may meanwhile be replaced: look on every ring.
-            answer.add_done_callback(lambda _answer: self._wake.ring())
+            answer.add_done_callback(lambda _answer: self._notifier.notify())
             while not answer.done():
-                seen = self._wake.count
+                seen = self._notifier.count
                 if pointless():
                     return False
                 if not answer.done():
-                    self._wake.wait(seen, self._settings.recheck)
+                    self._notifier.wait(seen, self._settings.recheck)
             return True
 
-        return self._door.register(self.server, wait)
+        return self._mode.register(self.server, wait)
 
     def _log_failure(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None

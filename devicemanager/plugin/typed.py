@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
-from devicemanager.plugin.values import absolute_path, permission_letters
+from devicemanager.plugin.validators import absolute_path, permission_letters
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [

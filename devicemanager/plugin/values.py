@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-if TYPE_CHECKING:
-    from devicemanager.plugin.typed import FlatDevice, TypedDevice
+from devicemanager.plugin.typed import FlatDevice, TypedDevice
+from devicemanager.plugin.validators import absolute_path, permission_letters
 
 __all__ = [
     "ContainerSettings",
     "Device",
     "DeviceSpec",
     "Mount",
-    "absolute_path",
-    "permission_letters",
 ]
 
 _CDI_NAME = re.compile(r"[A-Za-z][\w.-]*/[A-Za-z][\w.-]*=[A-Za-z0-9][\w.:-]*")
@@ -54,18 +52,6 @@ class Device:
     id: str = attrs.field(validator=_not_empty)
     healthy: bool = True
     numa: tuple[int, ...] = attrs.field(default=(), converter=_nodes)
-
-
-def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
-    """A validator: a path from the root on."""
-    if not path.startswith("/"):
-        raise ValueError(f"{attribute.name} must be an absolute path: {path!r}")
-
-
-def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
-    """A validator: permissions of the devices cgroup, each letter once."""
-    if not text or set(text) - set("rwm") or len(set(text)) != len(text):
-        raise ValueError(f"permissions are some of the letters r, w and m, not {text!r}")
 
 
 @attrs.frozen

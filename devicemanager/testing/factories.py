@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from devicemanager.clock import Clock
 from devicemanager.events import Event
-from devicemanager.kubelet import MockKubelet, WaitTimeout
+from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.settings import Settings
 

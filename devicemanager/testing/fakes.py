@@ -1,6 +1,6 @@
 """Plugins without a socket, for tests of whatever sits on the manager.
 
-``FakePlugin`` is the other side of ``devicemanager.state.PluginClient``: it answers as
+``FakePlugin`` is the other side of ``devicemanager.manager.state.PluginClient``: it answers as
 its fields say, writes down what it was asked, and can let something else happen at the
 very moment it is asked, which makes races repeatable without threads.
 """
@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from devicemanager import wire
+from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.devices import Device
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.core.runoptions import ContainerSettings
-from devicemanager.core.selection import AllocateAnswer
-from devicemanager.plugins import PluginHandler
+from devicemanager.manager.handler import ClientHandler
+from devicemanager.wire import settings as wire
 
 __all__ = [
     "ALLOCATE",
@@ -117,11 +117,11 @@ class FakePlugin:
     """Every RPC so far, oldest first."""
     closed: bool = attrs.field(default=False, init=False)
     """Whether the manager has let the connection go."""
-    _registered: tuple[PluginHandler, EndpointId] | None = attrs.field(default=None, init=False)
+    _registered: tuple[ClientHandler, EndpointId] | None = attrs.field(default=None, init=False)
 
     # -- what a plugin does ----------------------------------------------------------
 
-    def register(self, handler: PluginHandler, name: str = "plugin.sock") -> EndpointId:
+    def register(self, handler: ClientHandler, name: str = "plugin.sock") -> EndpointId:
         """Connect to ``manager.plugins`` under a socket's name; no list is sent yet."""
         options = PluginOptions(self.pre_start_required, self.preference is not None)
         endpoint = handler.connect(self.resource, name, options, self)
@@ -138,7 +138,7 @@ class FakePlugin:
         handler, endpoint = self._connection()
         handler.disconnect(endpoint, cause)
 
-    def _connection(self) -> tuple[PluginHandler, EndpointId]:
+    def _connection(self) -> tuple[ClientHandler, EndpointId]:
         if self._registered is None:
             raise ValueError(f"the fake plugin of {self.resource} has not registered yet")
         return self._registered

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from devicemanager.kubelet import MockKubelet
+    from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.settings import Settings
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
 

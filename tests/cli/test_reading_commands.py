@@ -24,7 +24,7 @@ from devicemanager.core.runoptions import (
     NetworkInterface,
     PciDevice,
 )
-from devicemanager.wire import settings_to_bytes
+from devicemanager.wire.settings import settings_to_bytes
 from podresources import (
     Allocatable,
     ClaimResource,

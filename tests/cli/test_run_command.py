@@ -17,7 +17,7 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
-from devicemanager.cli.paper_node import PaperNode
+from devicemanager.cli.offline_node import OfflineNode
 from devicemanager.cli.processes import Process
 from devicemanager.core.ids import ResourceName
 from devicemanager.manifests import parse
@@ -78,13 +78,13 @@ def test_a_start_waits_for_no_import_that_only_plugins_pods_or_refusals_need(
     with Process("the kubelet", command, log) as process:
         wait(process, "ready")
     imported = {line.rpartition("|")[2].strip() for line in log.read_text().splitlines()}
-    assert "devicemanager.kubelet" in imported
+    assert "devicemanager.kubelet.mock" in imported
     assert not imported & {
-        "devicemanager.core.explaining",
+        "devicemanager.core.allocation.explain",
         "devicemanager.manifests",
         "devicemanager.plugin.manager",
         "devicemanager.plugin.values",
-        "devicemanager.static_pods",
+        "devicemanager.pods.static",
         "kubernetes",
         "rich",
         "secrets",
@@ -144,7 +144,7 @@ def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
 
 
 def test_a_refusal_is_explained_in_text_too(capsys: Any) -> None:
-    node = PaperNode(Settings(), {ResourceName(GPU): {}})
+    node = OfflineNode(Settings(), {ResourceName(GPU): {}})
     pod = parse(pod_manifest("a", {GPU: 1}))
     KubeletLog(as_json=False).admission(pod, node.admit(pod))
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
@@ -156,7 +156,7 @@ def test_a_refusal_is_explained_in_text_too(capsys: Any) -> None:
         "    each device is one of: . free, # in use, x unhealthy, * chosen",
     ]
     unknown = parse(pod_manifest("b", {"vendor.com/none": 1}))
-    strict = PaperNode(Settings(strict=True), {})
+    strict = OfflineNode(Settings(strict=True), {})
     KubeletLog(as_json=False).admission(unknown, strict.admit(unknown))
     assert capsys.readouterr().out == ""
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from devicemanager.cli import main, settings_options
 from devicemanager.cli.device_option import device_option
-from devicemanager.core.cpuprovider import CpuProvider
-from devicemanager.core.memoryprovider import MemoryProvider
+from devicemanager.core.providers.cpu import CpuProvider
+from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology, NumaTopologyError, PolicyName, ScopeName
-from devicemanager.numa import NumaError
+from devicemanager.host.numa import NumaError
 from devicemanager.settings import QUIRKS, Settings
 
 CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from devicemanager.core.admission import admit_pod
-from devicemanager.core.allocator import PodAllocation, give_back
-from devicemanager.core.errors import Refused, RpcError
+from devicemanager.core.allocation.container import PodAllocation, give_back
+from devicemanager.core.allocation.pod import admit_pod
+from devicemanager.core.allocation.selection import AllocateAnswer, PreferenceWanted, Wanted
+from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod, pod_requests
-from devicemanager.core.selection import AllocateAnswer, PreferenceWanted, Wanted
+from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import Hint
 from tests import strategies
 from tests.helpers import World, answer, container, device, devices, entries, pod
@@ -151,7 +152,7 @@ def fits(world: World, allocation: PodAllocation) -> None:
                 continue
             got = held[each.name][resource]
             listed = world.endpoints.devices(resource)
-            healthy = set(listed.numbering.select(listed.healthy))
+            healthy = set(listed.device_index.select(listed.healthy))
             assert len(got) == count and set(got) <= healthy
             if not is_init or each.restartable:
                 mine = {(resource, id_) for id_ in got}

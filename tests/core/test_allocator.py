@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager.core.allocator import Situation, by_numa_node
+from devicemanager.core.allocation.container import AdmissionContext, by_numa_node
+from devicemanager.core.allocation.selection import AllocateAnswer, AllocateWanted
 from devicemanager.core.devices import Device
-from devicemanager.core.errors import AllocationError, Refused, RpcError
+from devicemanager.core.errors import (
+    AllocationError,
+    RpcError,
+)
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid
 from devicemanager.core.inventory import EMPTY
 from devicemanager.core.ledger import Holding
-from devicemanager.core.selection import AllocateAnswer, AllocateWanted
+from devicemanager.core.refusal import Refused
 from tests.helpers import World, answer, container, device, device_list, devices, entries, pod
 from tests.strategies import GPU, NIC
 
-RESTARTING = Situation(sources_ready=False)
+RESTARTING = AdmissionContext(sources_ready=False)
 
 
 def hold(world: World, uid: str, *ids: str, name: str = "app", resource=GPU) -> None:
@@ -60,17 +64,17 @@ def test_changed_request_comes_first():
 def test_changed_request_even_while_sources_are_not_ready():
     world = World({})
     hold(world, "p", "a")
-    running = Situation(sources_ready=False, running=frozenset({ContainerName("app")}))
-    assert refusal(world, pod("p", gpu=2), situation=running) == CHANGED
+    running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
+    assert refusal(world, pod("p", gpu=2), context=running) == CHANGED
 
 
 def test_a_running_container_needs_nothing_while_sources_are_not_ready():
     world = World({GPU: SICK})
     hold(world, "p", "a")
-    running = Situation(sources_ready=False, running=frozenset({ContainerName("app")}))
-    world.admit(pod("p", gpu=1), situation=running)
+    running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
+    world.admit(pod("p", gpu=1), context=running)
     assert world.held("p") == {"app": {GPU: ["a"]}}
-    assert refusal(world, pod("p", gpu=1), situation=RESTARTING) == NO_HEALTHY
+    assert refusal(world, pod("p", gpu=1), context=RESTARTING) == NO_HEALTHY
 
 
 def test_a_finished_init_container_needs_nothing_either():
@@ -79,10 +83,10 @@ def test_a_finished_init_container_needs_nothing_either():
     hold(world, "p", "a", name="init")
     finished = frozenset({ContainerName("init")})
     spec = pod("p", container("app"), init=[container("init", gpu=1)])
-    world.admit(spec, situation=Situation(sources_ready=False, finished=finished))
-    assert refusal(world, spec, situation=RESTARTING) == UNREGISTERED
-    quirk = Situation(sources_ready=False, finished=finished, quirks=frozenset({"Q5"}))
-    assert refusal(world, spec, situation=quirk) == UNREGISTERED
+    world.admit(spec, context=AdmissionContext(sources_ready=False, finished=finished))
+    assert refusal(world, spec, context=RESTARTING) == UNREGISTERED
+    quirk = AdmissionContext(sources_ready=False, finished=finished, quirks=frozenset({"Q5"}))
+    assert refusal(world, spec, context=quirk) == UNREGISTERED
 
 
 def test_unregistered_comes_before_health():
@@ -167,9 +171,9 @@ def test_nothing_asked_nothing_needed(rows):
     world = World({GPU: rows})
     world.admit(pod("p", gpu=0))
     assert world.held("p") == {}
-    quirk = Situation(quirks=frozenset({"Q16"}))
+    quirk = AdmissionContext(quirks=frozenset({"Q16"}))
     if rows != devices("a"):
-        assert refusal(world, pod("p", gpu=0), situation=quirk) == NO_HEALTHY
+        assert refusal(world, pod("p", gpu=0), context=quirk) == NO_HEALTHY
 
 
 def fails(*errors):
@@ -220,10 +224,10 @@ def test_a_failed_choice_leaves_nothing_in_use():
 
 def test_the_quirk_leaves_them_in_use():
     world = World({GPU: devices("a", "b")})
-    quirk = Situation(quirks=frozenset({"Q4"}))
+    quirk = AdmissionContext(quirks=frozenset({"Q4"}))
     empty = lambda wanted: AllocateAnswer(()) if isinstance(wanted, AllocateWanted) else ()  # noqa: E731
     with pytest.raises(Refused):
-        world.admit(pod("p", gpu=1), empty, situation=quirk)
+        world.admit(pod("p", gpu=1), empty, context=quirk)
     assert "Requested: 2, Available: 1" in refusal(world, pod("q", gpu=2))
 
 

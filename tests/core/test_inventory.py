@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from devicemanager.core import bitset
 from devicemanager.core.devices import Device
-from devicemanager.core.inventory import EMPTY, Columns, changes, doubts, listed
+from devicemanager.core.inventory import EMPTY, Columns, changes, device_list_from, list_warnings
 from tests import strategies
 from tests.helpers import device, device_list, devices
 
@@ -31,17 +31,17 @@ def test_counts(earlier, rows):
 @given(strategies.raw_lists)
 def test_numbering(rows):
     # Numbers follow the ids' order; each node's set is exactly the devices that name it.
-    numbering = device_list(rows).numbering
+    device_index = device_list(rows).device_index
     counted = last_rows(rows)
-    assert list(numbering.ids) == sorted(counted)
-    assert all(numbering.index[id_] == number for number, id_ in enumerate(numbering.ids))
+    assert list(device_index.ids) == sorted(counted)
+    assert all(device_index.index[id_] == number for number, id_ in enumerate(device_index.ids))
     for node in (0, 1):
         on_node = {id_ for id_, row in counted.items() if node in (row.numa or ())}
-        assert set(numbering.select(numbering.per_node.get(node, 0))) == on_node
+        assert set(device_index.select(device_index.per_node.get(node, 0))) == on_node
     with_topology = {id_ for id_, row in counted.items() if row.numa}
-    assert set(numbering.select(numbering.with_topology)) == with_topology
+    assert set(device_index.select(device_index.with_topology)) == with_topology
     without_nodes = {id_ for id_, row in counted.items() if row.numa == ()}
-    assert set(numbering.select(numbering.without_nodes)) == without_nodes
+    assert set(device_index.select(device_index.without_nodes)) == without_nodes
 
 
 @given(strategies.device_lists, st.randoms(use_true_random=False))
@@ -50,9 +50,9 @@ def test_order_in_a_list_changes_nothing(rows, random):
     shuffled = random.sample(rows, len(rows))
     one, other = device_list(rows), device_list(shuffled)
     assert other.devices() == one.devices()
-    assert (other.healthy, other.numbering.per_node) == (one.healthy, one.numbering.per_node)
+    assert (other.healthy, other.device_index.per_node) == (one.healthy, one.device_index.per_node)
     assert not changes(one, other)
-    assert device_list(shuffled, one).numbering is one.numbering
+    assert device_list(shuffled, one).device_index is one.device_index
 
 
 @given(strategies.raw_lists, strategies.raw_lists)
@@ -82,23 +82,23 @@ def test_disconnected(rows):
     gone = connected.disconnected()
     assert (gone.capacity, gone.allocatable) == (connected.capacity, 0)
     assert gone.devices() == connected.devices()
-    assert changes(connected, gone).changed == connected.numbering.select(connected.healthy)
+    assert changes(connected, gone).changed == connected.device_index.select(connected.healthy)
     back = device_list(rows, gone)
     assert back.healthy == connected.healthy
-    assert back.numbering is gone.numbering
+    assert back.device_index is gone.device_index
 
 
 def test_a_change_of_health_keeps_the_numbering():
     before = device_list([device("b", 1), device("a", 0)])
     after = device_list([device("b", 1, health="Unhealthy"), device("a", 0)], before)
-    assert after.numbering is before.numbering
+    assert after.device_index is before.device_index
     assert changes(before, after).changed == ("b",)
 
 
 def test_a_change_of_topology_does_not():
     before = device_list([device("a", 0)])
     after = device_list([device("a", 1)], before)
-    assert after.numbering is not before.numbering
+    assert after.device_index is not before.device_index
     assert changes(before, after).changed == ("a",)
 
 
@@ -108,8 +108,8 @@ def test_a_later_row_of_an_id_counts():
 
 
 def test_ids_that_are_not_there_are_left_out():
-    numbering = device_list(devices("a", "b")).numbering
-    assert numbering.bits(["b", "zebra"]) == bitset.of([1])
+    device_index = device_list(devices("a", "b")).device_index
+    assert device_index.bits(["b", "zebra"]) == bitset.of([1])
 
 
 def test_nothing_listed():
@@ -125,7 +125,7 @@ def test_doubts():
         device("b", -5),
     ]
     columns = Columns.of(rows)
-    assert doubts(columns, listed(columns)) == (
+    assert list_warnings(columns, device_list_from(columns)) == (
         "1 device ids are listed twice: the last one counts",
         "a device has an empty id",
         "health 'Sick' is neither Healthy nor Unhealthy: unhealthy",
@@ -135,10 +135,10 @@ def test_doubts():
 
 def test_no_doubts():
     columns = Columns.of([device("a", 0), device("b", health="Unhealthy")])
-    assert doubts(columns, listed(columns)) == ()
+    assert list_warnings(columns, device_list_from(columns)) == ()
 
 
 def test_a_negative_node_aligns_with_nothing():
     result = device_list([device("a", -5)])
     assert result.has_topology
-    assert dict(result.numbering.per_node) == {-5: 1}
+    assert dict(result.device_index.per_node) == {-5: 1}

@@ -14,7 +14,7 @@ from tests.strategies import GPU, NIC
 
 POD, OTHER = PodUid("pod"), PodUid("other")
 APP, SIDE = ContainerName("app"), ContainerName("side")
-NUMBERING = device_list(devices("a", "b", "c", "d")).numbering
+NUMBERING = device_list(devices("a", "b", "c", "d")).device_index
 
 
 def holding(*ids: str, node: int = -1) -> Holding:
@@ -130,7 +130,7 @@ def test_what_is_held_follows_a_new_list():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "c"))
     assert used(ledger) == ("a", "c")
-    renumbered = device_list(devices("0", "c", "x")).numbering
+    renumbered = device_list(devices("0", "c", "x")).device_index
     assert renumbered.select(ledger.in_use(GPU, renumbered)) == ("c",)
     ledger.commit(drafted(ledger, OTHER, "x"))
     assert renumbered.select(ledger.in_use(GPU, renumbered)) == ("c", "x")
@@ -242,6 +242,6 @@ def test_indexes_always_agree_with_a_recount(actions):
         counted = holders(ledger, drafts.values())
         for name in (GPU, NIC):
             in_use = {id_ for resource, id_ in counted if resource == name}
-            numbering = device_list(devices(*"abcdef")).numbering
-            assert set(numbering.select(ledger.in_use(name, numbering))) == in_use
+            device_index = device_list(devices(*"abcdef")).device_index
+            assert set(device_index.select(ledger.in_use(name, device_index))) == in_use
             assert ledger.is_held(name) == bool(in_use)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.core.cpuprovider import CpuProvider, exclusive_cpus
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
-from devicemanager.core.memoryprovider import MemoryProvider
 from devicemanager.core.pods import Container, Pod, effective_request
-from devicemanager.core.providers import (
+from devicemanager.core.providers.cpu import CpuProvider, exclusive_cpus
+from devicemanager.core.providers.memory import MemoryProvider
+from devicemanager.core.providers.provider import (
     Held,
     HintProvider,
     MemoryBlock,

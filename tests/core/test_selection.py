@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.core.devices import Device
-from devicemanager.core.endpoints import Endpoints, PluginOptions
-from devicemanager.core.errors import AllocationError, RpcError
-from devicemanager.core.ids import DeviceId, PodUid
-from devicemanager.core.ledger import Draft, Ledger
-from devicemanager.core.selection import (
+from devicemanager.core.allocation.selection import (
     AllocateAnswer,
     Partition,
     PreferenceWanted,
@@ -19,6 +14,11 @@ from devicemanager.core.selection import (
     partition,
     select,
 )
+from devicemanager.core.devices import Device
+from devicemanager.core.endpoints import Endpoints, PluginOptions
+from devicemanager.core.errors import AllocationError, RpcError
+from devicemanager.core.ids import DeviceId, PodUid
+from devicemanager.core.ledger import Draft, Ledger
 from devicemanager.testing import fakes
 from tests import strategies
 from tests.helpers import answer, device, device_list, devices
@@ -35,11 +35,11 @@ ALL = 0b11111
 
 
 def names(part: Partition) -> tuple[list[str], list[str], list[str]]:
-    numbering = device_list(EVERYWHERE).numbering
+    device_index = device_list(EVERYWHERE).device_index
     return (
-        list(numbering.select(part.aligned)),
-        list(numbering.select(part.unaligned)),
-        list(numbering.select(part.without_topology)),
+        list(device_index.select(part.aligned)),
+        list(device_index.select(part.unaligned)),
+        list(device_index.select(part.without_topology)),
     )
 
 
@@ -256,7 +256,7 @@ def test_what_is_chosen_fits(rows, required, affinity, preference, used):
                        used=used)  # fmt: skip
     free = {row.id for row in rows if row.is_healthy} - used
     view = chosen.look()
-    aligned = set(view.devices.numbering.select(view.parts(affinity).aligned))
+    aligned = set(view.devices.device_index.select(view.parts(affinity).aligned))
     try:
         ids, asked = run(chosen, preference=preference or fakes.first)
     except AllocationError:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from tests.faults import hostile, residue
 

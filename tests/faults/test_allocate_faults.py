@@ -30,8 +30,8 @@ import pytest
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
-from devicemanager.outcome import Admission
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.pods.admission import Admission
 from podresources.client import PodResourcesClient
 from protos import deviceplugin_v1beta1 as dp
 from tests.faults import hostile

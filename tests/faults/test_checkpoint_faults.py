@@ -29,7 +29,7 @@ import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.core.errors import PluginError
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile
 from tests.faults.conftest import Start, pod
 
@@ -256,7 +256,7 @@ def test_a_disk_that_turns_read_only(small_disk: Path, start: Start) -> None:
 LIMITED = """
 import resource, signal, sys
 from contextlib import contextmanager
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from tests.faults.conftest import IMPATIENT
 from tests.faults.test_checkpoint_faults import assert_fails_and_recovers, plugin
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

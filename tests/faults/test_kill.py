@@ -16,15 +16,15 @@ import pytest
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from tools.kill.__main__ import main, run
-from tools.kill.toll import Broken, Toll
+from tools.kill.records import Broken, CrashRecord
 
 R = "example.com/gpu"
 
 
 def test_ten_kills() -> None:
-    toll = run(10, seed=7)
-    assert toll.answered > 10
-    assert toll.kept > 10
+    record = run(10, seed=7)
+    assert record.answered > 10
+    assert record.kept > 10
 
 
 def test_a_kubelet_that_does_not_start_is_an_answer_too(
@@ -57,7 +57,7 @@ def entry(uid: str, *ids: str) -> PodDevicesEntry:
 def test_what_is_not_kept_is_noticed(
     tmp_path: Path, entries: list[PodDevicesEntry] | str | None, complaint: str
 ) -> None:
-    toll = Toll()
+    record = CrashRecord()
     reports: list[list[object]] = [
         ["ready"],
         ["held", "a", {R: ["d0", "d1"]}],
@@ -68,7 +68,7 @@ def test_what_is_not_kept_is_noticed(
         ["ended", "ended"],
     ]
     for report in reports:
-        toll.take(json.dumps(report).encode())
+        record.take(json.dumps(report).encode())
     path = tmp_path / "kubelet_internal_checkpoint"
     if isinstance(entries, str):
         path.write_text(entries)
@@ -76,9 +76,9 @@ def test_what_is_not_kept_is_noticed(
         path.write_bytes(checkpoint.dumps(Checkpoint(tuple(entries), {})))
     if complaint:
         with pytest.raises(Broken, match=complaint):
-            toll.compare(path)
+            record.compare(path)
     else:
-        toll.compare(path)
-    toll.begin()
+        record.compare(path)
+    record.begin()
     with pytest.raises(Broken, match="pod a held"):
-        toll.take(json.dumps(["kept", "a", {R: ["d0"]}]).encode())
+        record.take(json.dumps(["kept", "a", {R: ["d0"]}]).encode())

@@ -22,7 +22,7 @@ import pytest
 
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin.simulated import ListFault, SimulatedPlugin, SimulationSettings
 from devicemanager.plugin.simulated.faults import faulty_lists
 from protos import deviceplugin_v1beta1 as dp

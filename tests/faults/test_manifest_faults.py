@@ -18,7 +18,7 @@ import yaml
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.manifests import ManifestError
 from devicemanager.settings import Settings
 from tests.faults import hostile

@@ -27,10 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from devicemanager.core import texts
+from devicemanager.core import messages
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from tests.faults import hostile, residue
 from tests.faults.conftest import Start, pod
@@ -52,11 +52,11 @@ def assert_refused(kubelet: MockKubelet, reason: str | None, expected: str) -> N
 @pytest.mark.parametrize(
     ("version", "resource", "expected"),
     [
-        ("v9", R, texts.BAD_VERSION.format(version="v9")),
-        ("", R, texts.BAD_VERSION.format(version="")),
-        ("v9", "x", texts.BAD_VERSION.format(version="v9")),
-        ("v1beta1", "x", texts.BAD_RESOURCE_NAME.format(resource="x")),
-        ("v1beta1", "", texts.BAD_RESOURCE_NAME.format(resource="")),
+        ("v9", R, messages.BAD_VERSION.format(version="v9")),
+        ("", R, messages.BAD_VERSION.format(version="")),
+        ("v9", "x", messages.BAD_VERSION.format(version="v9")),
+        ("v1beta1", "x", messages.BAD_RESOURCE_NAME.format(resource="x")),
+        ("v1beta1", "", messages.BAD_RESOURCE_NAME.format(resource="")),
         ("v1beta1", "kubernetes.io/gpu", "is invalid"),
         ("v1beta1", "a/b\n/c", r'the ResourceName "a/b\n/c" is invalid'),
         ("v1\n", R, r'requested API version "v1\n" is not'),

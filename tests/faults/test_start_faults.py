@@ -25,9 +25,9 @@ from typing import Any
 
 import pytest
 
+from devicemanager.core.errors import StartError
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
-from devicemanager.layout import StartError
+from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile, residue
 from tests.faults.conftest import IMPATIENT, Start, pod
 
@@ -99,8 +99,8 @@ def test_a_read_only_directory(root: Path) -> None:
 AS_NOBODY = """
 import os, sys
 import watchdog.observers
-from devicemanager.kubelet import MockKubelet
-from devicemanager.layout import StartError
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.core.errors import StartError
 # Only now: another user may not be able to read what was imported.
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
@@ -193,7 +193,7 @@ def test_a_kubelet_without_a_root_leaves_no_directory(
     made: list[Path] = []
     make = _recorded(made, root)
     monkeypatch.setattr("tempfile.mkdtemp", make)
-    monkeypatch.setattr("devicemanager.layout.Layout.prepare", _failing)
+    monkeypatch.setattr("devicemanager.kubelet.directories.Directories.prepare", _failing)
     with pytest.raises(StartError):
         MockKubelet().start()
     assert made

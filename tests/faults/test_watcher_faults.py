@@ -23,7 +23,7 @@ import grpc
 import pytest
 
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from protos import pluginregistration_v1 as pr
 from tests.faults import hostile, residue
 from tests.faults.conftest import Start, pod

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 
 GPU = "vendor.com/gpu"
 TIMEOUT = 15

@@ -73,7 +73,7 @@ class StubKubelet(rpc.RegistrationServicer):
     before it answers.
     """
 
-    def __init__(self, directory, *, follow=True):
+    def __init__(self, directory, *, consume=True):
         self.directory = Path(directory)
         self.changed = threading.Condition()
         self.requests = []
@@ -81,7 +81,7 @@ class StubKubelet(rpc.RegistrationServicer):
         self.connections = []
         self.refuse = None
         self.hold = None
-        self._follow = follow
+        self._follow = consume
         self._server = None
 
     def start(self):

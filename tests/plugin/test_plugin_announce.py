@@ -4,7 +4,7 @@ import attrs
 import grpc
 import pytest
 
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin import ContainerSettings, Manager, Plugin, StaticLister
 from devicemanager.plugin.resource import ResourceState
 from devicemanager.testing import pod_manifest

@@ -281,7 +281,7 @@ def test_a_stream_that_lives_means_no_second_registration(kubelet, directory):
 
 def test_a_kubelet_that_never_asks_for_the_list_is_asked_again(directory):
     settings = PluginSettings(recheck=0.01, stream_wait=0.05, stop_grace=0.2)
-    with StubKubelet(directory, follow=False) as kubelet, manager_of(directory, settings):
+    with StubKubelet(directory, consume=False) as kubelet, manager_of(directory, settings):
         kubelet.wait(lambda k: len(k.requests) == 3, "a third registration")
 
 

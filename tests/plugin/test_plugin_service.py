@@ -15,8 +15,8 @@ from devicemanager.plugin import (
     UnhealthyDevice,
     UnknownDevice,
 )
+from devicemanager.plugin.executor import DaemonThreadPoolExecutor
 from devicemanager.plugin.lists import DeviceList
-from devicemanager.plugin.pool import DaemonPool
 from devicemanager.plugin.service import Service, complete_preference
 from devicemanager.plugin.streams import Streams
 from protos import deviceplugin_v1beta1 as dp
@@ -313,7 +313,7 @@ def test_a_caller_that_is_gone_already_gets_nothing():
 
 
 def test_a_pool_is_bounded_and_shows_what_was_raised():
-    pool = DaemonPool(3, "test")
+    pool = DaemonThreadPoolExecutor(3, "test")
     gate = threading.Event()
     running = threading.Semaphore(0)
 

@@ -17,14 +17,14 @@ import pytest
 import checkpoint
 from devicemanager.core.errors import PluginError, RpcError
 from devicemanager.core.ids import PodUid
-from devicemanager.endpoint import Endpoint
 from devicemanager.events import EventKind, EventStream
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.registration.connection import Endpoint
 from devicemanager.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
 from devicemanager.testing.fakes import FakePlugin, first
 from tests.faults import hostile
 from tests.helpers import container, device, devices, pod
-from tests.topology.kit import GPU, NIC, Node, allocations
+from tests.topology.harness import GPU, NIC, Node, allocations
 
 TESTED: set[str] = set()
 

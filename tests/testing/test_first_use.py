@@ -133,6 +133,6 @@ def test_a_module_of_the_same_name_as_one_of_ours_is_named(tmp_path, name):
 
 
 def test_an_import_that_fails_otherwise_stays_what_it_is(monkeypatch):
-    monkeypatch.setitem(sys.modules, "devicemanager.outcome", None)
-    with pytest.raises(ImportError, match=r"devicemanager\.outcome"):
+    monkeypatch.setitem(sys.modules, "devicemanager.pods.admission", None)
+    with pytest.raises(ImportError, match=r"devicemanager\.pods\.admission"):
         _ = devicemanager.Admission

@@ -28,7 +28,7 @@ def test_every_public_name_is_there(package):
 
 
 def test_the_names_lead_to_the_classes_themselves():
-    from devicemanager.kubelet import MockKubelet
+    from devicemanager.kubelet.mock import MockKubelet
 
     assert devicemanager.MockKubelet is MockKubelet
     assert "MockKubelet" in dir(devicemanager)

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from tools.soak import churn, readings
 from tools.soak.command import main
 from tools.soak.readings import Lap, Reading
@@ -11,7 +11,7 @@ from tools.soak.readings import Lap, Reading
 
 def lap(number: int, **reading: float) -> Lap:
     found = attrs.evolve(Reading(50.0, 40_000, 20, 15), **reading)
-    return Lap(number, 100, 1, 0, 1.0, p50=2.0, floor=1.0, reading=found)
+    return Lap(number, 100, 1, 0, 1.0, p50=2.0, baseline=1.0, reading=found)
 
 
 def test_a_tiny_soak_ends_well(capsys):

@@ -17,8 +17,8 @@ from devicemanager.core.errors import AllocationError, RequestError, RpcError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Pod
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
-from devicemanager.podworkers import PodWorkers
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.pods.workers import PodWorkers
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, Call, first
@@ -27,7 +27,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tests.faults import hostile
 from tests.helpers import container, device, devices, pod
-from tests.topology.kit import GPU, NIC, Node, allocations
+from tests.topology.harness import GPU, NIC, Node, allocations
 
 # -- init containers ------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ import pytest
 import podresources
 from devicemanager.core.errors import RpcError
 from devicemanager.core.pods import Pod
-from devicemanager.core.providers import Held, MemoryBlock
-from devicemanager.kubelet import MockKubelet
+from devicemanager.core.providers.provider import Held, MemoryBlock
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, pod
-from tests.topology.kit import GIB, GPU, NIC, TWO, Node, cpus_and_memory, guaranteed, rows
+from tests.topology.harness import GIB, GPU, NIC, TWO, Node, cpus_and_memory, guaranteed, rows
 
 REFUSED = "TopologyAffinityError"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from devicemanager.core.errors import RpcError
-from devicemanager.core.explain import Fault
+from devicemanager.core.explanation.model import Fault
+from devicemanager.core.explanation.text import render
 from devicemanager.core.ids import ResourceName
-from devicemanager.explanation_text import render
 from tests.helpers import container, pod
-from tests.topology.kit import GPU, NIC, Node, cpus_and_memory, guaranteed, rows
+from tests.topology.harness import GPU, NIC, Node, cpus_and_memory, guaranteed, rows
 
 ALIGNED = """\
 pod default/train admitted

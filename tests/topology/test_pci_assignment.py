@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from devicemanager import wire
 from devicemanager.core.errors import AllocationError, RpcError
 from devicemanager.core.runoptions import ContainerSettings, PciDevice
-from devicemanager.kubelet import MockKubelet
-from devicemanager.outcome import Admission
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.pods.admission import Admission
 from devicemanager.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin
+from devicemanager.wire import settings as wire
 from tests.helpers import container, devices, pod
-from tests.topology.kit import GPU, NIC, Node
+from tests.topology.harness import GPU, NIC, Node
 
 INTEL, OTHER = PciDevice("8086", "1572"), PciDevice("10de", "20b0")
 

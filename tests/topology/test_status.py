@@ -9,12 +9,12 @@ import checkpoint
 from devicemanager.clock import ManualClock
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.events import EventKind
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, device, devices, pod
-from tests.topology.kit import GPU, NIC, Node
+from tests.topology.harness import GPU, NIC, Node
 
 # -- the node's status -----------------------------------------------------------------------
 

@@ -10,15 +10,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from devicemanager.core.devices import Device
-from devicemanager.core.explain import AdmissionExplanation, StepExplanation
+from devicemanager.core.explanation.model import AdmissionExplanation, StepExplanation
+from devicemanager.core.explanation.text import render
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
-from devicemanager.explanation_text import render
-from devicemanager.outcome import Admission
+from devicemanager.pods.admission import Admission
 from devicemanager.testing.fakes import FakePlugin, Preference
 from tests import strategies
 from tests.strategies import GPU, NIC
-from tests.topology.kit import GIB, Node, cpus_and_memory
+from tests.topology.harness import GIB, Node, cpus_and_memory
 
 CPU, MEMORY = ResourceName("cpu"), ResourceName("memory")
 

@@ -7,12 +7,12 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import checkpoint
-from devicemanager import pci
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.runoptions import DeviceSpec, NetworkInterface, PciDevice, merge
-from devicemanager.oci import render
+from devicemanager.host import pci
 from devicemanager.plugin import typed
-from devicemanager.wire import settings_from_bytes, settings_to_bytes
+from devicemanager.runtime.oci import render
+from devicemanager.wire.settings import settings_from_bytes, settings_to_bytes
 from protos import deviceplugin_v1beta1 as dp
 
 NIC = ResourceName("vendor.com/nic")

@@ -12,13 +12,13 @@ import pytest
 
 import checkpoint
 from devicemanager.core.runoptions import RunOptions
-from devicemanager.kubelet import MockKubelet
-from devicemanager.oci import render
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin import ContainerSettings, Manager, Plugin, PluginSettings, StaticLister
 from devicemanager.plugin.typed import FlatDevice, NetlinkDevice, PciDevice
+from devicemanager.runtime.oci import render
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
-from devicemanager.wire import settings_from_bytes
+from devicemanager.wire.settings import settings_from_bytes
 
 NIC = "vendor.com/nic"
 LOW, HIGH = "0000:3b:00.0", "0000:af:00.0"

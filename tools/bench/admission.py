@@ -8,18 +8,18 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
 from devicemanager.core.pods import Pod
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
+from tools.bench.baseline import Baseline
 from tools.bench.clock import timed
-from tools.bench.floor import Floor
+from tools.bench.environment import admit, node, pod
 from tools.bench.model import Case, Measurement
-from tools.bench.rig import admit, node, pod
 from tools.bench.scale import Scale
 
 _THREADS = 8
 _FLAT = 200
 """Up to this many pods the goal is tighter, and a run is filled and emptied repeatedly."""
-_FLOOR = "Allocate + durable write"
+_BASELINE = "Allocate + durable write"
 
 
 def cases(scale: Scale) -> list[Case]:
@@ -40,26 +40,26 @@ def cases(scale: Scale) -> list[Case]:
 def admission(
     devices: int, pods: int, samples: int = 0, nodes: int = 0, settings: Settings | None = None
 ) -> list[Measurement]:
-    """Pods until the node holds ``pods``, a floor after each; again while that makes no
+    """Pods until the node holds ``pods``, a baseline after each; again while that makes no
     more than ``samples``."""
     taken: list[float] = []
-    floor: list[float] = []
+    baseline: list[float] = []
     with (
         node(devices, nodes, settings) as (kubelet, plugin),
-        Floor(plugin.socket, kubelet.checkpoint_path) as raw,
+        Baseline(plugin.socket, kubelet.checkpoint_path) as raw,
     ):
         for _ in range(max(1, samples // pods)):
             for number in range(pods):
                 taken.append(timed(partial(admit, kubelet, pod(number))))
                 raw.refresh()
-                floor.append(timed(raw.both))
+                baseline.append(timed(raw.both))
             _empty(kubelet, pods)
     policy = f", {settings.topology_policy}, {nodes} NUMA nodes" if settings else ""
     measured = Measurement(
         f"admission{policy}: {devices} devices, 0-{pods} pods",
         taken,
-        against=_FLOOR,
-        baseline=floor,
+        against=_BASELINE,
+        baseline=baseline,
         at_most_ratio=1.3 if pods <= _FLAT else 1.5,
         rate="pods",
         devices=None if settings else devices,
@@ -88,14 +88,17 @@ def _empty(kubelet: MockKubelet, pods: int) -> None:
 def _manifest(samples: int) -> list[Measurement]:
     """From a dict, and the container started: what a test does."""
     taken: list[float] = []
-    floor: list[float] = []
-    with node(samples) as (kubelet, plugin), Floor(plugin.socket, kubelet.checkpoint_path) as raw:
+    baseline: list[float] = []
+    with (
+        node(samples) as (kubelet, plugin),
+        Baseline(plugin.socket, kubelet.checkpoint_path) as raw,
+    ):
         for number in range(samples):
             taken.append(timed(partial(kubelet.admit, _as_manifest(pod(number)))))
             raw.refresh()
-            floor.append(timed(raw.both))
+            baseline.append(timed(raw.both))
     name = f"admission of a dict, containers started: {samples} devices and pods"
-    return [Measurement(name, taken, against=_FLOOR, baseline=floor)]
+    return [Measurement(name, taken, against=_BASELINE, baseline=baseline)]
 
 
 def _as_manifest(of: Pod) -> dict[str, object]:
@@ -144,19 +147,22 @@ def _map(pool: Executor, action: Callable[[Pod], object], pods: Iterable[Pod]) -
 
 def _release(pods: int) -> list[Measurement]:
     released: list[float] = []
-    floor: list[float] = []
-    with node(pods) as (kubelet, plugin), Floor(plugin.socket, kubelet.checkpoint_path) as raw:
+    baseline: list[float] = []
+    with (
+        node(pods) as (kubelet, plugin),
+        Baseline(plugin.socket, kubelet.checkpoint_path) as raw,
+    ):
         admit(kubelet, *map(pod, range(pods)))
         for number in range(pods):
             released.append(timed(partial(kubelet.terminate, pod(number).uid)))
             raw.refresh()
-            floor.append(timed(raw.write))
+            baseline.append(timed(raw.write))
     return [
         Measurement(
             f"release of a pod: {pods}-0 pods",
             released,
             against="durable write",
-            baseline=floor,
+            baseline=baseline,
         )
     ]
 

@@ -70,7 +70,7 @@ def _tell(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench",
-        description="Measure the mock kubelet beside the floor of the same run.",
+        description="Measure the mock kubelet beside the baseline of the same run.",
     )
     parser.set_defaults(scale="full")
     sizes = parser.add_mutually_exclusive_group()

@@ -12,12 +12,12 @@ from typing import Final
 import grpc
 
 from devicemanager.events import Event, EventKind
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from podresources import sockets
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.bench.clock import now
+from tools.bench.environment import PluginProcess, node
 from tools.bench.model import Case, Measurement
-from tools.bench.rig import PluginProcess, node
 from tools.bench.scale import Scale
 
 _NODES: Final = 2

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
+from tools.bench.environment import PluginProcess, admit, node, pod
 from tools.bench.model import Case, Measurement
 from tools.bench.plugin import RESOURCE
-from tools.bench.rig import PluginProcess, admit, node, pod
 from tools.bench.scale import Scale
 from tools.bench.startup import running
 

@@ -1,7 +1,7 @@
 """The plugin of the benchmarks: as little as a plugin can be, in a process of its own.
 
 It answers every call with the same bytes and looks into no request. A plugin that did more
-would cost the mock kubelet and the floor the same, and so make the ratio look better.
+would cost the mock kubelet and the baseline the same, and so make the ratio look better.
 
 Commands on stdin, a line each, answered with the time at which it began: ``register``, and
 ``STREAM REPEATS``, which sends the last list of a stream that often again and then one with

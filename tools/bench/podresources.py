@@ -13,13 +13,13 @@ from typing import Final
 
 import grpc
 
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from podresources import sockets
 from tools.bench.client import LIST, NOTHING, SAME
 from tools.bench.clock import now, timed
+from tools.bench.environment import Helper, admit, node, pod
 from tools.bench.model import Case, Measurement
-from tools.bench.rig import Helper, admit, node, pod
 from tools.bench.scale import Scale
 
 _WITHOUT_LIMIT: Final = Settings(pod_resources_qps=None)

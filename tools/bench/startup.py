@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 import checkpoint
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
 from tools.bench.clock import now, timed
+from tools.bench.environment import pod
 from tools.bench.model import Case, Measurement
 from tools.bench.plugin import RESOURCE
-from tools.bench.rig import pod
 from tools.bench.scale import Scale
 
 _TIMEOUT: Final = 30.0
@@ -149,7 +149,7 @@ def _imports(count: int) -> list[Measurement]:
     _compile()
     return [
         _import("devicemanager", count, at_most=100),
-        _import("devicemanager.kubelet", count),
+        _import("devicemanager.kubelet.mock", count),
         _import("devicemanager.testing.pytest_plugin", count),
         _import("checkpoint", count),
         _import("podresources", count),

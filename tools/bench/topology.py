@@ -10,8 +10,8 @@ from typing import Final
 from devicemanager.settings import Settings
 from tools.bench.admission import admission
 from tools.bench.clock import in_turns, timed
+from tools.bench.environment import admit, node, pod, topology
 from tools.bench.model import Case, Measurement
-from tools.bench.rig import admit, node, pod, topology
 from tools.bench.scale import Scale
 
 _POLICIES: Final = (("none", 8), ("single-numa-node", 2), ("best-effort", 8))

@@ -25,7 +25,7 @@ from pathlib import Path
 import checkpoint
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from tools.kill.node import RESOURCES
-from tools.kill.toll import Broken, Toll
+from tools.kill.records import Broken, CrashRecord
 
 DEVICES = 64
 _AT_START = 0.15
@@ -37,8 +37,8 @@ _PATIENCE = 60.0
 class _Life:
     """One kubelet process, from start to kill."""
 
-    def __init__(self, root: Path, name: str, seed: int, toll: Toll) -> None:
-        self._toll = toll
+    def __init__(self, root: Path, name: str, seed: int, record: CrashRecord) -> None:
+        self._record = record
         self._root = root
         self._log = (root / "node.log").open("w+")
         command = [sys.executable, "-m", "tools.kill.node"]
@@ -51,7 +51,7 @@ class _Life:
         self._out = self._process.stdout.fileno()
         self._rest = b""
         with self._process.stdin as stdin:
-            stdin.write(json.dumps(toll.begin()).encode() + b"\n")
+            stdin.write(json.dumps(record.begin()).encode() + b"\n")
 
     def read(self, seconds: float, until_ready: bool = False) -> None:
         """Take reports for so long. Raises Broken if the process ends by itself, or is not
@@ -62,7 +62,7 @@ class _Life:
             while (rest := limit - time.monotonic()) > 0:
                 if selector.select(rest) and not self._take():
                     raise Broken(f"the kubelet ended by itself: {self._last_words()}")
-                if until_ready and self._toll.is_ready:
+                if until_ready and self._record.is_ready:
                     return self._check_clean()
         if until_ready:
             raise Broken("the kubelet was not ready in time")
@@ -85,7 +85,7 @@ class _Life:
         data = os.read(self._out, 1 << 16)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._toll.take(line)
+            self._record.take(line)
         return data
 
     def _last_words(self) -> str:
@@ -101,21 +101,21 @@ class _Life:
             raise Broken(f"a start left {left[0]} lying about")
 
 
-def run(times: int, seed: int) -> Toll:
+def run(times: int, seed: int) -> CrashRecord:
     """Kill ``times`` kubelets. Raises Broken at the first that did not keep its word."""
     choice = random.Random(seed)
     root = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    toll = Toll()
+    record = CrashRecord()
     try:
         with ExitStack() as plugins:
             (root / "device-plugins").mkdir()
             for resource in RESOURCES:
                 plugins.enter_context(_plugin(resource, root / "device-plugins"))
             for number in range(times):
-                _one(root, number, seed, choice, toll)
+                _one(root, number, seed, choice, record)
     finally:
         shutil.rmtree(root)
-    return toll
+    return record
 
 
 def _plugin(resource: str, directory: Path) -> SimulatedPlugin:
@@ -128,8 +128,8 @@ def _plugin(resource: str, directory: Path) -> SimulatedPlugin:
     return SimulatedPlugin(settings, directory)
 
 
-def _one(root: Path, number: int, seed: int, choice: random.Random, toll: Toll) -> None:
-    life = _Life(root, str(number), seed, toll)
+def _one(root: Path, number: int, seed: int, choice: random.Random, record: CrashRecord) -> None:
+    life = _Life(root, str(number), seed, record)
     try:
         if choice.random() < _AT_START:
             life.read(choice.uniform(0, _START_SECONDS))
@@ -142,7 +142,7 @@ def _one(root: Path, number: int, seed: int, choice: random.Random, toll: Toll) 
     finally:
         life.close()
     try:
-        toll.compare(root / "device-plugins" / checkpoint.CHECKPOINT_NAME)
+        record.compare(root / "device-plugins" / checkpoint.CHECKPOINT_NAME)
     except Broken as broken:
         raise Broken(f"after kill {number + 1}: {broken}") from broken
 
@@ -156,13 +156,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("devicemanager").addHandler(logging.NullHandler())
     begin = time.monotonic()
     try:
-        toll = run(args.times, args.seed)
+        record = run(args.times, args.seed)
     except Broken as broken:
         print(f"broken, seed {args.seed}: {broken}")
         return 1
     print(
         f"{args.times} kills in {time.monotonic() - begin:.0f} s, seed {args.seed}: "
-        f"{toll.answered} admissions answered, none lost; {toll.kept} pods kept their devices "
+        f"{record.answered} admissions answered, none lost; {record.kept} pods kept their devices "
         "over a restart; every checkpoint loaded; no device had two holders"
     )
     return 0

@@ -21,8 +21,8 @@ import sys
 import threading
 from typing import Any
 
-from devicemanager.kubelet import MockKubelet
-from devicemanager.outcome import Admission
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.pods.admission import Admission
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 

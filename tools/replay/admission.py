@@ -13,18 +13,19 @@ from typing import Any
 
 import checkpoint
 from checkpoint import PodDevicesEntry
-from devicemanager import wire
 from devicemanager.core import bitset
 from devicemanager.core.devices import Device
-from devicemanager.core.errors import Refused, RpcError
+from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
+from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
-from devicemanager.manager import Manager
+from devicemanager.manager.manager import Manager
 from devicemanager.settings import Settings
 from devicemanager.testing import fakes
 from devicemanager.testing.fakes import Call, FakePlugin, Preference
+from devicemanager.wire import settings as wire
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
 
 __all__ = ["replay_file", "replay_scenario"]

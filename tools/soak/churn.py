@@ -17,11 +17,11 @@ import attrs
 
 import checkpoint
 from devicemanager.core.errors import InternalError
-from devicemanager.kubelet import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet
+from tools.bench.baseline import Baseline
 from tools.bench.clock import in_turns, now
-from tools.bench.floor import Floor
+from tools.bench.environment import Helper, pod
 from tools.bench.plugin import RESOURCE, socket_name
-from tools.bench.rig import Helper, pod
 from tools.soak.readings import Lap, Reading
 
 _THREADS: Final = 4
@@ -82,7 +82,7 @@ class Soak:
             self._churn(share)
             seconds = now() - begin
             self._check()
-            p50, floor = self._measure(max(1, min(_SAMPLES, share.admitted)))
+            p50, baseline = self._measure(max(1, min(_SAMPLES, share.admitted)))
             yield Lap(
                 number + 1,
                 share.admitted,
@@ -90,7 +90,7 @@ class Soak:
                 share.refused,
                 seconds,
                 p50,
-                floor,
+                baseline,
                 Reading.now(),
             )
 
@@ -147,12 +147,12 @@ class Soak:
             raise InternalError(f"the checkpoint still has {len(saved.entries)} entries")
 
     def _measure(self, samples: int) -> tuple[float, float]:
-        """p50 of single admissions on an almost empty node, and that of their floor."""
-        with Floor(self._socket, self._kubelet.checkpoint_path) as raw:
+        """p50 of single admissions on an almost empty node, and that of their baseline."""
+        with Baseline(self._socket, self._kubelet.checkpoint_path) as raw:
             raw.refresh()
-            ours, floor = in_turns(samples, partial(self._once, held := list[str]()), raw.both)
+            ours, baseline = in_turns(samples, partial(self._once, held := list[str]()), raw.both)
             self._kubelet.terminate(*held)
-        return median(ours), median(floor)
+        return median(ours), median(baseline)
 
     def _once(self, held: list[str]) -> None:
         each = pod(next(self._numbers))

@@ -54,18 +54,18 @@ class Lap:
     seconds: float
     p50: float
     """Of single admissions in the quiet after the lap, in ms."""
-    floor: float
+    baseline: float
     """p50 of an Allocate and a durable write, in turns with those."""
     reading: Reading
 
     @property
     def ratio(self) -> float:
-        return self.p50 / self.floor
+        return self.p50 / self.baseline
 
 
 _FLAT: Final = "memory, objects, descriptors and threads flat, self_check agrees"
 HEAD: Final = (
-    "lap  admitted  refused  restarts      s    p50  x floor   RSS MB  objects  descriptors  "
+    "lap  admitted  refused  restarts      s    p50  x baseline   RSS MB  objects  descriptors  "
     "threads"
 )
 
@@ -109,7 +109,7 @@ def verdict(laps: Sequence[Lap], problems: Sequence[str]) -> str:
     churn = f"{done[0]} admissions and releases, {done[1]} plugin restarts"
     times = (
         f"p50 at the end {laps[-1].p50 / laps[0].p50:.2f} x that at the start "
-        f"(over the floor {laps[-1].ratio / laps[0].ratio:.2f} x)"
+        f"(over the baseline {laps[-1].ratio / laps[0].ratio:.2f} x)"
         if laps
         else "nothing was measured"
     )

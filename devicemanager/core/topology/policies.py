@@ -9,7 +9,7 @@ from enum import StrEnum
 import attrs
 
 from devicemanager.core.errors import RequestError
-from devicemanager.core.texts import go_quoted
+from devicemanager.core.messages import go_quoted
 from devicemanager.core.topology.hints import Hint
 from devicemanager.core.topology.merging import (
     ProviderHints,

@@ -11,6 +11,7 @@ import grpc
 
 from devicemanager.plugin import wire
 from devicemanager.plugin.author import Plugin
+from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.simulated.faults import (
@@ -22,7 +23,6 @@ from devicemanager.plugin.simulated.faults import (
 )
 from devicemanager.plugin.simulated.settings import PreferredPolicy
 from devicemanager.plugin.streams import Streams
-from devicemanager.plugin.wake import Wake
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = ["Recorder", "RecordingService", "RpcCall"]
@@ -63,7 +63,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._calls: deque[RpcCall] = deque(maxlen=_KEPT)
         self._counts: Counter[str] = Counter()
-        self._arrived = Wake()
+        self._arrived = Notifier()
 
     @property
     def calls(self) -> tuple[RpcCall, ...]:
@@ -74,7 +74,7 @@ class Recorder:
         with self._lock:
             self._calls.append(call)
             self._counts[call.rpc] += 1
-        self._arrived.ring()
+        self._arrived.notify()
 
     def wait_for(self, rpc: str, count: int, timeout: float) -> bool:
         """Wait until ``rpc`` has been called ``count`` times."""

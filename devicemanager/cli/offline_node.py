@@ -1,0 +1,184 @@
+"""A node on paper: devices from flags and files, admissions without a socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from checkpoint import Checkpoint
+from devicemanager.cli.device_option import DeviceOption
+from devicemanager.cli.options import CommandError
+from devicemanager.core.allocation.selection import AllocateAnswer
+from devicemanager.core.devices import UNHEALTHY, WITHOUT_TOPOLOGY, Device, Nodes
+from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.ids import DeviceId, PodUid, ResourceName
+from devicemanager.core.inventory import Columns
+from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.pods import Pod
+from devicemanager.events import EventStream
+from devicemanager.manager.manager import Manager
+from devicemanager.pods.admission import Admission
+from devicemanager.pods.workers import PodWorkers
+from devicemanager.settings import Settings
+
+Inventory = dict[ResourceName, dict[DeviceId, Device]]
+"""Every resource's devices by id."""
+
+
+class OfflineNode:
+    """A manager whose plugins answer every Allocate with nothing to set."""
+
+    def __init__(
+        self, settings: Settings, inventory: Inventory, saved: Checkpoint | None = None
+    ) -> None:
+        """``saved`` tells who holds what already. Raises TopologyConfigError."""
+        events = EventStream()
+        self._manager = Manager(settings, events=events)
+        self._workers = PodWorkers(settings, events)
+        self._names: dict[PodUid, str] = {}
+        if saved is not None:
+            self._manager.restore(saved)
+            self._manager.sources_ready(self._manager.pods())
+        for resource, devices in inventory.items():
+            plugins = self._manager.plugins
+            endpoint = plugins.connect(resource, "paper", PluginOptions(), _PaperPlugin())
+            plugins.update(endpoint, Columns.of(devices.values()))
+
+    def admit(self, pod: Pod) -> Admission:
+        """Admit a pod after all the others. Raises RequestError for one that is there."""
+        admission = self._workers.admit(self._manager, pod, start=False)
+        self._names[pod.uid] = f"{pod.namespace}/{pod.name}"
+        return admission
+
+    def holders(self, resources: Iterable[ResourceName]) -> dict[str, PodHoldings]:
+        """Which pods hold devices of these resources: by name, or UID if that is all that is
+        known."""
+        wanted = set(resources)
+        found = {}
+        for uid in sorted(self._manager.pods(), key=lambda uid: self._names.get(uid, uid)):
+            held: PodHoldings = {
+                container: {name: held[name] for name in sorted(wanted & held.keys())}
+                for container, held in self._manager.holdings(uid).items()
+            }
+            if any(held.values()):
+                found[self._names.get(uid, uid)] = held
+        return found
+
+
+@attrs.frozen
+class _PaperPlugin:
+    """The manager's ``PluginClient`` without anybody behind it."""
+
+    def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
+        return AllocateAnswer((b"",))
+
+    def preferred_allocation(
+        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
+    ) -> tuple[DeviceId, ...]:
+        return ()
+
+    def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+# -- where devices come from ---------------------------------------------------------------
+
+
+def add_checkpoint(inventory: Inventory, saved: Checkpoint) -> None:
+    """The devices a checkpoint names: registered ones are healthy, held ones that are not
+    registered unhealthy. NUMA nodes are known of held devices only."""
+    held = _held_nodes(saved)
+    for name, registered in (saved.registered_devices or {}).items():
+        resource = ResourceName(name)
+        healthy = set(map(DeviceId, registered or ()))
+        nodes = held.get(resource, {})
+        devices = inventory.setdefault(resource, {})
+        for id_ in sorted(healthy | nodes.keys()):
+            known = Device(id_, numa=nodes.get(id_))
+            devices[id_] = known if id_ in healthy else attrs.evolve(known, health=UNHEALTHY)
+
+
+def _held_nodes(saved: Checkpoint) -> dict[ResourceName, dict[DeviceId, Nodes]]:
+    found: dict[ResourceName, dict[DeviceId, Nodes]] = {}
+    for entry in saved.entries or ():
+        nodes = found.setdefault(ResourceName(entry.resource_name), {})
+        for node, ids in (entry.device_ids or {}).items():
+            for id_ in map(DeviceId, ids or ()):
+                here = () if node == WITHOUT_TOPOLOGY else (node,)
+                nodes[id_] = tuple(sorted({*(nodes.get(id_) or ()), *here})) or None
+    return found
+
+
+def add_allocatable(inventory: Inventory, path: str) -> None:
+    """The healthy devices and NUMA nodes of ``devicemanager resources -o json``.
+
+    Raises CommandError for a file that is something else.
+    """
+    try:
+        rows = list(_rows(json.loads(Path(path).read_text())))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise CommandError(
+            f"{path}: this is not what `devicemanager resources -o json` prints"
+        ) from None
+    for resource, id_, nodes in rows:
+        devices = inventory.setdefault(resource, {})
+        known = devices.get(id_)
+        both = {*nodes, *((known and known.numa) or ())}
+        devices[id_] = Device(id_, numa=tuple(sorted(both)) or None)
+
+
+def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:
+    for entry in content["devices"]:
+        topology = entry.get("topology") or {}
+        # A node 0 is left out where fields that have their default are.
+        nodes = [int(node.get("ID", 0)) for node in topology.get("nodes", [])]
+        for id_ in entry["device_ids"]:
+            yield ResourceName(str(entry["resource_name"])), DeviceId(str(id_)), nodes
+
+
+def add_option(inventory: Inventory, option: DeviceOption) -> None:
+    """The devices of one ``--devices``: ``gpu-0``, ``gpu-1`` for ``vendor.com/gpu``, or
+    what follows if there are such already."""
+    resource = ResourceName(option.resource)
+    devices = inventory.setdefault(resource, {})
+    prefix, first = resource.rpartition("/")[2], len(devices)
+    width = len(str(first + len(option.nodes) - 1))
+    for number, node in enumerate(option.nodes, first):
+        id_ = DeviceId(f"{prefix}-{number:0{width}}")
+        devices[id_] = Device(id_, numa=None if node is None else (node,))
+
+
+def make_unhealthy(inventory: Inventory, resource: str, ids: Iterable[str]) -> None:
+    """Raises CommandError for a device that is not there."""
+    devices = inventory.get(ResourceName(resource), {})
+    for id_ in map(DeviceId, ids):
+        if id_ not in devices:
+            there = ", ".join(sorted(devices)) or "none"
+            raise CommandError(f"{resource} has no device {id_}; there are: {there}")
+        devices[id_] = attrs.evolve(devices[id_], health=UNHEALTHY)
+
+
+def nodes_of(inventory: Mapping[ResourceName, Mapping[DeviceId, Device]]) -> set[int]:
+    """Every NUMA node that a device names."""
+    return {
+        node
+        for devices in inventory.values()
+        for device in devices.values()
+        for node in device.numa or ()
+    }
+
+
+def without_nodes(inventory: Inventory) -> dict[ResourceName, int]:
+    """How many devices of each resource have no NUMA node that is known."""
+    counts = {
+        resource: sum(not device.numa for device in devices.values())
+        for resource, devices in inventory.items()
+    }
+    return {resource: count for resource, count in counts.items() if count}

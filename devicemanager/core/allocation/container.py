@@ -1,0 +1,334 @@
+"""Allocation of a pod's containers, all or nothing.
+
+``allocate_container`` is a generator: it yields what it wants asked of a plugin
+(``PreferenceWanted``, ``AllocateWanted``), gets the answer sent in or the plugin's
+``RpcError`` thrown in, and writes what the pod is about to hold into its draft. The shell
+holds its lock only while the generator runs, never over an RPC. On any refusal
+``all_or_nothing`` drops the draft, so the ledger is as it was.
+
+Follows ``Allocate`` and ``allocateContainerResources`` of
+pkg/kubelet/cm/devicemanager/manager.go (v1.32).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+
+import attrs
+
+from devicemanager.core import bitset, messages
+from devicemanager.core.allocation.selection import (
+    AllocateAnswer,
+    AllocateWanted,
+    Answer,
+    Pick,
+    PreferenceError,
+    Selection,
+    Wanted,
+    select,
+)
+from devicemanager.core.devices import WITHOUT_TOPOLOGY
+from devicemanager.core.endpoints import Endpoints
+from devicemanager.core.errors import (
+    AllocationError,
+    PluginError,
+    RequestError,
+)
+from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
+from devicemanager.core.inventory import EMPTY, DeviceList
+from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
+from devicemanager.core.node import Node
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.refusal import Refused, refused_by_allocation
+from devicemanager.core.topology import Hint, ProviderHints
+
+Reusable = dict[ResourceName, frozenset[DeviceId]]
+"""Per resource, what ordinary init containers of the pod may hand on."""
+
+NO_AFFINITY = Hint(None, True)
+
+Affinities = dict[ContainerName, Hint]
+"""Per container, the hint it was aligned to; its mask is None for no affinity."""
+
+
+@attrs.frozen
+class AdmissionContext:
+    """What the shell knows about the pod and the kubelet at the time of admission."""
+
+    sources_ready: bool = True
+    """False while a restarted kubelet still learns which pods there are."""
+    running: frozenset[ContainerName] = frozenset()
+    """Containers of the pod that the runtime reports running."""
+    finished: frozenset[ContainerName] = frozenset()
+    """Init containers that have run to completion."""
+    quirks: frozenset[str] = frozenset()
+    """Defects of the reference to bring back (``Q4``, ``Q5``, ``Q16``)."""
+
+    def needs_nothing(self, container: ContainerName) -> bool:
+        """A container that started before a kubelet restart already has its devices."""
+        if self.sources_ready:
+            return False
+        if container in self.running:
+            return True
+        # Q5: finished init containers were asked for devices again, and the pod killed.
+        return container in self.finished and "Q5" not in self.quirks
+
+
+@attrs.frozen(eq=False)
+class ResourceSnapshot:
+    """What one step of an admission saw of one resource before it chose."""
+
+    request: int
+    devices: DeviceList
+    in_use: int
+    """Devices that could not be chosen because somebody has them."""
+    own: int = 0
+    """Those of them that other containers of the pod have."""
+    held: frozenset[DeviceId] = frozenset()
+    """What the container had already."""
+
+
+@attrs.define(eq=False)
+class Step:
+    """One decision, written down while it is made; explanations are built from it."""
+
+    container: ContainerName | None
+    """None for the pod as a whole."""
+    seen: Mapping[ResourceName, ResourceSnapshot]
+    hints: Sequence[ProviderHints] | None = None
+    """What each provider said; None where nobody was asked."""
+    error: str | None = None
+
+
+@attrs.define(eq=False)
+class PodAllocation:
+    """One pod's allocation under way, and its outcome once the generator returned."""
+
+    pod: Pod
+    endpoints: Endpoints
+    ledger: Ledger
+    context: AdmissionContext = AdmissionContext()
+    pick: Pick = bitset.lowest
+    hint_providers: HintProviders = attrs.field(factory=HintProviders)
+    node: Node = attrs.field(factory=Node)
+    draft: Draft = attrs.field(init=False)
+    affinities: Affinities = attrs.field(factory=dict)
+    reusable: Reusable = attrs.field(factory=dict)
+    steps: list[Step] = attrs.field(factory=list)
+    took: bool = False
+    """Whether it took something of the hint providers."""
+    placed: bool = False
+    """Whether it put the pod on the node."""
+
+    def __attrs_post_init__(self) -> None:
+        self.draft = Draft(self.pod.uid)
+
+    def is_device_resource(self, resource: ResourceName) -> bool:
+        """``isDevicePluginResource``: registered now, or holding an allocation."""
+        return resource in self.endpoints or self.ledger.is_held(resource)
+
+    def requests(self, container: Container) -> Mapping[ResourceName, int]:
+        """The container's device requests, sorted by resource."""
+        return {
+            resource: container.limits[resource]
+            for resource in sorted(container.limits)
+            if self.is_device_resource(resource)
+        }
+
+    def see(
+        self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
+    ) -> dict[ResourceName, ResourceSnapshot]:
+        """What there is of the requested resources for a container, or None for the pod,
+        as of now."""
+        seen = {}
+        for resource, request in requests.items():
+            devices = self.endpoints.devices(resource) or EMPTY
+            in_use = self.ledger.in_use(resource, devices.device_index)
+            if self.draft.reserved or self.pod.uid in self.ledger:
+                seen[resource] = self._see_own(container, resource, request, devices, in_use)
+            else:
+                seen[resource] = ResourceSnapshot(request, devices, in_use)
+        return seen
+
+    def _see_own(
+        self,
+        container: ContainerName | None,
+        resource: ResourceName,
+        request: int,
+        devices: DeviceList,
+        in_use: int,
+    ) -> ResourceSnapshot:
+        """As ``see``, for a pod that has devices already."""
+        bits = devices.device_index.bits
+        own = bits(self.ledger.held_by_pod(self.pod.uid, resource))
+        for ids in self.draft.reserved.get(resource, ()):
+            own |= bits(ids)
+        held: frozenset[DeviceId] = frozenset()
+        if container is not None:
+            held = self.ledger.held(self.pod.uid, container, resource) or held
+            own &= ~bits(self.reusable.get(resource, ()))
+            in_use &= ~bits(self.reusable.get(resource, ()))
+        return ResourceSnapshot(request, devices, in_use, own, held)
+
+    def drafted(self, container: ContainerName) -> Mapping[ResourceName, Holding]:
+        """What this admission gave a container, over what it held before."""
+        return {
+            **self.ledger.container(self.pod.uid, container),
+            **self.draft.holdings.get(container, {}),
+        }
+
+
+AllocationSteps = Generator[Wanted, Answer, None]
+
+
+def allocate_container(
+    allocation: PodAllocation, container: Container, is_init: bool
+) -> AllocationSteps:
+    """Devices for one container, into the draft; then its share of everything else.
+
+    The topology manager asks its providers in the order in which they were added: the
+    device manager first (``allocateAlignedResources``, v1.32).
+    """
+    for resource, required in allocation.requests(container).items():
+        yield from _allocate_resource(allocation, container, resource, required)
+    _hand_on(allocation, container, is_init)
+    affinity = allocation.affinities.get(container.name, NO_AFFINITY).mask
+    if allocation.hint_providers.allocate(allocation.pod, container, affinity):
+        allocation.took = True
+
+
+def _hand_on(allocation: PodAllocation, container: Container, is_init: bool) -> None:
+    """Keep the pool of devices that later containers of the pod may reuse.
+
+    What an ordinary init container holds joins it; what an app container or a
+    restartable init container holds leaves it.
+    """
+    keeps = not is_init or container.restartable
+    for resource, holding in allocation.drafted(container.name).items():
+        pool = allocation.reusable.get(resource, frozenset())
+        allocation.reusable[resource] = pool - holding.ids if keeps else pool | holding.ids
+
+
+def _allocate_resource(
+    allocation: PodAllocation, container: Container, resource: ResourceName, required: int
+) -> AllocationSteps:
+    if not _is_needed(allocation, container, resource, required):
+        return
+    selection = Selection(
+        resource=resource,
+        required=required,
+        affinity=allocation.affinities.get(container.name, NO_AFFINITY).mask,
+        endpoints=allocation.endpoints,
+        ledger=allocation.ledger,
+        draft=allocation.draft,
+        pick=allocation.pick,
+    )
+    chosen = yield from select(selection, allocation.reusable.get(resource, frozenset()))
+    response = yield from _ask(allocation, resource, chosen)
+    devices = by_numa_node(allocation.endpoints.devices(resource) or EMPTY, chosen)
+    allocation.ledger.record(allocation.draft, container.name, resource, Holding(devices, response))
+
+
+def _is_needed(
+    allocation: PodAllocation, container: Container, resource: ResourceName, required: int
+) -> bool:
+    """The checks of ``devicesToAllocate``, in its order; whether to go on."""
+    held = allocation.ledger.held(allocation.pod.uid, container.name, resource)
+    if held is not None and len(held) != required:
+        raise AllocationError(
+            messages.CHANGED_REQUEST.format(
+                pod=allocation.pod.uid,
+                container=container.name,
+                resource=resource,
+                held=len(held),
+                required=required,
+            )
+        )
+    if allocation.context.needs_nothing(container.name):
+        return False
+    if required == 0 and "Q16" not in allocation.context.quirks:
+        return False  # Q16: a limit of 0 was refused when nothing was healthy
+    devices = allocation.endpoints.devices(resource)
+    if devices is None:
+        raise AllocationError(messages.UNREGISTERED.format(resource=resource))
+    if not devices.healthy:
+        raise AllocationError(messages.NO_HEALTHY.format(resource=resource))
+    if held is not None and not _all_healthy(devices, held):
+        raise AllocationError(messages.HELD_UNHEALTHY.format(resource=resource))
+    return held is None and required > 0
+
+
+def _all_healthy(devices: DeviceList, ids: frozenset[DeviceId]) -> bool:
+    bits = devices.device_index.bits(ids)
+    return bits.bit_count() == len(ids) and not bits & ~devices.healthy
+
+
+def _ask(
+    allocation: PodAllocation, resource: ResourceName, chosen: frozenset[DeviceId]
+) -> Generator[Wanted, Answer, bytes]:
+    """One Allocate RPC for one container; its first response."""
+    endpoint = allocation.endpoints.serving(resource)
+    if endpoint is None:
+        raise AllocationError(messages.UNKNOWN_PLUGIN.format(resource=resource))
+    answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
+    if not isinstance(answer, AllocateAnswer):
+        raise TypeError(f"the answer to Allocate is an AllocateAnswer, not {answer!r}")
+    if not answer.responses:
+        raise AllocationError(messages.NO_CONTAINER_RESPONSE)
+    return answer.responses[0]
+
+
+def by_numa_node(devices: DeviceList, ids: frozenset[DeviceId]) -> DevicesPerNuma:
+    """The ids under each NUMA node they are on, or ``WITHOUT_TOPOLOGY``; all sorted."""
+    device_index = devices.device_index
+    nodes: dict[int, list[DeviceId]] = {}
+    for id_ in sorted(ids):
+        number = device_index.index.get(id_)
+        numa = () if number is None else device_index.numa[number]
+        for node in sorted(set(numa or ())) or (WITHOUT_TOPOLOGY,):
+            nodes.setdefault(node, []).append(id_)
+    return {node: tuple(nodes[node]) for node in sorted(nodes)}
+
+
+def all_or_nothing(
+    allocation: PodAllocation, steps: AllocationSteps
+) -> Generator[Wanted, Answer, None]:
+    """Run ``steps``; on any failure give back what was reserved or taken.
+
+    Raises ``Refused`` with the reason and message of the pod's status.
+    """
+    try:
+        yield from steps
+    except Refused:
+        give_back(allocation)
+        raise
+    except (PluginError, RequestError) as error:
+        if not _leaks(allocation, error):
+            give_back(allocation)
+        raise refused_by_allocation(error) from error
+    except BaseException:
+        give_back(allocation)
+        raise
+
+
+def give_back(allocation: PodAllocation) -> None:
+    """Undo everything that is not committed."""
+    allocation.ledger.drop(allocation.draft)
+    if allocation.placed:
+        allocation.node.remove(allocation.pod.uid)
+        allocation.placed = False
+    if allocation.took:
+        allocation.hint_providers.release(allocation.pod.uid)
+        allocation.took = False
+
+
+def _leaks(allocation: PodAllocation, error: Exception) -> bool:
+    """Q4: after a failed preference, or a reply without containers, the devices chosen so
+    far stayed in use until a restart."""
+    if "Q4" not in allocation.context.quirks:
+        return False
+    leaks = isinstance(error, PreferenceError) or str(error) == messages.NO_CONTAINER_RESPONSE
+    if leaks:
+        allocation.ledger.leak(allocation.draft)
+    return leaks

@@ -1,0 +1,65 @@
+"""From the steps that an admission wrote down to its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from devicemanager.core.allocation.container import PodAllocation, ResourceSnapshot, Step
+from devicemanager.core.explanation.model import (
+    AdmissionExplanation,
+    ResourceExplanation,
+    StepExplanation,
+    explain_merge,
+)
+from devicemanager.core.ids import ResourceName
+from devicemanager.core.names import is_extended_resource_name
+from devicemanager.core.pods import Pod
+from devicemanager.core.refusal import Refused
+from devicemanager.core.topology import TopologyPolicy
+
+
+def explain(
+    allocation: PodAllocation, policy: TopologyPolicy, refused: Refused | None = None
+) -> AdmissionExplanation:
+    """Why the pod got what it got, or why it was refused."""
+    return AdmissionExplanation(
+        allocation.pod,
+        policy,
+        tuple(_step(allocation, policy, step) for step in allocation.steps),
+        refused.reason if refused else "",
+        refused.message if refused else "",
+    )
+
+
+def _step(allocation: PodAllocation, policy: TopologyPolicy, step: Step) -> StepExplanation:
+    return StepExplanation(
+        step.container,
+        tuple(_resource(allocation, step, resource, seen) for resource, seen in step.seen.items()),
+        explain_merge(policy, step.hints) if step.hints is not None else None,
+        step.error,
+        _unknown(allocation.pod, step),
+    )
+
+
+def _resource(
+    allocation: PodAllocation, step: Step, resource: ResourceName, seen: ResourceSnapshot
+) -> ResourceExplanation:
+    chosen = seen.held
+    if step.container is not None:
+        given = allocation.draft.holdings.get(step.container, {}).get(resource)
+        chosen = chosen if given is None else given.ids
+    bits = seen.devices.device_index.bits(chosen)
+    return ResourceExplanation(
+        resource, seen.request, seen.devices, seen.in_use, bits, seen.own & ~bits
+    )
+
+
+def _unknown(pod: Pod, step: Step) -> Mapping[ResourceName, int]:
+    """What the container asks for and no plugin has ever offered."""
+    return {
+        resource: count
+        for container, _ in pod.all_containers()
+        if container.name == step.container
+        for resource, count in sorted(container.limits.items())
+        if count and resource not in step.seen and is_extended_resource_name(resource)
+    }

@@ -1,0 +1,181 @@
+"""Admission of a pod: topology affinity, then devices, container by container.
+
+The scopes of pkg/kubelet/cm/topologymanager (scope_none.go, scope_container.go,
+scope_pod.go, v1.32) over the allocator. In container scope each container's hints see
+what the containers before it took; in pod scope one affinity counts for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from devicemanager.core.allocation.container import (
+    AllocationSteps,
+    PodAllocation,
+    Step,
+    all_or_nothing,
+    allocate_container,
+)
+from devicemanager.core.errors import (
+    PluginError,
+    RequestError,
+)
+from devicemanager.core.ids import DeviceId, ResourceName
+from devicemanager.core.inventory import DeviceIndex
+from devicemanager.core.pods import Container, pod_requests
+from devicemanager.core.refusal import Refused, refused_by_topology
+from devicemanager.core.topology import (
+    DeviceLayout,
+    Hint,
+    Hints,
+    ProviderHints,
+    ScopeName,
+    TopologyPolicy,
+    resource_hints,
+)
+
+DeviceHints = Mapping[str, Hints | None]
+"""Resource to its hints; None for no preference."""
+
+
+@attrs.define(eq=False)
+class DeviceHintProvider:
+    """Hints of device resources, with each list's grouping by NUMA node remembered."""
+
+    policy: TopologyPolicy
+    _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
+
+    def layout(self, resource: ResourceName, device_index: DeviceIndex) -> DeviceLayout:
+        known = self._layouts.get(resource)
+        if known is None or known[0] is not device_index:
+            known = device_index, DeviceLayout.of(self.policy.topology, device_index.per_node)
+            self._layouts[resource] = known
+        return known[1]
+
+    def container_hints(self, allocation: PodAllocation, container: Container) -> DeviceHints:
+        """``GetTopologyHints`` (devicemanager/topology_hints.go, v1.32)."""
+        return {
+            resource: self._hints(
+                allocation,
+                resource,
+                request,
+                allocation.ledger.held(allocation.pod.uid, container.name, resource),
+                allocation.reusable.get(resource, frozenset()),
+            )
+            for resource, request in allocation.requests(container).items()
+        }
+
+    def pod_hints(self, allocation: PodAllocation) -> DeviceHints:
+        """``GetPodTopologyHints``; nothing is reusable in pod scope."""
+        uid = allocation.pod.uid
+        return {
+            resource: self._hints(
+                allocation, resource, request, allocation.ledger.held_by_pod(uid, resource)
+            )
+            for resource, request in pod_requests(allocation.pod, _limits).items()
+            if allocation.is_device_resource(resource)
+        }
+
+    def _hints(
+        self,
+        allocation: PodAllocation,
+        resource: ResourceName,
+        request: int,
+        held: frozenset[DeviceId] | None,
+        reusable: frozenset[DeviceId] = frozenset(),
+    ) -> Hints | None:
+        devices = allocation.endpoints.devices(resource)
+        if devices is None:
+            return None
+        device_index = devices.device_index
+        handed_on = device_index.bits(reusable)
+        if handed_on & device_index.without_nodes and devices.has_topology:
+            # A set of nodes must touch every reusable device that has a topology, and
+            # none touches one without nodes (generateDeviceTopologyHints, v1.32).
+            return ()
+        return resource_hints(
+            self.layout(resource, device_index),
+            available=devices.healthy & ~allocation.ledger.in_use(resource, device_index),
+            reusable=handed_on,
+            request=request,
+            held=device_index.bits(held or ()),
+            held_count=len(held or ()),
+        )
+
+
+def _limits(container: Container) -> Mapping[ResourceName, int]:
+    return container.limits
+
+
+def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
+    """Allocate a whole pod into its draft and put it on the node, all or nothing.
+
+    Raises ``Refused``, with the explanation.
+    """
+    try:
+        yield from all_or_nothing(allocation, _scoped(allocation, hints))
+    except Refused as refused:
+        # Not before the first refusal: a start need not wait for it.
+        from devicemanager.core.allocation.explain import explain
+
+        refused.explanation = explain(allocation, hints.policy, refused)
+        raise
+
+
+def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
+    policy = hints.policy
+    if policy.asks_for_hints and policy.scope is ScopeName.POD:
+        _align_pod(allocation, hints)
+    for container, is_init in allocation.pod.all_containers():
+        seen = allocation.see(allocation.requests(container), container.name)
+        step = Step(container.name, seen)
+        allocation.steps.append(step)
+        if policy.asks_for_hints and policy.scope is ScopeName.CONTAINER:
+            step.hints = [
+                hints.container_hints(allocation, container),
+                *allocation.hint_providers.hints(allocation.pod, container),
+            ]
+            allocation.affinities[container.name] = _merged(policy, step.hints)
+        try:
+            yield from allocate_container(allocation, container, is_init)
+        except (PluginError, RequestError) as error:
+            step.error = str(error)
+            raise
+    # Checked and put on the node in one go: of two pods that come together, the second
+    # must see the first.
+    allocation.node.check(allocation.pod, lambda resource: _may_hand_out(allocation, resource))
+    allocation.node.add(allocation.pod)
+    allocation.placed = True
+
+
+def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:
+    """Pod scope: one affinity for all containers."""
+    pod = allocation.pod
+    requests = {
+        resource: request
+        for resource, request in pod_requests(pod, _limits).items()
+        if allocation.is_device_resource(resource)
+    }
+    step = Step(None, allocation.see(requests))
+    allocation.steps.append(step)
+    step.hints = [hints.pod_hints(allocation), *allocation.hint_providers.pod_hints(pod)]
+    affinity = _merged(hints.policy, step.hints)
+    allocation.affinities = {container.name: affinity for container, _ in pod.all_containers()}
+
+
+def _merged(policy: TopologyPolicy, hints: Sequence[ProviderHints]) -> Hint:
+    best, admitted = policy.merge(hints)
+    if not admitted:
+        raise refused_by_topology()
+    return best
+
+
+def _may_hand_out(allocation: PodAllocation, resource: ResourceName) -> int | None:
+    """The node's allocatable, raised to what is allocated already, so that a known pod
+    passes while its plugin is away (``sanitizeNodeAllocatable``, v1.32)."""
+    devices = allocation.endpoints.devices(resource)
+    if devices is None:
+        return None
+    return max(devices.allocatable, allocation.ledger.count(resource))

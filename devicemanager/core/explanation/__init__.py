@@ -1,0 +1,1 @@
+"""Why a pod got these devices, or none: as data, as text and as JSON."""

@@ -1,0 +1,234 @@
+"""An admission in plain words, with a small drawing of NUMA nodes and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from devicemanager.core import bitset
+from devicemanager.core.explanation.model import (
+    AdmissionExplanation,
+    DeviceState,
+    Fault,
+    MergeExplanation,
+    ResourceExplanation,
+    StepExplanation,
+)
+from devicemanager.core.topology import Hint, Hints, NumaTopology, PolicyName, TopologyPolicy
+from devicemanager.core.topology.numa import nodes_of
+
+SYMBOLS = {
+    DeviceState.FREE: ".",
+    DeviceState.IN_USE: "#",
+    DeviceState.UNHEALTHY: "x",
+    DeviceState.CHOSEN: "*",
+    DeviceState.OWN: "+",
+}
+WIDEST_DRAWING = 64
+"""Devices of one node that are still drawn one by one."""
+MOST_HINTS = 8
+"""Hints of one resource that are listed; there may be hundreds."""
+
+
+def render(explanation: AdmissionExplanation) -> str:
+    """The whole admission as text, ending in a newline."""
+    return "\n".join((*_head(explanation), *steps(explanation))) + "\n"
+
+
+def steps(explanation: AdmissionExplanation) -> Iterator[str]:
+    """The admission step by step, without the verdict, as lines; a blank one before each."""
+    policy = explanation.policy
+    for step in explanation.steps:
+        yield ""
+        yield "the pod as a whole" if step.container is None else f"container {step.container}"
+        yield from (f"  {line}" for line in _step(step, policy, explanation.admitted))
+    resources = [one for step in explanation.steps for one in step.resources]
+    if resources:
+        yield ""
+        yield f"each device is one of: {_legend(resources)}"
+
+
+def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
+    """The other policies that would not refuse these hints, the strictest first."""
+    return tuple(
+        name
+        for name in reversed(PolicyName)
+        if name is not merge.policy and attrs.evolve(policy, name=name).merge([merge.hints])[1]
+    )
+
+
+def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
+    """What the policy decided and why, in one sentence.
+
+    ``resources`` adds numbers to what fits nowhere.
+    """
+    if merge.policy is PolicyName.NONE:
+        return "none: nothing is aligned"
+    if merge.affinity.preferred:
+        return f"{merge.policy}: {_aligned(merge)}"
+    why = "; ".join(_faults(merge, {one.resource: one for one in resources}))
+    if not merge.admitted:
+        return f"{merge.policy}: {why}"
+    assert merge.affinity.mask is not None
+    nodes = node_names(nodes_of(merge.affinity.mask))
+    return f"{merge.policy}: not aligned, {nodes} as far as possible: {why}"
+
+
+def node_names(nodes: tuple[int, ...]) -> str:
+    """``node 0``, ``nodes 0+1``."""
+    return ("node " if len(nodes) == 1 else "nodes ") + "+".join(map(str, nodes))
+
+
+def _head(explanation: AdmissionExplanation) -> Iterator[str]:
+    pod, policy = explanation.pod, explanation.policy
+    verdict = "admitted" if explanation.admitted else f"refused: {explanation.reason}"
+    yield f"pod {pod.namespace}/{pod.name} {verdict}"
+    if explanation.message:
+        yield f"  {explanation.message}"
+    yield f"  policy {policy.name}, scope {policy.scope}"
+
+
+def _legend(resources: list[ResourceExplanation]) -> str:
+    shares = any(one.own for one in resources)
+    return ", ".join(
+        f"{symbol} {state.value}"
+        for state, symbol in SYMBOLS.items()
+        if state is not DeviceState.OWN or shares
+    )
+
+
+def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iterator[str]:
+    hints = dict(step.merge.hints) if step.merge else {}
+    for one in step.resources:
+        yield f"{one.resource}: {one.request} requested"
+        yield from (f"  {line}" for line in _drawing(one, policy.topology))
+        if one.chosen:
+            # A refused pod gets nothing: this is how far its admission had come.
+            verb = "chosen" if admitted else "would have got"
+            yield f"  {verb}: {', '.join(one.chosen_ids)}"
+        if one.resource in hints:
+            yield f"  {_fits(hints.pop(one.resource))}"
+    for resource, count in step.unknown.items():
+        yield f"{resource}: {count} requested, but no plugin has registered it: it does without"
+    for name, others in hints.items():
+        yield f"{name} {_fits(others)}"
+    if step.merge:
+        yield f"=> {sentence(step.merge, step.resources)}"
+        if len(step.merge.candidates) > 1:
+            best = ", ".join(_nodes(hint) for hint in step.merge.candidates)
+            yield f"   best of what was possible: {best}"
+        if not step.merge.admitted:
+            yield f"   {_way_out(step.merge, step.resources, policy)}"
+    if step.error:
+        yield f"=> {step.error}"
+
+
+def _way_out(
+    merge: MergeExplanation, resources: Iterable[ResourceExplanation], policy: TopologyPolicy
+) -> str:
+    """Whether another policy would help, or too little is free whatever the nodes."""
+    devices: dict[str, ResourceExplanation] = {one.resource: one for one in resources}
+    short = [
+        name
+        for name, hints in merge.hints.items()
+        if (_lacks(devices[name]) if name in devices else hints == ())
+    ]
+    if short:
+        return f"no other policy would help: not enough is free of {', '.join(short)}"
+    return f"policy {' or '.join(admitting(merge, policy))} would not refuse it for this"
+
+
+def _lacks(one: ResourceExplanation) -> bool:
+    """Whether the devices would not do even if nodes did not matter."""
+    return one.request > (one.free | one.own).bit_count()
+
+
+def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:
+    places = one.places(topology)
+    names = {node: "no node" if node is None else f"node {node}" for node in places}
+    drawn = {node: f"[{_devices(one, bits)}]" for node, bits in places.items()}
+    free = one.free_per_node(topology)
+    for node, bits in places.items():
+        yield (
+            f"{names[node]:{max(map(len, names.values()))}} "
+            f"{drawn[node]:{max(map(len, drawn.values()))}} "
+            f"{free[node]} of {bits.bit_count()} free"
+        )
+
+
+def _devices(one: ResourceExplanation, bits: int) -> str:
+    if bits.bit_count() <= WIDEST_DRAWING:
+        return "".join(SYMBOLS[one.state(number)] for number in bitset.numbers(bits))
+    chosen, own = bits & one.chosen, bits & one.own & ~one.chosen
+    in_use = bits & one.in_use & ~chosen & ~own
+    free = bits & one.free & ~chosen & ~own
+    counts = {
+        DeviceState.FREE: free.bit_count(),
+        DeviceState.IN_USE: in_use.bit_count(),
+        DeviceState.UNHEALTHY: (bits & ~free & ~in_use & ~chosen & ~own).bit_count(),
+        DeviceState.CHOSEN: chosen.bit_count(),
+        DeviceState.OWN: own.bit_count(),
+    }
+    return " ".join(f"{SYMBOLS[state]} {count}" for state, count in counts.items() if count)
+
+
+def _fits(hints: Hints | None) -> str:
+    """Preferred sets first, as they come; an exclamation mark stands after each."""
+    if hints is None:
+        return "fits anywhere, it has no topology"
+    if not hints:
+        return "fits nowhere"
+    ordered = sorted(hints, key=lambda hint: not hint.preferred)
+    shown = ", ".join(_nodes(hint) + "!" * hint.preferred for hint in ordered[:MOST_HINTS])
+    more = f" and {len(hints) - MOST_HINTS} more" if len(hints) > MOST_HINTS else ""
+    return f"fits on {shown}{more}" + (" (! preferred)" if ordered[0].preferred else "")
+
+
+def _nodes(hint: Hint) -> str:
+    return "any node" if hint.mask is None else node_names(nodes_of(hint.mask))
+
+
+def _aligned(merge: MergeExplanation) -> str:
+    if all(hints is None for hints in merge.hints.values()):
+        return "nothing to align"
+    if merge.affinity.mask is None:
+        return "aligned to the whole machine"
+    return f"aligned to {node_names(nodes_of(merge.affinity.mask))}"
+
+
+def _faults(merge: MergeExplanation, resources: dict[str, ResourceExplanation]) -> Iterator[str]:
+    together = []
+    for name, fault in merge.faults.items():
+        if fault is Fault.NO_COMMON_NODES:
+            together.append(name)
+        else:
+            yield f"{name} {_alone(merge, name, fault, resources.get(name))}"
+    if together:
+        only = [
+            f"{name} {'could be aligned' if place == 0 else 'only'} to {_either(merge, name)}"
+            for place, name in enumerate(together)
+        ]
+        singles = all(len(nodes) == 1 for name in together for nodes in merge.aligned_to(name))
+        yield f"{', '.join(only)}; no common {'node' if singles else 'set of nodes'}"
+
+
+def _either(merge: MergeExplanation, name: str) -> str:
+    sets = merge.aligned_to(name)
+    shown = " or ".join(node_names(nodes) for nodes in sets[:MOST_HINTS])
+    return shown + (" or others" if len(sets) > MOST_HINTS else "")
+
+
+def _alone(
+    merge: MergeExplanation, name: str, fault: Fault, one: ResourceExplanation | None
+) -> str:
+    if fault is Fault.FITS_NOWHERE:
+        if one is None:
+            return "fits nowhere"
+        free, on_nodes = one.free, one.free & one.devices.device_index.with_topology
+        of_them = f", {on_nodes.bit_count()} of them on a node" if on_nodes != free else ""
+        return f"fits on no set of nodes: {one.request} requested, {free.bit_count()} free{of_them}"
+    narrowest = node_names(merge.narrowest(name))
+    if fault is Fault.WIDE:
+        return f"does not fit on one node: {narrowest} would do"
+    return f"is free only across {narrowest}, though fewer nodes would do were none in use"

@@ -1,0 +1,1 @@
+"""Hint providers: what takes part in topology alignment besides devices."""

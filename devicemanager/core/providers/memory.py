@@ -1,0 +1,251 @@
+"""Memory by NUMA node, as the kubelet's memory manager hands it out (policy Static).
+
+Simpler than the original in one point: a node that takes part in an allocation over
+several nodes may still serve one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self, TypeAlias
+
+import attrs
+
+from devicemanager.core import bitset
+from devicemanager.core.errors import AllocationError
+from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.pods import Container, Pod, effective_request
+from devicemanager.core.providers.provider import (
+    HUGEPAGES_PREFIX,
+    MEMORY,
+    Held,
+    MemoryBlock,
+    hands_on,
+    is_guaranteed,
+    together,
+)
+from devicemanager.core.topology import Hint, Hints, NumaTopology, ProviderHints
+from devicemanager.core.topology.numa import masks_in_order, nodes_of
+
+NO_NODES_WITH_ENOUGH = (
+    "[memorymanager] failed to get the default NUMA affinity, "
+    "no NUMA nodes with enough memory is available"
+)
+NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
+"""``staticPolicy.getDefaultHint`` and ``extendTopologyManagerHint``
+(memorymanager/policy_static.go, v1.32)."""
+
+Amounts: TypeAlias = Mapping[tuple[str, int], int]
+"""(memory type, NUMA node id) → bytes."""
+
+Wanted: TypeAlias = Mapping[str, int]
+"""Memory type → bytes."""
+
+
+@attrs.frozen
+class PodMemory:
+    """What one pod holds: blocks as shown, and where its bytes are taken from."""
+
+    blocks: Mapping[ContainerName, tuple[MemoryBlock, ...]] = attrs.field(factory=dict)
+    charged: Amounts = attrs.field(factory=dict)
+    reusable: Amounts = attrs.field(factory=dict)
+    """The part of ``charged`` that ordinary init containers had."""
+
+
+NOTHING = PodMemory()
+
+
+@attrs.frozen
+class MemoryProvider:
+    """Memory and hugepages by NUMA node, and which container has how much of them.
+
+    ``capacity`` maps (type, node id) to bytes; types are ``memory`` and
+    ``hugepages-<size>``. Guaranteed pods only.
+    """
+
+    topology: NumaTopology
+    capacity: Amounts
+    _pods: Mapping[PodUid, PodMemory] = attrs.field(factory=dict)
+    _free: Amounts = attrs.field()
+    """Bytes nobody holds: ``capacity`` without what all pods are charged."""
+
+    @_free.default
+    def _all_of_it(self) -> Amounts:
+        return self.capacity
+
+    @classmethod
+    def of(
+        cls, topology: NumaTopology, capacity: Mapping[str, Mapping[int, int]]
+    ) -> MemoryProvider:
+        """A provider of these bytes by memory type and NUMA node id."""
+        amounts = {
+            (type_, node): size for type_, nodes in capacity.items() for node, size in nodes.items()
+        }
+        return cls(topology, amounts)
+
+    def hints(self, pod: Pod, container: Container) -> ProviderHints:
+        """``staticPolicy.GetTopologyHints`` (memorymanager/policy_static.go, v1.32)."""
+        wanted = self._wanted(pod, container)
+        held = self._pods.get(pod.uid, NOTHING).blocks.get(container.name)
+        if held is not None:
+            return _hints_of_held(held, wanted)
+        return self._hints_where_free(pod.uid, wanted)
+
+    def pod_hints(self, pod: Pod) -> ProviderHints:
+        """``staticPolicy.GetPodTopologyHints`` (memorymanager/policy_static.go, v1.32)."""
+        wanted = self._pod_wanted(pod)
+        if pod.uid in self._pods:
+            return self._hints_where_held(pod.uid, wanted)
+        return self._hints_where_free(pod.uid, wanted)
+
+    def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
+        """``staticPolicy.Allocate`` (memorymanager/policy_static.go, v1.32)."""
+        wanted = self._wanted(pod, container)
+        before = self._pods.get(pod.uid, NOTHING)
+        if not wanted or container.name in before.blocks:
+            return self
+        mask = self._nodes_for(pod.uid, wanted, affinity)
+        after = self._charge(before, wanted, mask, keep=hands_on(pod, container))
+        free = _without(_with(self._free, before.charged), after.charged)
+        blocks = tuple(MemoryBlock(t, size, nodes_of(mask)) for t, size in sorted(wanted.items()))
+        after = attrs.evolve(after, blocks={**before.blocks, container.name: blocks})
+        return attrs.evolve(self, pods={**self._pods, pod.uid: after}, free=free)
+
+    def release(self, pod_uid: PodUid) -> Self:
+        """Without what the pod had."""
+        if pod_uid not in self._pods:
+            return self
+        return attrs.evolve(
+            self,
+            pods={uid: held for uid, held in self._pods.items() if uid != pod_uid},
+            free=_with(self._free, self._pods[pod_uid].charged),
+        )
+
+    def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
+        """The container's memory blocks, one per type."""
+        return Held(memory=self._pods.get(pod_uid, NOTHING).blocks.get(container, ()))
+
+    def pod_held(self, pod_uid: PodUid) -> Held:
+        """One block per type: what the pod's containers take up together, on all their
+        nodes. What init containers hand on counts once."""
+        pod = self._pods.get(pod_uid, NOTHING)
+        nodes: dict[str, set[int]] = {}
+        for block in (block for blocks in pod.blocks.values() for block in blocks):
+            nodes.setdefault(block.type, set()).update(block.nodes)
+        sizes = {t: sum(n for (type_, _), n in pod.charged.items() if type_ == t) for t in nodes}
+        return Held(
+            memory=tuple(MemoryBlock(t, sizes[t], tuple(sorted(nodes[t]))) for t in sorted(nodes))
+        )
+
+    def allocatable(self) -> Held:
+        """One block per type and node."""
+        return together(
+            Held(memory=(MemoryBlock(type_, size, (node,)),))
+            for (type_, node), size in self.capacity.items()
+        )
+
+    def free(self) -> dict[tuple[str, int], int]:
+        """Bytes nobody holds, by type and node."""
+        return dict(self._free)
+
+    def _wanted(self, pod: Pod, container: Container) -> dict[str, int]:
+        """The container's requests of types that are handed out here."""
+        if not is_guaranteed(pod):
+            return {}
+        requests = {**container.limits, **container.requests}
+        types = {type_ for type_, _ in self.capacity}
+        return {
+            name: size
+            for name, size in sorted(requests.items())
+            if size and (name in types or name == MEMORY or name.startswith(HUGEPAGES_PREFIX))
+        }
+
+    def _pod_wanted(self, pod: Pod) -> dict[str, int]:
+        each = {c.name: self._wanted(pod, c) for c, _ in pod.all_containers()}
+        types = sorted({type_ for wanted in each.values() for type_ in wanted})
+
+        def total(type_: str) -> int:
+            return effective_request(pod, lambda container: each[container.name].get(type_, 0))
+
+        return {type_: total(type_) for type_ in types}
+
+    def _hints_where_free(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
+        """Of what fits nowhere there are no hints at all, so that it does not refuse the
+        pod here: ``Allocate`` does, in words of its own (``calculateHints``)."""
+        fitting = self._fitting(pod_uid, wanted)
+        return dict.fromkeys(wanted, fitting) if fitting else {}
+
+    def _hints_where_held(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
+        """For a pod that is admitted again: the nodes it is on, if it holds enough."""
+        held = self.pod_held(pod_uid).memory
+        mask = bitset.of(node for block in held for node in block.nodes)
+        sizes = {t: sum(block.size for block in held if block.type == t) for t in wanted}
+        enough = all(sizes[type_] >= size for type_, size in wanted.items())
+        return {type_: (Hint(mask, True),) if enough else () for type_ in wanted}
+
+    def _available(self, pod_uid: PodUid) -> Amounts:
+        return _with(self._free, self._pods.get(pod_uid, NOTHING).reusable)
+
+    def _fitting(self, pod_uid: PodUid, wanted: Wanted) -> Hints:
+        """Sets of nodes on which everything wanted fits at once, preferred if they have
+        the size that would do were nothing in use (``calculateHints``)."""
+        masks = masks_in_order(self.topology.nodes)
+        could = [mask for mask in masks if _fits(self.capacity, wanted, mask)]
+        smallest = could[0].bit_count() if could else len(self.topology.nodes)
+        available = self._available(pod_uid)
+        return tuple(
+            Hint(mask, mask.bit_count() == smallest)
+            for mask in masks
+            if _fits(available, wanted, mask)
+        )
+
+    def _nodes_for(self, pod_uid: PodUid, wanted: Wanted, affinity: int | None) -> int:
+        """The affinity, or as few more nodes as it takes; without one, the best hint."""
+        available = self._available(pod_uid)
+        if affinity is not None and _fits(available, wanted, affinity):
+            return affinity
+        for hint in self._fitting(pod_uid, wanted):
+            mask = hint.mask or 0
+            if affinity is None or mask & affinity == affinity:
+                return mask
+        raise AllocationError(NO_NODES_WITH_ENOUGH if affinity is None else NO_NODES_TO_EXTEND)
+
+    def _charge(self, pod: PodMemory, wanted: Wanted, mask: int, *, keep: bool) -> PodMemory:
+        """Take from what the pod may reuse, then from what is free, node by node."""
+        free, charged, reusable = self.free(), dict(pod.charged), dict(pod.reusable)
+        for type_, missing in wanted.items():
+            for place in ((type_, node) for node in nodes_of(mask)):
+                if place not in free:
+                    continue  # the node has nothing of this type
+                again = min(missing, reusable.get(place, 0))
+                fresh = min(missing - again, free[place])
+                missing -= again + fresh
+                charged[place] = charged.get(place, 0) + fresh
+                reusable[place] = reusable.get(place, 0) + (fresh if keep else -again)
+        return attrs.evolve(pod, charged=charged, reusable=reusable)
+
+
+def _with(amounts: Amounts, more: Amounts) -> dict[tuple[str, int], int]:
+    return {**amounts, **{place: amounts[place] + size for place, size in more.items()}}
+
+
+def _without(amounts: Amounts, less: Amounts) -> dict[tuple[str, int], int]:
+    return {**amounts, **{place: amounts[place] - size for place, size in less.items()}}
+
+
+def _fits(amounts: Amounts, wanted: Wanted, mask: int) -> bool:
+    nodes = nodes_of(mask)
+    return all(
+        sum(amounts.get((type_, node), 0) for node in nodes) >= size
+        for type_, size in wanted.items()
+    )
+
+
+def _hints_of_held(blocks: tuple[MemoryBlock, ...], wanted: Wanted) -> dict[str, Hints]:
+    """Exactly the nodes of what is held; nothing fits if it is not what is wanted.
+
+    ``regenerateHints`` (memorymanager/policy_static.go, v1.32).
+    """
+    if {block.type: block.size for block in blocks} != dict(wanted):
+        return dict.fromkeys(wanted, ())
+    return {block.type: (Hint(bitset.of(block.nodes), True),) for block in blocks}

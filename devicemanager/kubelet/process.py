@@ -1,0 +1,141 @@
+"""One life of the kubelet's process: manager and servers, from start to stop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+import checkpoint
+from devicemanager.clock import Clock
+from devicemanager.core.errors import StartError
+from devicemanager.core.providers.provider import HintProvider
+from devicemanager.core.topology import ScopeName
+from devicemanager.events import EventKind, EventStream
+from devicemanager.kubelet.directories import Directories
+from devicemanager.manager.manager import Manager
+from devicemanager.pods.podresources import PodSnapshot, PodSource
+from devicemanager.registration.registrar import Registrar
+from devicemanager.registration.server import RegistrationServer
+from devicemanager.registration.watcher import PluginWatcher
+from devicemanager.settings import Settings
+from podresources.errors import PodResourcesError
+from podresources.server import PodResourcesServer
+
+OnError = Callable[[Exception], None]
+
+
+class KubeletProcess:
+    """``start`` may be called once; ``stop`` any number of times, also after a failed start."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        settings: Settings,
+        clock: Clock,
+        events: EventStream,
+        snapshot: Callable[[], PodSnapshot],
+        on_error: OnError,
+        providers: Iterable[HintProvider] | None,
+    ) -> None:
+        self._directories = directories
+        self._events = events
+        self._store = checkpoint.FileStore(directories.plugin_dir)
+        self._quirks = settings.quirks
+        self.manager = Manager(
+            settings, store=self._store, clock=clock, events=events, providers=providers
+        )
+        policy = self.manager.policy
+        self.registrar = Registrar(self.manager.plugins, settings, events, on_error)
+        self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)
+        self._watcher = PluginWatcher(
+            directories.plugins_registry_dir, self.registrar, events, on_error
+        )
+        self.pod_resources = PodResourcesServer(
+            PodSource(
+                self.manager.state,
+                snapshot,
+                pod_level=policy.asks_for_hints and policy.scope is ScopeName.POD,
+                quirks=settings.quirks,
+            ),
+            directories.pod_resources_socket,
+            qps=settings.pod_resources_qps,
+            burst=settings.pod_resources_burst,
+            clock=clock.monotonic,
+            on_error=on_error,
+        )
+        self.is_fresh = False
+        """Whether it started without a checkpoint."""
+        self._stops: contextlib.ExitStack = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Make the directories ready, take over the checkpoint, serve.
+
+        PodResources comes first and registration last: a plugin that sees kubelet.sock
+        finds everything there. Raises StartError; nothing is left behind then.
+        """
+        self._directories.prepare()
+        with contextlib.ExitStack() as stack:
+            # Last in, first out: no list may come in once the manager has closed.
+            stack.callback(self.registrar.stop)
+            stack.callback(self.manager.close)
+            self._load()
+            stack.callback(self.pod_resources.stop)
+            try:
+                self.pod_resources.start()
+            except PodResourcesError as error:
+                raise StartError(str(error)) from error
+            stack.callback(self._watcher.stop)
+            self._watcher.start()
+            stack.callback(self._registration.stop)
+            self._registration.start()
+            self._stops = stack.pop_all()
+
+    def stop(self) -> None:
+        """Stop serving and wait for every thread."""
+        self.registrar.interrupt()
+        # A plugin that sees kubelet.sock vanish may end its stream before we do: that is
+        # no news any more, and a kubelet that is killed would not write it down either.
+        self.manager.plugins.ignore()
+        self._stops.close()
+
+    def _load(self) -> None:
+        try:
+            saved = self._store.load()
+        except checkpoint.CheckpointNotFound:
+            self.is_fresh = True
+            return
+        except checkpoint.CheckpointError as error:
+            self._set_aside(error)
+            return
+        self.manager.restore(saved)
+        pods = len(self.manager.pods())
+        self._events.publish(
+            EventKind.CHECKPOINT_LOADED,
+            f"{self._store.path}: devices of {pods} pods, "
+            f"{len(saved.registered_devices or ())} resources",
+        )
+
+    def _set_aside(self, error: checkpoint.CheckpointError) -> None:
+        """Q21: a file that cannot be read is kept under another name, never overwritten."""
+        if "Q21" in self._quirks:
+            self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
+            return
+        try:
+            aside = self._store.set_aside()
+        except checkpoint.CheckpointError as failed:
+            raise StartError(f"{error}; it cannot be set aside either: {failed}") from failed
+        self.is_fresh = True
+        self._events.publish(
+            EventKind.CHECKPOINT_SET_ASIDE,
+            f"{_problem(error)}; set aside as {aside}, starting afresh",
+        )
+
+
+def _problem(error: checkpoint.CheckpointError) -> str:
+    """What is wrong with the file, without the advice: it is followed already."""
+    match error:
+        case checkpoint.CheckpointCorrupt():
+            return f"{error.source}: {error.problem}"
+        case checkpoint.CheckpointUnreadable():
+            return f"{error.source}: cannot be read: {error.reason}"
+    return str(error)

@@ -1,0 +1,65 @@
+"""Runs the core's allocation steps: its decisions under the lock, its calls outside."""
+
+from __future__ import annotations
+
+from devicemanager.core import messages
+from devicemanager.core.allocation.container import AllocationSteps
+from devicemanager.core.allocation.selection import (
+    AllocateAnswer,
+    AllocateWanted,
+    Answer,
+    PreferenceWanted,
+    Wanted,
+)
+from devicemanager.core.errors import PluginError, RequestError
+from devicemanager.core.ids import PodUid
+from devicemanager.manager.pci import PciAssignment
+from devicemanager.manager.state import State
+
+
+class Driver:
+    """Makes the calls that allocation steps want, on the endpoints of the state."""
+
+    def __init__(self, state: State, pci: PciAssignment) -> None:
+        self._state = state
+        self._pci = pci
+
+    def run(self, steps: AllocationSteps, pod: PodUid) -> None:
+        """Run steps to their end. Raises what they raise; if we are interrupted, they
+        give back what they reserved."""
+        lock = self._state.lock
+        answer: Answer = None
+        error: Exception | None = None
+        try:
+            while True:
+                with lock:
+                    wanted = steps.send(answer) if error is None else steps.throw(error)
+                answer = error = None
+                try:
+                    answer = self._ask(wanted, pod)
+                except (PluginError, RequestError) as failed:
+                    error = failed
+        except StopIteration:
+            return
+        finally:
+            with lock:
+                steps.close()
+
+    def _ask(self, wanted: Wanted, pod: PodUid) -> Answer:
+        client = self._state.clients.get(wanted.endpoint)
+        if client is None:
+            raise PluginError(messages.STOPPED_ENDPOINT.format(endpoint=wanted.endpoint_name))
+        match wanted:
+            case AllocateWanted():
+                return self._resolved(pod, client.allocate(wanted.device_ids))
+            case PreferenceWanted():
+                return client.preferred_allocation(
+                    wanted.available, wanted.must_include, wanted.size
+                )
+
+    def _resolved(self, pod: PodUid, answer: AllocateAnswer) -> AllocateAnswer:
+        """The answer with host addresses for the PCI devices in its first response."""
+        if not answer.responses:
+            return answer
+        first = self._pci.resolve(pod, answer.responses[0])
+        return AllocateAnswer((first, *answer.responses[1:]))

@@ -1,0 +1,261 @@
+"""What plugins tell the manager: that they are there, what they have, that they left."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+from devicemanager.clock import Clock
+from devicemanager.core.devices import HEALTHY
+from devicemanager.core.endpoints import Departure, PluginOptions
+from devicemanager.core.errors import PluginError
+from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
+from devicemanager.core.inventory import (
+    EMPTY,
+    Changes,
+    Columns,
+    DeviceList,
+    changes,
+    device_list_from,
+    list_warnings,
+)
+from devicemanager.events import EventKind, EventStream
+from devicemanager.manager.client import PluginClient
+from devicemanager.manager.state import State
+
+
+@attrs.frozen
+class _Difference:
+    """What a new list means: the changes, and which pods hold devices they concern."""
+
+    changes: Changes
+    held: Mapping[PodUid, set[DeviceId]]
+    after: DeviceList
+    is_news: bool
+    """Whether the checkpoint says something else now."""
+
+
+class ClientHandler:
+    """Takes registrations, lists and departures into the state.
+
+    ``health_updates`` is the kubelet's queue of pods whose devices changed health.
+    ``write`` brings the checkpoint up to date; it is called after every changed list.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        clock: Clock,
+        events: EventStream,
+        health_updates: queue.Queue[PodUid],
+        write: Callable[[], None],
+        quirks: frozenset[str] = frozenset(),
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._events = events
+        self._health_updates = health_updates
+        self._write = write
+        self._quirks = quirks
+        self.title_of: Callable[[PodUid], str] = str
+        """How events name a pod; set before the first plugin comes, if at all."""
+        # Guarded by the state's lock: nothing is taken in any more.
+        self._closed = False
+
+    def connect(
+        self, resource: ResourceName, name: str, options: PluginOptions, client: PluginClient
+    ) -> EndpointId:
+        """A plugin has registered; what it replaces is closed (Q2, Q3).
+
+        Raises PluginError when the kubelet is stopping, or by quirk Q2.
+        """
+        state = self._state
+        with state.lock:
+            if self._closed:
+                raise PluginError("the kubelet is stopping")
+            if "Q2" in self._quirks and self._is_connected(resource, name):
+                raise PluginError(f"device plugin already connected: {name}")
+            endpoint, replaced = state.endpoints.connect(resource, name, options)
+            state.clients[endpoint.id] = client
+            closed = [state.clients.pop(old.id) for old in replaced]
+            state.changed()
+        for old in closed:
+            leaks = "Q3" in self._quirks
+            if not leaks:
+                old.close()
+            self._events.publish(
+                EventKind.REPLACED,
+                f"{resource}: {name} registered again, its older connection "
+                + ("stays open" if leaks else "is closed"),
+                resource=resource,
+            )
+        self._events.publish(
+            EventKind.REGISTERED, f"{resource}: plugin {name} registered", resource=resource
+        )
+        return endpoint.id
+
+    def update(self, endpoint: EndpointId, columns: Columns) -> None:
+        """A registration sent its whole list. Ignored if it is no longer connected."""
+        state = self._state
+        with state.lock:
+            current = state.endpoints.current(endpoint)
+            if current is None or self._closed:
+                return
+            resource = current.resource
+            before = state.endpoints.devices(resource) or EMPTY
+            devices = device_list_from(columns, before)
+            if not state.endpoints.update(endpoint, devices):
+                return
+            difference = self._note(resource, before, devices)
+        for warning in list_warnings(columns, devices):
+            self._events.publish(
+                EventKind.LIST_SUSPECT, f"{resource}: {warning}", resource=resource
+            )
+        self._events.publish(
+            EventKind.LISTED,
+            f"{resource}: {devices.capacity} devices, {devices.allocatable} healthy"
+            + _describe(difference.changes),
+            resource=resource,
+            capacity=devices.capacity,
+            allocatable=devices.allocatable,
+        )
+        self._follow_up(resource, difference)
+
+    def disconnect(self, endpoint: EndpointId, cause: str) -> None:
+        """A registration's list stream has ended; ``cause`` is one line for people."""
+        now = self._clock.monotonic()
+        state = self._state
+        with state.lock:
+            if self._closed:
+                return
+            departure = state.endpoints.disconnect(endpoint, now)
+            if departure is None:
+                departure = self._disconnect_successor(endpoint, now)
+            client = state.clients.pop(endpoint, None)
+            if departure is not None:
+                resource = departure.endpoint.resource
+                difference = self._note(resource, departure.before, departure.after)
+        if client is not None:
+            client.close()
+        if departure is None:
+            return
+        self._events.publish(
+            EventKind.STREAM_ENDED,
+            f"{resource}: list stream of {departure.endpoint.name} ended: {cause}",
+            resource=resource,
+        )
+        if departure.promoted is not None:
+            self._events.publish(
+                EventKind.PROMOTED,
+                f"{resource}: {departure.promoted.name} serves now",
+                resource=resource,
+            )
+        self._follow_up(resource, difference)
+
+    def _is_connected(self, resource: ResourceName, name: str) -> bool:
+        connected = self._state.endpoints.connected()
+        return any(each.resource == resource and each.name == name for each in connected)
+
+    def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Departure | None:
+        """The end of a replaced registration is no news, but with Q1 it hits the one that
+        is there now."""
+        endpoints = self._state.endpoints
+        resource = endpoints.replaced(endpoint)
+        if resource is None or "Q1" not in self._quirks:
+            return None
+        current = endpoints.serving(resource)
+        return None if current is None else endpoints.disconnect(current.id, now)
+
+    def ignore(self) -> None:
+        """What plugins say from now on is ignored; their connections stay."""
+        with self._state.lock:
+            self._closed = True
+
+    def close(self) -> None:
+        """Ignore what plugins say, and close every connection."""
+        self.ignore()
+        with self._state.lock:
+            clients = list(self._state.clients.values())
+            self._state.clients.clear()
+        for client in clients:
+            client.close()
+
+    def _note(self, resource: ResourceName, before: DeviceList, after: DeviceList) -> _Difference:
+        """With the lock held: take a changed list into the checkpoint and tell whose
+        devices it concerns."""
+        difference = changes(before, after)
+        # A resource without devices is in the checkpoint, too, once it was listed.
+        is_news = bool(difference) or not self._state.is_noted(resource)
+        if is_news:
+            self._state.note_list(resource, after)
+        touched = {*difference.changed, *difference.removed, *difference.added}
+        ledger = self._state.ledger
+        if "Q8" not in self._quirks:
+            return _Difference(difference, ledger.holders_of(resource, touched), after, is_news)
+        held: dict[PodUid, set[DeviceId]] = {}
+        for name, _ in ledger.resources():
+            for pod, ids in ledger.holders_of(name, touched).items():
+                held.setdefault(pod, set()).update(ids)
+        return _Difference(difference, held, after, is_news)
+
+    def _follow_up(self, resource: ResourceName, difference: _Difference) -> None:
+        for pod, ids in difference.held.items():
+            self._report(resource, pod, sorted(ids), difference.after)
+        if difference.is_news:
+            self._write()
+
+    def _report(
+        self, resource: ResourceName, pod: PodUid, ids: Sequence[DeviceId], after: DeviceList
+    ) -> None:
+        """Queue a pod whose device changed health; dropped when the queue is full."""
+        try:
+            self._health_updates.put_nowait(pod)
+        except queue.Full:
+            self._events.publish(
+                EventKind.HEALTH_DROPPED,
+                f"{resource} {', '.join(ids)}: report of changed health dropped, "
+                f"{self._health_updates.maxsize} are waiting",
+                resource=resource,
+                pod=pod,
+            )
+            return
+        self._events.publish(
+            EventKind.DEVICE_HEALTH,
+            f"{resource} {_states(ids, after)}, held by pod {self.title_of(pod)}",
+            resource=resource,
+            pod=pod,
+        )
+
+
+def _states(ids: Iterable[DeviceId], devices: DeviceList) -> str:
+    """What has become of devices, those of one state together."""
+    together: dict[str, list[str]] = {}
+    for id_ in ids:
+        together.setdefault(_state(id_, devices), []).append(id_)
+    return "; ".join(f"{', '.join(together[state])}: {state}" for state in sorted(together))
+
+
+def _state(id_: DeviceId, devices: DeviceList) -> str:
+    number = devices.device_index.index.get(id_)
+    if number is None:
+        return "gone"
+    if devices.healthy >> number & 1:
+        return "now Healthy"
+    # What the plugin said last stays when it leaves.
+    left = devices.health[number] == HEALTHY
+    return "now Unhealthy, its plugin has left" if left else "now Unhealthy"
+
+
+def _describe(difference: Changes) -> str:
+    parts = [
+        f"{len(ids)} {word}"
+        for word, ids in (
+            ("added", difference.added),
+            ("removed", difference.removed),
+            ("changed", difference.changed),
+        )
+        if ids
+    ]
+    return f" ({', '.join(parts)})" if parts else ""

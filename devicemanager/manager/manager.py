@@ -1,0 +1,419 @@
+"""The device manager: admits pods, and keeps who holds what.
+
+The core decides under the one lock of ``State``; the RPCs it wants, the checkpoint and
+the events happen outside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+import checkpoint
+from devicemanager.clock import Clock, SystemClock
+from devicemanager.core import bitset, messages
+from devicemanager.core.allocation.container import (
+    AdmissionContext,
+    Affinities,
+    AllocationSteps,
+    PodAllocation,
+    all_or_nothing,
+    allocate_container,
+    give_back,
+)
+from devicemanager.core.allocation.pod import DeviceHintProvider, DeviceHints, admit_pod
+from devicemanager.core.allocation.selection import Pick
+from devicemanager.core.errors import (
+    AllocationError,
+    PluginError,
+    RequestError,
+)
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.inventory import DeviceList
+from devicemanager.core.ledger import Draft, PodHoldings
+from devicemanager.core.node import Node
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.providers.provider import HintProvider
+from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.refusal import refused_by_allocation
+from devicemanager.core.status import ResourceStatus, allocated_resources_status
+from devicemanager.core.topology import configure
+from devicemanager.events import EventKind, EventStream
+from devicemanager.manager.checkpointing import MemoryStore, Store
+from devicemanager.manager.driver import Driver
+from devicemanager.manager.handler import ClientHandler
+from devicemanager.manager.pci import PciAssignment
+from devicemanager.manager.state import State
+from devicemanager.settings import Settings
+from devicemanager.wire.errors import WireError
+
+if TYPE_CHECKING:
+    from devicemanager.core.explanation.model import AdmissionExplanation
+
+
+@attrs.frozen
+class Capacity:
+    """What the node has of device resources (``GetCapacity``, v1.32)."""
+
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    removed: tuple[ResourceName, ...] = ()
+    """Resources whose grace time ended at this reading."""
+
+
+class Manager:
+    """Complete once constructed; ``restore`` takes over an earlier checkpoint and must be
+    called before anything else happens. ``plugins`` takes what plugins tell."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        events: EventStream | None = None,
+        providers: Iterable[HintProvider] | None = None,
+    ) -> None:
+        """``providers`` are those of the manager before, with what pods hold of them;
+        None takes the settings' own, fresh.
+
+        Raises TopologyConfigError for topology settings the kubelet would refuse.
+        """
+        self.settings = settings or Settings()
+        self.clock = clock or SystemClock()
+        self.events = events or EventStream(self.clock)
+        self.policy = configure(
+            self.settings.numa,
+            self.settings.topology_policy,
+            self.settings.topology_scope,
+            self.settings.topology_options,
+        )
+        fresh = self.settings.providers if providers is None else providers
+        node = Node(self.settings.node_allocatable)
+        self.state = State(store or MemoryStore(), HintProviders(fresh), node, self._wrote)
+        self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
+        self.plugins = ClientHandler(
+            self.state,
+            self.clock,
+            self.events,
+            self.health_updates,
+            self._write,
+            self.settings.quirks,
+        )
+        # Guarded by the state's lock, too.
+        self._hints = DeviceHintProvider(self.policy)
+        self._open: dict[PodUid, PodAllocation] = {}
+        self._affinities: dict[PodUid, Affinities] = {}
+        self._inactive: set[PodUid] = set()
+        self._removed: set[ResourceName] = set()
+        self._deleted: set[PodUid] = set()  # while they were being admitted
+        self._sources_ready = True
+        self._pci = PciAssignment(self.settings.sysfs)
+        self._driver = Driver(self.state, self._pci)
+        self._pick = _pick(self.settings.shuffle_seed)
+
+    # -- restart ---------------------------------------------------------------------
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Take over a checkpoint. Until ``sources_ready`` nothing in it is freed."""
+        now = self.clock.monotonic()
+        with self.state.lock:
+            self.state.load(saved, now)
+            self._sources_ready = not self.state.ledger.pods()
+        for entry in saved.entries or ():
+            self._restore_pci(entry)
+
+    def _restore_pci(self, entry: checkpoint.PodDevicesEntry) -> None:
+        try:
+            self._pci.restore(PodUid(entry.pod_uid), entry.alloc_resp or b"")
+        except WireError as error:
+            self.events.publish(
+                EventKind.CONFLICT,
+                f"checkpoint: response of {entry.resource_name} for pod {entry.pod_uid}: {error}",
+                pod=entry.pod_uid,
+            )
+
+    def sources_ready(self, active: frozenset[PodUid]) -> None:
+        """All pods are known now: what belongs to no active pod is freed."""
+        with self.state.lock:
+            self._sources_ready = True
+            gone = [pod for pod in self.state.ledger.pods() if pod not in active]
+        self.release(*gone)
+
+    @property
+    def is_sources_ready(self) -> bool:
+        """False while a restarted kubelet still learns which pods there are."""
+        return self._sources_ready
+
+    # -- pods ------------------------------------------------------------------------
+
+    def admit(self, pod: Pod, context: AdmissionContext | None = None) -> PodAllocation:
+        """Allocate everything the pod asks for, or raise ``Refused`` and change nothing.
+
+        Returns once what the pod holds is on disk.
+        """
+        with self.state.lock:
+            allocation = self._begin(pod, context)
+            steps = admit_pod(allocation, self._hints)
+        return self._carry_out(allocation, steps)
+
+    def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
+        """Allocate for one container of an active pod of which nothing is recorded
+        (``GetDeviceRunContainerOptions``, v1.32)."""
+        with self.state.lock:
+            allocation = self._begin(pod, None)
+            allocation.affinities = dict(self._affinities.get(pod.uid, {}))
+            steps = all_or_nothing(allocation, allocate_container(allocation, container, is_init))
+        return self._carry_out(allocation, steps)
+
+    def _begin(self, pod: Pod, context: AdmissionContext | None) -> PodAllocation:
+        if pod.uid in self._open:
+            raise RequestError(f"pod {pod.uid} is being admitted already: wait for the answer")
+        if self._sources_ready:
+            while self._inactive:
+                self._forget(self._inactive.pop())
+        self._inactive.discard(pod.uid)
+        allocation = PodAllocation(
+            pod,
+            self.state.endpoints,
+            self.state.ledger,
+            context or AdmissionContext(self._sources_ready, quirks=self.settings.quirks),
+            self._pick,
+            self.state.hint_providers,
+            self.state.node,
+        )
+        self._open[pod.uid] = allocation
+        return allocation
+
+    def _carry_out(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
+        uid = allocation.pod.uid
+        addresses = self._pci.held(uid)
+        try:
+            self._driver.run(steps, uid)
+            self._commit(allocation)
+        except BaseException:
+            with self.state.lock:
+                deleted = uid in self._deleted
+            self._pci.reset(uid, frozenset() if deleted else addresses)
+            raise
+        finally:
+            with self.state.lock:
+                del self._open[uid]
+                self._deleted.discard(uid)
+        return allocation
+
+    def _commit(self, allocation: PodAllocation) -> None:
+        """Make the draft an entry and durable; if it cannot be, it was never there."""
+        pod, draft, state = allocation.pod, allocation.draft, self.state
+        with state.lock:
+            if pod.uid in self._deleted:
+                give_back(allocation)
+                raise refused_by_allocation(AllocationError("the pod was deleted meanwhile"))
+            if draft:
+                state.ledger.commit(draft)
+            if draft or allocation.took:
+                state.note_pod(pod.uid)
+            self._affinities.pop(pod.uid, None)
+            if allocation.affinities:
+                self._affinities[pod.uid] = allocation.affinities
+        if not draft:
+            return
+        try:
+            state.writer.flush()
+        except checkpoint.CheckpointWriteError as error:
+            with state.lock:
+                state.ledger.retract(draft)
+                give_back(allocation)
+                state.note_pod(pod.uid)
+                self._affinities.pop(pod.uid, None)
+            self.events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
+            # Another pod's write may have taken this one along before it was retracted.
+            with contextlib.suppress(checkpoint.CheckpointWriteError):
+                state.writer.flush()
+            text = messages.CHECKPOINT_FAILED.format(error=error)
+            raise refused_by_allocation(AllocationError(text)) from error
+        self._report(pod, draft)
+
+    def _report(self, pod: Pod, draft: Draft) -> None:
+        for container, by_resource in draft.holdings.items():
+            for resource, holding in by_resource.items():
+                self.events.publish(
+                    EventKind.ALLOCATED,
+                    f"pod {pod.namespace}/{pod.name} container {container}: "
+                    f"{resource} {', '.join(sorted(holding.ids))}",
+                    resource=resource,
+                    pod=pod.uid,
+                    container=container,
+                    devices=sorted(holding.ids),
+                )
+
+    def release(self, *pods: PodUid) -> None:
+        """Free what pods hold, and write that down once (Q10)."""
+        with self.state.lock:
+            released = [pod for pod in pods if self._forget(pod)]
+            self._deleted.update(pod for pod in pods if pod in self._open)
+        if released:
+            self._write()
+
+    def deactivate(self, pod: PodUid) -> None:
+        """A pod has failed, but is not deleted: what it holds is freed before the next
+        allocation, and shown until then (``UpdateAllocatedDevices``, v1.32)."""
+        with self.state.lock:
+            self._inactive.add(pod)
+            self.state.node.remove(pod)
+
+    def _forget(self, pod: PodUid) -> bool:
+        self._affinities.pop(pod, None)
+        self._pci.reset(pod)
+        self._inactive.discard(pod)
+        return self.state.forget(pod, keep_entries="Q10" in self.settings.quirks)
+
+    # -- containers ------------------------------------------------------------------
+
+    def pre_start(
+        self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName] = ()
+    ) -> None:
+        """Call PreStartContainer of every plugin that asks for it, in order of resource.
+
+        ``requested`` are the resources that the container asks for, whether or not
+        anything is recorded for them. Raises AllocationError with the kubelet's text; the
+        container must not start (``callPreStartContainerIfNeeded``, v1.32).
+        """
+        held = self.holdings(pod).get(container, {})
+        for resource in sorted({*held, *requested}):
+            with self.state.lock:
+                endpoint = self.state.endpoints.serving(resource)
+                client = None if endpoint is None else self.state.clients.get(endpoint.id)
+            if endpoint is None:
+                if not self.is_known(resource):
+                    continue
+                raise AllocationError(messages.PRE_START_NO_ENDPOINT.format(resource=resource))
+            if not endpoint.options.pre_start_required:
+                continue
+            if resource not in held:
+                text = messages.PRE_START_NO_DEVICES
+                raise AllocationError(text.format(pod=pod, container=container, resource=resource))
+            try:
+                if client is None:
+                    raise PluginError(messages.STOPPED_ENDPOINT.format(endpoint=endpoint.name))
+                client.pre_start_container(tuple(sorted(held[resource].ids)))
+            except PluginError as error:
+                raise AllocationError(messages.PRE_START_FAILED.format(error=error)) from error
+
+    # -- reading ---------------------------------------------------------------------
+
+    def holdings(self, pod: PodUid) -> PodHoldings:
+        """What a pod holds, by container and resource."""
+        with self.state.lock:
+            return self.state.holdings(pod)
+
+    def pods(self) -> frozenset[PodUid]:
+        """The pods that hold something."""
+        with self.state.lock:
+            return frozenset(self.state.ledger.pods())
+
+    def devices(self) -> dict[ResourceName, DeviceList]:
+        """Every known resource's list, sorted by name."""
+        with self.state.lock:
+            return dict(self.state.endpoints.resources())
+
+    def is_known(self, resource: ResourceName) -> bool:
+        """Whether a plugin registered the resource, or somebody holds a device of it."""
+        with self.state.lock:
+            return resource in self.state.endpoints or self.state.ledger.is_held(resource)
+
+    def capacity(self) -> Capacity:
+        """Count devices; first forget resources whose grace time is over."""
+        now = self.clock.monotonic()
+        with self.state.lock:
+            removed = self.state.endpoints.expire(now, self.settings.grace_period)
+            for resource in removed:
+                self.state.note_list(resource, None)
+            self._removed.update(removed)
+            lists = list(self.state.endpoints.resources())
+        for resource in removed:
+            self.events.publish(
+                EventKind.ENDPOINT_EXPIRED,
+                f"{resource}: no plugin for {self.settings.grace_period:g} s, resource removed",
+                resource=resource,
+            )
+        if removed:
+            self._write()
+        return Capacity(
+            {name: devices.capacity for name, devices in lists},
+            {name: devices.allocatable for name, devices in lists},
+            removed,
+        )
+
+    def removed(self) -> frozenset[ResourceName]:
+        """Every resource whose grace time has ended since this manager began."""
+        with self.state.lock:
+            return frozenset(self._removed)
+
+    def allocated_resources_status(
+        self, pod: PodUid
+    ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
+        """``allocatedResourcesStatus`` of each of the pod's containers that holds devices."""
+        with self.state.lock:
+            return allocated_resources_status(
+                self.state.holdings(pod), self.state.endpoints.devices, self.settings.quirks
+            )
+
+    def providers(self) -> tuple[HintProvider, ...]:
+        """The hint providers as they are now, to hand on to a manager that takes over."""
+        with self.state.lock:
+            return self.state.hint_providers.providers()
+
+    def explain(self, allocation: PodAllocation) -> AdmissionExplanation:
+        """Why an admitted pod got what it got."""
+        from devicemanager.core.allocation.explain import explain
+
+        return explain(allocation, self.policy)
+
+    def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
+        """Device hints as of now: for the pod's first container, and for the whole pod."""
+        with self.state.lock:
+            allocation = PodAllocation(pod, self.state.endpoints, self.state.ledger)
+            first, _ = next(pod.all_containers())
+            return (
+                self._hints.container_hints(allocation, first),
+                self._hints.pod_hints(allocation),
+            )
+
+    def self_check(self) -> None:
+        """Recount every index. Raises InternalError if one is wrong."""
+        with self.state.lock:
+            self.state.ledger.self_check(open_.draft for open_ in self._open.values())
+
+    def close(self) -> None:
+        """End, as a kubelet that stops does: connections are closed, admissions under way
+        fail, and nothing is written any more."""
+        self.plugins.close()
+        self.state.writer.close()
+
+    def _wrote(self) -> None:
+        self.events.publish(EventKind.CHECKPOINT_WRITTEN, "checkpoint written")
+
+    def _write(self) -> None:
+        """Write the checkpoint; if that fails, say so and leave it to the next write."""
+        try:
+            self.state.writer.flush()
+        except checkpoint.CheckpointWriteError as error:
+            self.events.publish(EventKind.CHECKPOINT_FAILED, str(error))
+
+
+def _pick(seed: int | None) -> Pick:
+    """How free devices are chosen: the lowest, or at random from a seed (Q22)."""
+    if seed is None:
+        return bitset.lowest
+    source = random.Random(seed)
+
+    def pick(bits: int, count: int) -> int:
+        return bitset.of(source.sample(sorted(bitset.numbers(bits)), count))
+
+    return pick

@@ -1,0 +1,116 @@
+"""The core's state and the one lock that guards it.
+
+Whoever takes ``State.lock`` only lets the core decide: no RPC, file write or callback
+while it is held. Methods here say whether they take the lock or want it held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import checkpoint
+from devicemanager.core.endpoints import Endpoints
+from devicemanager.core.ids import EndpointId, PodUid, ResourceName
+from devicemanager.core.inventory import DeviceList
+from devicemanager.core.ledger import Ledger, PodHoldings
+from devicemanager.core.node import Node
+from devicemanager.core.providers.registry import HintProviders
+from devicemanager.manager.checkpointing import Store, Writer, pod_entries, restore
+from devicemanager.manager.client import PluginClient
+
+
+class State:
+    """Endpoints, ledger and their clients, with the checkpoint that mirrors them."""
+
+    def __init__(
+        self, store: Store, hint_providers: HintProviders, node: Node, written: Callable[[], None]
+    ) -> None:
+        """``written`` is called after every write of the checkpoint, without the lock."""
+        self.lock = threading.Lock()
+        """Guards every other field here. Single reads of ``clients`` and ``version`` do
+        without it."""
+        self.endpoints = Endpoints()
+        self.ledger = Ledger()
+        self.hint_providers = hint_providers
+        self.node = node
+        self.clients: dict[EndpointId, PluginClient] = {}
+        self.version = 0
+        """Grows with every change of lists, holdings or known resources."""
+        self.pod_versions: dict[PodUid, int] = {}
+        """The version at which what a pod holds last changed."""
+        self._document = checkpoint.Document()
+        self._registered: dict[str, tuple[str, ...]] = {}
+        self._kept: set[PodUid] = set()  # deleted pods whose entries wait for a write (Q10)
+        self.writer = Writer(store, self._render, written)
+
+    # -- with the lock held ----------------------------------------------------------
+
+    def changed(self) -> None:
+        """Something that PodResources or capacity shows is different now."""
+        self.version += 1
+
+    def note_list(self, resource: ResourceName, devices: DeviceList | None) -> None:
+        """The list that counts for a resource is another one; None: it is gone."""
+        if devices is None:
+            self._registered.pop(resource, None)
+        else:
+            self._registered[resource] = devices.device_index.select(devices.healthy)
+        self._document.set_registered(self._registered)
+        self.changed()
+
+    def is_noted(self, resource: ResourceName) -> bool:
+        """Whether the checkpoint names the resource."""
+        return resource in self._registered
+
+    def note_pod(self, pod: PodUid) -> None:
+        """A pod holds something else now."""
+        entries = pod_entries(pod, self.ledger.pod(pod))
+        self._kept.discard(pod)
+        self._document.put(pod, [checkpoint.render_entry(entry) for entry in entries])
+        self.changed()
+        self.pod_versions[pod] = self.version
+
+    def forget(self, pod: PodUid, *, keep_entries: bool = False) -> bool:
+        """Free what a pod holds. Returns whether the checkpoint is another one now.
+
+        ``keep_entries`` leaves its entries in the checkpoint until another change is
+        written (Q10).
+        """
+        self.node.remove(pod)
+        self.hint_providers.release(pod)
+        if self.pod_versions.pop(pod, None) is not None:
+            self.changed()
+        if pod not in self.ledger:
+            return False
+        self.ledger.release(pod)
+        if keep_entries:
+            self._kept.add(pod)
+        else:
+            self._document.remove(pod)
+        return not keep_entries
+
+    def holdings(self, pod: PodUid) -> PodHoldings:
+        """A copy of what a pod holds, by container and resource."""
+        held = self.ledger.pod(pod)
+        return {container: dict(by_resource) for container, by_resource in held.items()}
+
+    def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
+        """Take over a checkpoint: its resources are known, with 0 devices and a stopped
+        endpoint each, until their plugin lists again (``readCheckpoint``, v1.32)."""
+        restore(self.ledger, saved.entries or ())
+        for pod in self.ledger.pods():
+            self.note_pod(pod)
+        for name in sorted(saved.registered_devices or ()):
+            resource = ResourceName(name)
+            self.endpoints.restore(resource, now)
+            self.note_list(resource, self.endpoints.devices(resource))
+
+    # -- taking the lock -------------------------------------------------------------
+
+    def _render(self) -> checkpoint.Contents:
+        with self.lock:
+            while self._kept:
+                self._document.remove(self._kept.pop())
+            snapshot = self._document.snapshot()
+        return snapshot.parts()

@@ -1,0 +1,116 @@
+"""The two ways in which a plugin and a kubelet meet.
+
+Either the plugin calls Register on the kubelet's socket, or the kubelet's plugin watcher
+finds the plugin's socket, asks who it is and tells it the outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+
+from devicemanager.plugin import wire
+from devicemanager.plugin.errors import RegistrationFailed
+from devicemanager.plugin.registration import Answer, register
+from devicemanager.plugin.server import PluginServer
+from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.sockets import FileIdentity
+from protos import deviceplugin_v1beta1 as dp
+from protos import pluginregistration_v1 as pr
+from protos import pluginregistration_v1_grpc
+
+__all__ = ["DirectRegistration", "RegistrationMode", "WatchedRegistration", "registration_mode"]
+
+KUBELET_SOCKET = "kubelet.sock"
+_DEVICE_PLUGIN = "DevicePlugin"
+
+
+class RegistrationMode(Protocol):
+    """One resource's way in. Serves one session at a time."""
+
+    path: Path
+    """What has to be there before anything is served."""
+
+    def kubelet(self) -> FileIdentity | None:
+        """The kubelet there is now; another one after it was restarted, if that can be
+        told and means that we have to register again."""
+
+    def add_to(self, server: grpc.Server) -> None:
+        """Serve what the kubelet may ask for here. Called once for each new server."""
+
+    def register(self, server: PluginServer, wait: Callable[[Answer], bool]) -> bool:
+        """Register once; False if ``wait`` gave up. Raises RegistrationFailed."""
+
+
+class DirectRegistration:
+    """Through the kubelet's own socket in the plugin directory."""
+
+    def __init__(self, directory: Path, resource: str, settings: PluginSettings) -> None:
+        self.path = directory / KUBELET_SOCKET
+        self._resource = resource
+        self._timeout = settings.register_timeout
+
+    def kubelet(self) -> FileIdentity | None:
+        return FileIdentity.of(self.path)
+
+    def add_to(self, server: grpc.Server) -> None:
+        """The kubelet asks for nothing here."""
+
+    def register(self, server: PluginServer, wait: Callable[[Answer], bool]) -> bool:
+        options = server.service.options()
+        return register(self.path, server.endpoint, self._resource, options, self._timeout, wait)
+
+
+class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
+    """Through the kubelet's plugin watcher. A kubelet that starts looks at every socket
+    anew, so whether it was restarted need not be known."""
+
+    def __init__(self, directory: Path, resource: str) -> None:
+        self.path = directory
+        self._resource = resource
+        self._outcome: Future[dp.Empty] = Future()
+
+    def kubelet(self) -> FileIdentity | None:
+        # Every socket that comes or goes changes the directory's own times.
+        return FileIdentity(0, 0, 0) if self.path.is_dir() else None
+
+    def add_to(self, server: grpc.Server) -> None:
+        self._outcome = Future()
+        pluginregistration_v1_grpc.add_RegistrationServicer_to_server(self, server)
+
+    def register(self, server: PluginServer, wait: Callable[[Answer], bool]) -> bool:
+        outcome = self._outcome
+        if not wait(outcome):
+            return False
+        # The kubelet itself tries again after a refusal: the next outcome is another one.
+        self._outcome = Future()
+        outcome.result()
+        return True
+
+    def GetInfo(self, request: pr.InfoRequest, context: grpc.ServicerContext) -> pr.PluginInfo:
+        return pr.PluginInfo(
+            type=_DEVICE_PLUGIN, name=self._resource, supported_versions=[wire.API_VERSION]
+        )
+
+    def NotifyRegistrationStatus(
+        self, request: pr.RegistrationStatus, context: grpc.ServicerContext
+    ) -> pr.RegistrationStatusResponse:
+        # Once registered, nobody waits: an end of the list stream tells more than this.
+        with contextlib.suppress(InvalidStateError):
+            if request.plugin_registered:
+                self._outcome.set_result(dp.Empty())
+            else:
+                self._outcome.set_exception(RegistrationFailed(request.error))
+        return pr.RegistrationStatusResponse()
+
+
+def registration_mode(directory: Path, resource: str, settings: PluginSettings) -> RegistrationMode:
+    """The one that the settings ask for."""
+    if settings.announce:
+        return WatchedRegistration(directory, resource)
+    return DirectRegistration(directory, resource, settings)

@@ -1,0 +1,194 @@
+"""What PodResources tells about this node: pods and ledger, seen as a source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, count, groupby, repeat
+from operator import attrgetter, ne
+
+import attrs
+
+import podresources
+from devicemanager.core import bitset
+from devicemanager.core.devices import WITHOUT_TOPOLOGY
+from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
+from devicemanager.core.inventory import DeviceList
+from devicemanager.core.ledger import Holding, PodHoldings
+from devicemanager.core.pods import Pod
+from devicemanager.core.providers.provider import Held
+from devicemanager.manager.state import State
+from podresources.reuse import reuse_unchanged
+
+_NO_SHARE = Held()
+_NEVER = -1
+_NOTHING = podresources.Pod("", "")
+_UID = attrgetter("uid")
+by_name = attrgetter("namespace", "name", "uid")
+
+
+@attrs.frozen
+class PodSnapshot:
+    """The pods that PodResources may tell of, as of one moment."""
+
+    version: int
+    """Changes whenever the pods do."""
+    active: tuple[Pod, ...]
+    """Sorted ``by_name``."""
+    failed: tuple[Pod, ...] = ()
+    """PodSnapshot as long as they hold something: a pod refused after a reboot."""
+
+
+class PodSource:
+    """A ``podresources.Source`` over the manager's state.
+
+    A pod's value stays the same object until it changes, so that its bytes are built once.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        snapshot: Callable[[], PodSnapshot],
+        *,
+        pod_level: bool = False,
+        quirks: frozenset[str] = frozenset(),
+    ) -> None:
+        """``pod_level`` tells CPUs and memory of the pod as a whole, too."""
+        self._state = state
+        self._pod_level = pod_level
+        self._quirks = quirks
+        self._snapshot = snapshot
+        # Guards everything below.
+        self._lock = threading.Lock()
+        # The pods as last told, as of which version of each, and what was told. All pods
+        # are looked at after a change of one: nothing but that one may take time.
+        self._pods: Sequence[Pod] = ()
+        self._versions: Sequence[int] = ()
+        self._previous: Sequence[podresources.Pod] = ()
+        self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
+
+    def version(self) -> int:
+        """Grows with every change of pods, holdings or lists."""
+        return self._state.version + self._snapshot().version
+
+    def pods(self) -> Sequence[podresources.Pod]:
+        with self._lock:
+            snapshot = self._snapshot()
+            return self._build(snapshot.active, snapshot.failed)
+
+    def _build(self, active: tuple[Pod, ...], failed: tuple[Pod, ...]) -> list[podresources.Pod]:
+        state = self._state
+        with state.lock:
+            held_by_failed = [pod for pod in failed if pod.uid in state.ledger]
+            pods: Sequence[Pod] = active
+            if held_by_failed:
+                pods = sorted((*active, *held_by_failed), key=by_name)
+            versions = list(map(state.pod_versions.get, map(_UID, pods), repeat(0)))
+            known = reuse_unchanged(self._pods, self._versions, pods, lambda _: _NEVER)
+            stale = list(compress(count(), map(ne, versions, known)))
+            held = [self._held(pods[number]) for number in stale]
+        previous = reuse_unchanged(self._pods, self._previous, pods, lambda _: _NOTHING)
+        for number, its in zip(stale, held, strict=True):
+            previous[number] = _pod(pods[number], its)
+        self._pods, self._versions, self._previous = pods, versions, previous
+        return previous
+
+    def _held(self, pod: Pod) -> _Held:
+        """With the state's lock held: all that the pod holds."""
+        hint_providers = self._state.hint_providers
+        shares: dict[ContainerName, Held] = {}
+        whole = Held()
+        if hint_providers:
+            shares = {c.name: hint_providers.held(pod.uid, c.name) for c, _ in pod.all_containers()}
+            whole = hint_providers.pod_held(pod.uid) if self._pod_level else whole
+        return _Held(self._state.holdings(pod.uid), shares, whole)
+
+    def allocatable(self) -> podresources.Allocatable:
+        with self._state.lock:
+            lists = dict(self._state.endpoints.resources())
+        key = tuple(lists.values())
+        with self._lock:
+            if self._allocatable is None or self._allocatable[0] != key:
+                hide = "Q13" in self._quirks
+                devices = tuple(
+                    entry
+                    for name, listed in lists.items()
+                    for entry in _healthy(name, listed, hide_without_nodes=hide)
+                )
+                others = self._state.hint_providers.allocatable()
+                self._allocatable = (
+                    key,
+                    podresources.Allocatable(devices, others.cpu_ids, _memory(others)),
+                )
+            return self._allocatable[1]
+
+
+@attrs.frozen
+class _Held:
+    """All that one pod holds: devices, and its containers' shares of everything else."""
+
+    devices: PodHoldings
+    shares: Mapping[ContainerName, Held]
+    whole: Held
+
+
+def _pod(pod: Pod, held: _Held) -> podresources.Pod:
+    snapshot = [
+        (container, is_init)
+        for container, is_init in pod.all_containers()
+        if not is_init or container.restartable
+    ]
+    return podresources.Pod(
+        name=pod.name,
+        namespace=pod.namespace,
+        containers=tuple(_container(c.name, held, restartable=is_init) for c, is_init in snapshot),
+        cpu_ids=held.whole.cpu_ids,
+        memory=_memory(held.whole),
+    )
+
+
+def _container(name: ContainerName, held: _Held, *, restartable: bool) -> podresources.Container:
+    share = held.shares.get(name, _NO_SHARE)
+    return podresources.Container(
+        name=name,
+        devices=tuple(_devices(held.devices.get(name, {}))),
+        cpu_ids=share.cpu_ids,
+        memory=_memory(share),
+        restartable_init=restartable,
+    )
+
+
+def _memory(held: Held) -> tuple[podresources.ContainerMemory, ...]:
+    return tuple(
+        podresources.ContainerMemory(block.type, block.size, block.nodes) for block in held.memory
+    )
+
+
+def _devices(held: dict[ResourceName, Holding]) -> Iterable[podresources.ContainerDevices]:
+    """A container's devices, sorted by resource, then id; each with all its nodes."""
+    for resource in sorted(held):
+        nodes: dict[DeviceId, list[int]] = {}
+        for node, ids in sorted(held[resource].devices.items()):
+            for id_ in ids or ():
+                on = nodes.setdefault(id_, [])
+                if node != WITHOUT_TOPOLOGY:
+                    on.append(node)
+        yield from _grouped(resource, [(id_, tuple(on)) for id_, on in sorted(nodes.items())])
+
+
+def _healthy(
+    resource: ResourceName, devices: DeviceList, *, hide_without_nodes: bool
+) -> Iterable[podresources.ContainerDevices]:
+    device_index = devices.device_index
+    bits = devices.healthy & ~(device_index.without_nodes if hide_without_nodes else 0)
+    numa = [nodes or () for nodes in bitset.select(device_index.numa, bits)]
+    return _grouped(resource, list(zip(device_index.select(bits), numa, strict=True)))
+
+
+def _grouped(
+    resource: ResourceName, devices: Sequence[tuple[DeviceId, tuple[int, ...]]]
+) -> Iterable[podresources.ContainerDevices]:
+    """Neighbours on the same nodes together; the server tells them one by one."""
+    for nodes, group in groupby(devices, key=lambda device: device[1]):
+        ids = tuple(id_ for id_, _ in group)
+        yield podresources.ContainerDevices(resource, ids, nodes)

@@ -1,0 +1,137 @@
+"""From the bytes of ListAndWatchResponse to columns of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import compress, count
+from operator import ne
+from typing import Any, TypeVar, cast
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+
+from devicemanager.core.devices import Nodes
+from devicemanager.core.ids import DeviceId
+from devicemanager.core.inventory import Columns
+from devicemanager.wire.errors import WireError
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["ListReader", "device_columns"]
+
+T = TypeVar("T")
+
+
+def _raw_list_class() -> type[Message]:
+    """ListAndWatchResponse with its devices left as bytes.
+
+    Bytes and submessages look alike on the wire. Walking 10,000 devices as messages costs
+    some 13 ms with topology; cutting their bytes costs 2 ms, because what follows the id
+    (health and topology) takes few different values and is decoded once for each.
+    """
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="raw_list.proto", syntax="proto3")
+    raw = file.message_type.add(name="RawList")
+    raw.field.add(name="devices", number=1, type=field.TYPE_BYTES, label=field.LABEL_REPEATED)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("RawList"))
+
+
+_RawList = _raw_list_class()
+_ID_TAG = 0x0A
+_LONG = 0x80
+
+
+def device_columns(message: bytes) -> Columns:
+    """Read the bytes of a ListAndWatchResponse. Raises ``WireError`` if they are not one."""
+    return ListReader().read(message)
+
+
+class ListReader:
+    """Reads the lists of one plugin, one after the other.
+
+    Devices that a list tells as the one before did are not read again: those are nearly
+    all when one changes health. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._devices: list[bytes] = []
+        self._columns = Columns([], [], [])
+
+    def read(self, message: bytes) -> Columns:
+        """The devices of a message. Raises as ``device_columns`` does."""
+        raw: Any = _RawList()
+        try:
+            raw.ParseFromString(message)
+            devices = list(raw.devices)
+            columns = self._amended(devices)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise WireError(
+                f"{len(message)} bytes are not a ListAndWatchResponse ({error}): "
+                "the plugin is broken"
+            ) from error
+        self._devices, self._columns = devices, columns
+        return columns
+
+    def _amended(self, devices: list[bytes]) -> Columns:
+        """The last list's columns with what differs now."""
+        if len(devices) != len(self._devices):
+            return _columns(devices)
+        different = list(compress(count(), map(ne, devices, self._devices)))
+        new = _columns(devices[number] for number in different)
+        last = self._columns
+        return Columns(
+            _with(last.ids, different, new.ids),
+            _with(last.health, different, new.health),
+            _with(last.numa, different, new.numa),
+        )
+
+
+def _with(column: list[T], numbers: Iterable[int], values: Iterable[T]) -> list[T]:
+    """A copy with other values in some places."""
+    copy = column.copy()
+    for number, value in zip(numbers, values, strict=True):
+        copy[number] = value
+    return copy
+
+
+def _columns(devices: Iterable[bytes]) -> Columns:
+    ids: list[str] = []
+    health: list[str] = []
+    numa: list[Nodes] = []
+    states: dict[bytes, tuple[str, Nodes]] = {}
+    for device in devices:
+        # Encoders write the id first; below 128 bytes its length is one byte.
+        if len(device) > 2 and device[0] == _ID_TAG and device[1] < _LONG:
+            end = device[1] + 2
+            state = states.get(device[end:])
+            if state is not None:
+                ids.append(device[2:end].decode())
+                health.append(state[0])
+                numa.append(state[1])
+                continue
+        whole = dp.Device.FromString(device)
+        state = whole.health, _numa(whole)
+        ids.append(whole.ID)
+        health.append(state[0])
+        numa.append(state[1])
+        rest = _rest(device, whole.ID)
+        if rest:
+            states[rest] = state
+    # NewType's call costs as much as the walk when made once per device.
+    return Columns(cast("list[DeviceId]", ids), health, numa)
+
+
+def _numa(device: dp.Device) -> Nodes:
+    if not device.HasField("topology"):
+        return None
+    return tuple(node.ID for node in device.topology.nodes)
+
+
+def _rest(device: bytes, device_id: str) -> bytes:
+    """The bytes after the id, if they alone say all but the id; else b""."""
+    text = device_id.encode()
+    if not 0 < len(text) < _LONG or not device.startswith(bytes((_ID_TAG, len(text))) + text):
+        return b""
+    rest = device[len(text) + 2 :]
+    return b"" if dp.Device.FromString(rest).ID else rest

@@ -1,0 +1,217 @@
+"""Explanations as data and as text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.devices import Device
+from devicemanager.core.explanation.model import (
+    AdmissionExplanation,
+    Fault,
+    ResourceExplanation,
+    StepExplanation,
+    explain_merge,
+)
+from devicemanager.core.explanation.text import render, sentence
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.inventory import Columns, device_list_from
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.topology import Hint, Hints, NumaTopology, configure
+
+TWO = NumaTopology.of([0, 1])
+GPU, NIC = ResourceName("vendor.com/gpu"), ResourceName("vendor.com/nic")
+POD = Pod(PodUid("u"), "train", "default", (Container(ContainerName("main")),))
+FIRST = (Hint(1, True), Hint(3, False))
+SECOND = (Hint(2, True), Hint(3, False))
+
+
+def resource(
+    name: ResourceName,
+    request: int,
+    layout: str,
+    in_use: int = 0,
+    chosen: int = 0,
+) -> ResourceExplanation:
+    """``layout``: a digit per device is its node, ``-`` none, ``b`` both; capital B is sick."""
+    nodes = {"0": (0,), "1": (1,), "-": (), "b": (0, 1), "B": (0, 1)}
+    devices = [
+        Device(
+            DeviceId(f"{name[-3:]}-{number:03}"),
+            "Unhealthy" if kind == "B" else "Healthy",
+            nodes[kind],
+        )
+        for number, kind in enumerate(layout)
+    ]
+    return ResourceExplanation(name, request, device_list_from(Columns.of(devices)), in_use, chosen)
+
+
+ALIGNED = """\
+pod default/train admitted
+  policy restricted, scope container
+
+container main
+  vendor.com/gpu: 2 requested
+    node 0  [#..x] 2 of 4 free
+    node 1  [**.x] 3 of 4 free
+    no node [.]    1 of 1 free
+    chosen: gpu-002, gpu-003
+    fits on node 1!, nodes 0+1 (! preferred)
+  vendor.com/nic: 1 requested
+    no node [.] 1 of 1 free
+    fits anywhere, it has no topology
+  cpu fits on node 0!, node 1! (! preferred)
+  => restricted: aligned to node 1
+
+each device is one of: . free, # in use, x unhealthy, * chosen
+"""
+
+REFUSED = """\
+pod default/train refused: TopologyAffinityError
+  Resources cannot be allocated with Topology locality
+  policy restricted, scope pod
+
+the pod as a whole
+  vendor.com/gpu: 1 requested
+    node 0 [.] 1 of 1 free
+    fits on node 0!, nodes 0+1 (! preferred)
+  vendor.com/nic: 1 requested
+    node 0 [# 70]     0 of 70 free
+    node 1 [. 68 # 2] 68 of 70 free
+    fits on node 1!, nodes 0+1 (! preferred)
+  => restricted: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; \
+no common node
+     best of what was possible: node 0, node 1, nodes 0+1
+     policy best-effort or none would not refuse it for this
+
+each device is one of: . free, # in use, x unhealthy, * chosen
+"""
+
+FAILED = """\
+pod default/train refused: UnexpectedAdmissionError
+  Allocate failed due to no, which is unexpected
+  policy none, scope container
+
+container main
+  => no
+"""
+
+
+def test_an_aligned_admission() -> None:
+    policy = configure(TWO, "restricted")
+    gpus = resource(GPU, 2, "0011bB-", in_use=0b0000001, chosen=0b0001100)
+    hints: dict[str, Hints | None] = {GPU: SECOND, NIC: None, "cpu": (Hint(1, True), Hint(2, True))}
+    step = StepExplanation("main", (gpus, resource(NIC, 1, "-")), explain_merge(policy, [hints]))
+    assert render(AdmissionExplanation(POD, policy, (step,))) == ALIGNED
+
+
+def test_a_refusal_says_what_does_not_meet() -> None:
+    policy = configure(TWO, "restricted", "pod")
+    nics = resource(NIC, 1, "0" * 70 + "1" * 70, in_use=(1 << 72) - 1)
+    merge = explain_merge(policy, [{GPU: FIRST, NIC: SECOND}])
+    step = StepExplanation(None, (resource(GPU, 1, "0"), nics), merge)
+    refused = AdmissionExplanation(
+        POD,
+        policy,
+        (step,),
+        "TopologyAffinityError",
+        "Resources cannot be allocated with Topology locality",
+    )
+    assert not refused.admitted
+    assert render(refused) == REFUSED
+
+
+def test_a_failed_allocation_shows_its_error() -> None:
+    failed = AdmissionExplanation(
+        POD,
+        configure(TWO),
+        (StepExplanation("main", error="no"),),
+        "UnexpectedAdmissionError",
+        "Allocate failed due to no, which is unexpected",
+    )
+    assert render(failed) == FAILED
+
+
+TOGETHER = (
+    "vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node"
+)
+SPREAD = (
+    "vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use"
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "hints", "text"),
+    [
+        ("restricted", {GPU: FIRST, NIC: SECOND}, TOGETHER),
+        ("single-numa-node", {GPU: FIRST, NIC: SECOND}, TOGETHER),
+        (
+            "best-effort",
+            {GPU: FIRST, NIC: SECOND},
+            f"not aligned, node 0 as far as possible: {TOGETHER}",
+        ),
+        ("restricted", {GPU: (Hint(3, False),)}, SPREAD),
+        (
+            "restricted",
+            {GPU: (Hint(3, True),), NIC: FIRST},
+            "vendor.com/gpu could be aligned to nodes 0+1, vendor.com/nic only to node 0; "
+            "no common set of nodes",
+        ),
+        (
+            "single-numa-node",
+            {GPU: (Hint(3, True),), NIC: FIRST},
+            "vendor.com/gpu does not fit on one node: nodes 0+1 would do",
+        ),
+        (
+            "restricted",
+            {GPU: (), NIC: (Hint(3, False),)},
+            "vendor.com/gpu fits on no set of nodes: 3 requested, 3 free, 2 of them on a node; "
+            "vendor.com/nic is free only across nodes 0+1, though fewer nodes would do were "
+            "none in use",
+        ),
+        ("restricted", {"cpu": ()}, "cpu fits nowhere"),
+        ("restricted", {GPU: None}, "nothing to align"),
+        ("single-numa-node", {GPU: FIRST}, "aligned to node 0"),
+        ("none", {}, "nothing is aligned"),
+    ],
+)
+def test_the_sentence(policy: str, hints: dict[str, Hints | None], text: str) -> None:
+    merge = explain_merge(configure(TWO, policy), [hints])
+    assert sentence(merge, [resource(GPU, 3, "01-")]) == f"{policy}: {text}"
+
+
+def test_many_hints_are_cut_short() -> None:
+    eight = NumaTopology.of(range(8))
+    hints = (*(Hint(1 << node, True) for node in range(8)), Hint(3, False), Hint(5, False))
+    policy = configure(eight, "restricted")
+    step = StepExplanation("main", (), explain_merge(policy, [{"cpu": hints}]))
+    text = render(AdmissionExplanation(POD, policy, (step,)))
+    shown = ", ".join(f"node {node}!" for node in range(8))
+    assert f"  cpu fits on {shown} and 2 more (! preferred)\n" in text
+
+
+def test_free_devices_are_counted_per_node() -> None:
+    gpus = resource(GPU, 1, "001bB-", in_use=0b000001)
+    assert gpus.free_per_node(TWO) == {0: 2, 1: 2, None: 1}
+    assert gpus.free_per_node(NumaTopology.of([1])) == {1: 2, None: 2}
+
+
+MASKS = st.one_of(st.none(), st.integers(1, 3))
+HINTS = st.one_of(st.none(), st.lists(st.builds(Hint, MASKS, st.booleans()), max_size=3).map(tuple))
+
+
+@given(
+    st.sampled_from(["best-effort", "restricted", "single-numa-node"]),
+    st.dictionaries(st.sampled_from([GPU, NIC, "cpu"]), HINTS),
+)
+def test_whatever_is_not_preferred_has_a_fault(name: str, hints: dict[str, Hints | None]) -> None:
+    policy = configure(TWO, name)
+    merge = explain_merge(policy, [hints])
+    assert (merge.affinity, merge.admitted) == policy.merge([hints])
+    assert bool(merge.faults) != merge.affinity.preferred
+    assert sentence(merge).startswith(f"{name}: ")
+    if name != "single-numa-node" and not merge.affinity.preferred and merge.candidates:
+        assert merge.candidates[0] == merge.affinity
+    nowhere = {name for name, hints in hints.items() if hints == ()}
+    assert nowhere == {n for n, f in merge.faults.items() if f is Fault.FITS_NOWHERE}

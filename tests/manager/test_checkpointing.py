@@ -1,0 +1,340 @@
+"""Shared durable writes, and the way between ledger and file."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import checkpoint
+from checkpoint import CheckpointWriteError, PodDevicesEntry
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid
+from devicemanager.core.ledger import Holding, Ledger
+from devicemanager.manager.checkpointing import MemoryStore, Writer, pod_entries, restore
+from tests.helpers import entries
+from tests.strategies import GPU, NIC, RESOURCES
+
+PATIENCE = 20.0
+"""Seconds until a test that waits gives up; none of them takes that long."""
+
+
+class Gate:
+    """A store whose writes begin and end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[bytes] = []
+        self.written: list[bytes] = []
+        self.errors: dict[int, Exception] = {}
+        """By the number of the write, what it fails with."""
+        self._changed = threading.Condition()
+        self._let_go = 0
+
+    def write(self, data: bytes) -> None:
+        with self._changed:
+            number = len(self.begun)
+            self.begun.append(data)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._let_go > number, PATIENCE)
+        if number in self.errors:
+            raise self.errors[number]
+        self.written.append(data)
+
+    def wait_begun(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.begun) >= count, PATIENCE)
+
+    def let_go(self) -> None:
+        """One more write may end."""
+        with self._changed:
+            self._let_go += 1
+            self._changed.notify_all()
+
+
+class Turn(threading.Condition):
+    """The writer's condition, telling which threads have come to wait on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came: dict[str, threading.Event] = {}
+
+    def came(self, name: str) -> threading.Event:
+        return self._came.setdefault(name, threading.Event())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        # The lock is still held: whoever is told now gets it only once we wait.
+        self.came(threading.current_thread().name).set()
+        return super().wait(timeout)
+
+
+class Clients:
+    """Threads that change something, flush, and keep what came of it."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self.turn = writer._turn = Turn()
+        self.changes: list[str] = []
+        self.outcomes: dict[str, BaseException | None] = {}
+        self._threads: list[threading.Thread] = []
+
+    def flush(self, name: str) -> threading.Thread:
+        self.changes.append(name)
+        thread = threading.Thread(target=self._run, name=name, args=(name,))
+        thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def flush_and_wait(self, *names: str) -> list[threading.Thread]:
+        """Start them all and come back once each waits for its turn."""
+        threads = [self.flush(name) for name in names]
+        for name in names:
+            assert self.turn.came(name).wait(PATIENCE)
+        return threads
+
+    def _run(self, name: str) -> None:
+        try:
+            self._writer.flush()
+        except BaseException as error:
+            self.outcomes[name] = error
+        else:
+            self.outcomes[name] = None
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def gate():
+    return Gate()
+
+
+@pytest.fixture
+def clients(gate):
+    made: list[Clients] = []
+    writer = Writer(gate, lambda: " ".join(made[0].changes).encode())
+    made.append(Clients(writer))
+    yield made[0]
+    made[0].join()
+
+
+def test_one_flush_is_one_write():
+    store = MemoryStore()
+    texts = iter([b"one", b"two"])
+    writer = Writer(store, lambda: next(texts))
+    writer.flush()
+    assert (store.data, store.writes) == (b"one", 1)
+    writer.flush()
+    assert (store.data, store.writes) == (b"two", 2)
+
+
+def test_latecomers_share_the_next_write(gate, clients):
+    # Nobody returns before a write that began after his change has ended.
+    first = clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b", "c", "d")
+    assert gate.begun == [b"a"] and clients.outcomes == {}
+    gate.let_go()
+    first.join(PATIENCE)
+    gate.wait_begun(2)
+    assert clients.outcomes == {"a": None}
+    assert gate.begun == [b"a", b"a b c d"]
+    gate.let_go()
+    clients.join()
+    assert clients.outcomes == dict.fromkeys("abcd")
+    assert gate.written == [b"a", b"a b c d"]
+
+
+def test_a_failed_write_fails_those_who_shared_it_and_only_them(gate, clients):
+    gate.errors[1] = CheckpointWriteError("the file", "no space left on device")
+    clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b", "c")
+    gate.let_go()
+    gate.wait_begun(2)
+    clients.flush_and_wait("d")
+    gate.let_go()
+    gate.wait_begun(3)
+    gate.let_go()
+    clients.join()
+    assert {name: error is gate.errors[1] for name, error in clients.outcomes.items()} == {
+        "a": False, "b": True, "c": True, "d": False,
+    }  # fmt: skip
+    assert clients.outcomes["a"] is clients.outcomes["d"] is None
+
+
+def test_a_bug_in_the_store_is_nobodys_success(gate, clients):
+    gate.errors[1] = ZeroDivisionError()
+    clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b", "c")
+    gate.let_go()
+    gate.wait_begun(2)
+    gate.let_go()
+    clients.join()
+    assert clients.outcomes["a"] is None
+    assert all(isinstance(clients.outcomes[name], ZeroDivisionError) for name in "bc")
+
+
+def test_a_bug_in_the_rendering_leaves_the_writer_usable():
+    store = MemoryStore()
+    texts = iter([ZeroDivisionError(), b"fine"])
+
+    def render() -> bytes:
+        found = next(texts)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    writer = Writer(store, render)
+    with pytest.raises(ZeroDivisionError):
+        writer.flush()
+    writer.flush()
+    assert store.data == b"fine"
+
+
+def test_close_waits_for_the_write_under_way(gate, clients):
+    writer = clients._writer
+    clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b")
+    closing = threading.Thread(target=writer.close, name="closing")
+    closing.start()
+    assert clients.turn.came("closing").wait(PATIENCE)
+    gate.let_go()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    clients.join()
+    # What was under way is written; who waited for the next write is told that none comes.
+    assert clients.outcomes["a"] is None
+    assert isinstance(clients.outcomes["b"], CheckpointWriteError)
+    assert gate.written == [b"a"]
+    with pytest.raises(CheckpointWriteError, match="stopping"):
+        writer.flush()
+    assert gate.begun == [b"a"]
+
+
+def test_many_threads_and_every_change_is_written():
+    # After flush returns, the store's last contents hold the change, however many flush.
+    store = MemoryStore()
+    changes: list[int] = []
+    writer = Writer(store, lambda: b" ".join(b"%d" % change for change in changes))
+    numbers = itertools.count()
+    together = threading.Barrier(8)
+    missing: list[int] = []
+
+    def work() -> None:
+        together.wait()
+        for _ in range(50):
+            mine = next(numbers)
+            changes.append(mine)
+            writer.flush()
+            if b"%d" % mine not in store.data.split():
+                missing.append(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert missing == []
+    assert len(changes) == 400 and store.writes <= 400
+
+
+# -- ledger and file -----------------------------------------------------------------------
+
+names = st.sampled_from("abcdef").map(DeviceId)
+holdings = st.builds(
+    Holding,
+    st.dictionaries(
+        st.sampled_from([-1, 0, 1]),
+        st.lists(names, unique=True, max_size=3).map(lambda ids: tuple(sorted(ids))),
+        max_size=2,
+    ).map(lambda found: dict(sorted(found.items()))),
+    st.none() | st.binary(max_size=4),
+)
+pods_held = st.dictionaries(
+    st.sampled_from("pqr").map(PodUid),
+    st.dictionaries(
+        st.sampled_from(["app", "side"]).map(ContainerName),
+        st.dictionaries(st.sampled_from(RESOURCES), holdings, min_size=1),
+        min_size=1,
+    ),
+)
+
+
+@given(pods_held)
+def test_from_the_ledger_to_the_file_and_back(held):
+    # What is written and read again is the same ledger, whose text is the same again.
+    ledger = Ledger()
+    for pod, by_container in held.items():
+        for container, by_resource in by_container.items():
+            for resource, holding in by_resource.items():
+                ledger.restore(pod, container, resource, holding)
+    text = rendered(ledger)
+    again = Ledger()
+    restore(again, checkpoint.loads(text).entries or ())
+    again.self_check()
+    assert entries(again) == held
+    assert rendered(again) == text
+
+
+def rendered(ledger: Ledger) -> bytes:
+    rows = [entry for pod in ledger.pods() for entry in pod_entries(pod, ledger.pod(pod))]
+    return checkpoint.dumps(checkpoint.Checkpoint(tuple(rows) or None, {}))
+
+
+def test_entries_are_in_the_order_of_containers_and_sorted_by_resource():
+    one = Holding({0: (DeviceId("a"),)}, b"answer")
+    rows = pod_entries(
+        PodUid("p"),
+        {ContainerName("z"): {NIC: one, GPU: one}, ContainerName("a"): {GPU: one}},
+    )
+    assert [(row.container_name, row.resource_name) for row in rows] == [
+        ("z", GPU), ("z", NIC), ("a", GPU),
+    ]  # fmt: skip
+    assert rows[0] == PodDevicesEntry("p", "z", GPU, {0: ("a",)}, b"answer")
+
+
+def test_absent_devices_are_none():
+    ledger = Ledger()
+    restore(
+        ledger,
+        [
+            PodDevicesEntry("p", "app", GPU, None, None),
+            PodDevicesEntry("p", "side", GPU, {0: None}, b""),
+        ],
+    )
+    assert ledger.held(PodUid("p"), ContainerName("app"), GPU) == frozenset()
+    assert ledger.held(PodUid("p"), ContainerName("side"), GPU) == frozenset()
+    ledger.self_check()
+
+
+def test_a_write_is_told_when_nobody_waits_for_it_any_more():
+    # Whoever is told may ask for a write itself: no lock is held, no round is open.
+    told = []
+
+    def written():
+        told.append(store.writes)
+        if len(told) < 3:
+            writer.flush()
+
+    store = MemoryStore()
+    writer = Writer(store, lambda: b"", written)
+    writer.flush()
+    assert told == [1, 2, 3]
+
+
+def test_a_write_that_failed_is_not_told():
+    class Full:
+        def write(self, data):
+            raise CheckpointWriteError("file", "no space")
+
+    told = []
+    writer = Writer(Full(), lambda: b"", lambda: told.append(True))
+    with pytest.raises(CheckpointWriteError):
+        writer.flush()
+    assert not told

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podresources.reuse import common_ends, reuse_unchanged
+
+
+class Thing:
+    """Equal to every other one: only identity tells them apart."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None
+
+
+THINGS = [Thing() for _ in range(6)]
+some_things = st.lists(st.sampled_from(THINGS), unique_by=id)
+
+
+@given(some_things, some_things)
+def test_every_element_has_its_own_value(before, now):
+    made = []
+
+    def make(thing: Thing) -> int:
+        made.append(id(thing))
+        return -id(thing)
+
+    values = reuse_unchanged(before, [id(thing) for thing in before], now, make)
+    there = {id(thing) for thing in before}
+    assert values == [id(each) if id(each) in there else -id(each) for each in now]
+    assert made == [id(each) for each in now if id(each) not in there]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "ends"),
+    [
+        ("abcd", "abcd", (4, 0)),
+        ("abcd", "abd", (2, 1)),
+        ("abd", "abcd", (2, 1)),
+        ("aa", "aaa", (2, 0)),
+        ("abcd", "xbcd", (0, 3)),
+        ("", "abc", (0, 0)),
+        ("ab", "cd", (0, 0)),
+    ],
+)
+def test_what_two_sequences_begin_and_end_with(one, other, ends):
+    assert common_ends(one, other) == ends

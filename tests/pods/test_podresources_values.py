@@ -1,0 +1,199 @@
+"""What PodResources is told: pods, their devices, and the same object until it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import pytest
+
+import podresources
+from devicemanager.core.devices import Device
+from devicemanager.core.ids import DeviceId
+from devicemanager.core.pods import Pod
+from devicemanager.manager.manager import Manager
+from devicemanager.pods.podresources import PodSnapshot, PodSource, by_name
+from devicemanager.testing.fakes import FakePlugin
+from tests.helpers import container, device, pod
+from tests.strategies import GPU, NIC
+
+
+@attrs.define(eq=False)
+class Node:
+    """A manager, and the pods that the kubelet shows."""
+
+    manager: Manager = attrs.field(factory=Manager)
+    snapshot: PodSnapshot = attrs.field(factory=lambda: PodSnapshot(0, ()))
+    source: PodSource = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.source = PodSource(self.manager.state, lambda: self.snapshot)
+
+    def plugin(self, resource: str, rows: Iterable[Device]) -> FakePlugin:
+        plugin = FakePlugin(resource)
+        plugin.register(self.manager.plugins)
+        plugin.send_list(rows)
+        return plugin
+
+    def show(self, *active: Pod, failed: Iterable[Pod] = ()) -> None:
+        self.snapshot = PodSnapshot(
+            self.snapshot.version + 1, tuple(sorted(active, key=by_name)), tuple(failed)
+        )
+
+    def admit(self, spec: Pod) -> None:
+        self.manager.admit(spec)
+        self.show(*self.snapshot.active, spec)
+
+    def terminate(self, spec: Pod) -> None:
+        self.manager.release(spec.uid)
+        self.show(*(each for each in self.snapshot.active if each is not spec))
+
+
+def group(resource: str, ids: str, *nodes: int) -> podresources.ContainerDevices:
+    return podresources.ContainerDevices(resource, tuple(ids.split()), nodes)
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+def test_nothing(node):
+    assert list(node.source.pods()) == []
+    assert node.source.allocatable() == podresources.Allocatable()
+
+
+def test_a_pod_and_its_devices(node):
+    node.plugin(NIC, [device("n")])
+    node.plugin(
+        GPU,
+        [
+            device("a", 1),
+            device("b", 0, 1),
+            device("c", 1),
+            Device(DeviceId("d"), numa=()),
+            device("e"),
+        ],
+    )
+    node.admit(pod("p", gpu=5, nic=1))
+    assert node.source.pods() == [
+        podresources.Pod(
+            "p",
+            "default",
+            (
+                podresources.Container(
+                    "app",
+                    (
+                        group(GPU, "a", 1),
+                        group(GPU, "b", 0, 1),
+                        group(GPU, "c", 1),
+                        group(GPU, "d e"),
+                        group(NIC, "n"),
+                    ),
+                ),
+            ),
+        )
+    ]
+
+
+def test_ordinary_init_containers_are_not_told(node):
+    node.plugin(GPU, [device("a"), device("b")])
+    spec = pod(
+        "p",
+        container("app", gpu=1),
+        init=[container("init", gpu=1), container("side", restartable=True, gpu=1)],
+    )
+    node.admit(spec)
+    (previous,) = node.source.pods()
+    assert [(each.name, each.restartable_init) for each in previous.containers] == [
+        ("side", True),
+        ("app", False),
+    ]
+    assert [each.devices for each in previous.containers] == [
+        (group(GPU, "a"),),
+        (group(GPU, "b"),),
+    ]
+
+
+def test_only_a_changed_pod_is_built_anew(node):
+    plugin = node.plugin(GPU, [device("a"), device("b")])
+    first, second = pod("p", gpu=1), pod("q", container("app"), container("late", gpu=1))
+    node.admit(first)
+    node.show(first, second)
+    before = list(node.source.pods())
+    plugin.send_list([device("a"), device("b", health="Unhealthy"), device("c")])
+    node.show(first, second)
+    assert all(a is b for a, b in zip(node.source.pods(), before, strict=True))
+    node.manager.allocate_now(second, second.containers[1], is_init=False)
+    after = node.source.pods()
+    assert after[0] is before[0] and after[1] is not before[1]
+    assert after[1].containers[1].devices == (group(GPU, "c"),)
+
+
+def test_a_pod_that_is_gone_is_not_told(node):
+    node.plugin(GPU, [device("a")])
+    first, second = pod("p", gpu=1), pod("q")
+    node.admit(first)
+    node.admit(second)
+    assert [each.name for each in node.source.pods()] == ["p", "q"]
+    node.terminate(first)
+    assert [each.name for each in node.source.pods()] == ["q"]
+
+
+def test_another_pod_of_the_same_uid(node):
+    # Neither holds a device, so nothing but the pod itself differs.
+    for name in ("first", "second"):
+        spec = pod("p", container(name))
+        node.admit(spec)
+        (previous,) = node.source.pods()
+        assert [each.name for each in previous.containers] == [name]
+        node.terminate(spec)
+
+
+def test_a_failed_pod_is_told_as_long_as_it_holds_something(node):
+    node.plugin(GPU, [device("a")])
+    spec, empty = pod("p", gpu=1), pod("o")
+    node.admit(spec)
+    node.manager.deactivate(spec.uid)
+    node.show(pod("q"), failed=[spec, empty])
+    assert [each.name for each in node.source.pods()] == ["p", "q"]
+    node.manager.admit(pod("r"))
+    assert [each.name for each in node.source.pods()] == ["q"]
+
+
+def test_allocatable_are_the_healthy_ones_in_use_or_not(node):
+    plugin = node.plugin(
+        GPU,
+        [device("b", 0), device("a", 0), device("c", health="Unhealthy"), device("d", 0, 1)],
+    )
+    node.plugin(NIC, [device("n")])
+    node.admit(pod("p", gpu=1))
+    previous = node.source.allocatable()
+    assert previous.devices == (group(GPU, "a b", 0), group(GPU, "d", 0, 1), group(NIC, "n"))
+    node.admit(pod("q", gpu=1))
+    assert node.source.allocatable() is previous
+    plugin.leave()
+    assert node.source.allocatable().devices == (group(NIC, "n"),)
+
+
+def test_the_version_grows_with_every_change(node):
+    seen = [node.source.version()]
+
+    def grew() -> None:
+        seen.append(node.source.version())
+        assert seen[-1] > seen[-2]
+
+    plugin = node.plugin(GPU, [device("a"), device("b")])
+    grew()
+    plugin.send_list([device("a"), device("b", health="Sick")])
+    grew()
+    spec = pod("p", gpu=1)
+    node.manager.admit(spec)
+    grew()
+    node.show(spec)
+    grew()
+    node.manager.release(spec.uid)
+    grew()
+    plugin.leave()
+    grew()
+    assert node.source.version() == seen[-1]

@@ -1,0 +1,178 @@
+"""Pods that are terminated at an awkward moment: nothing may stay behind for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import checkpoint
+from devicemanager import manifests
+from devicemanager.core.devices import Device
+from devicemanager.core.errors import RpcError
+from devicemanager.core.ids import DeviceId, PodUid, ResourceName
+from devicemanager.core.pods import Pod
+from devicemanager.core.refusal import Refused
+from devicemanager.core.runoptions import ContainerSettings, PciDevice
+from devicemanager.events import EventKind, EventStream
+from devicemanager.manager.checkpointing import MemoryStore
+from devicemanager.manager.manager import Manager
+from devicemanager.pods.workers import PodWorkers
+from devicemanager.settings import Settings
+from devicemanager.testing import pod_manifest
+from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, Call, FakePlugin
+from devicemanager.wire import settings as wire
+
+GPU = ResourceName("vendor.com/gpu")
+
+
+@attrs.define
+class HookedStore(MemoryStore):
+    """Calls ``hook`` in the middle of the first write that comes after it was set."""
+
+    hook: Callable[[], None] | None = None
+
+    def write(self, data: bytes) -> None:
+        hook, self.hook = self.hook, None
+        if hook is not None:
+            hook()
+        super().write(data)
+
+
+class Node:
+    """Manager, pods and one plugin with four devices."""
+
+    def __init__(self, saved: checkpoint.Checkpoint | None = None) -> None:
+        self.events = EventStream()
+        self.store = HookedStore()
+        self.manager = Manager(Settings(), events=self.events, store=self.store)
+        self.workers = PodWorkers(Settings(), self.events)
+        if saved is not None:
+            self.manager.restore(saved)
+        self.plugin = FakePlugin(GPU, pre_start_required=True)
+        self.plugin.register(self.manager.plugins)
+        self.plugin.send_list(Device(DeviceId(f"gpu-{number}")) for number in range(4))
+
+    def admit(self, pod: Pod, *, start: bool = False) -> bool:
+        return self.workers.admit(self.manager, pod, start=start).admitted
+
+    def terminate(self, uid: str) -> None:
+        self.workers.terminate(self.manager, [uid])
+
+    def check_nothing_left(self) -> None:
+        self.manager.self_check()
+        assert self.manager.pods() == frozenset() and self.workers.pods() == {}
+        assert self.workers.snapshot().active == ()
+        assert not checkpoint.loads(self.store.data or b"").entries
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def pod(uid: str, *containers: dict[str, int]) -> Pod:
+    return manifests.parse(pod_manifest(uid, *containers, uid=uid))
+
+
+def test_terminated_before_the_manager_knows_of_it(node):
+    def terminate(event):
+        if event.kind is EventKind.UNKNOWN_RESOURCE:
+            node.terminate("p")
+
+    node.events.subscribe(terminate)
+    assert not node.admit(pod("p", {GPU: 1, "vendor.com/nobody": 1}))
+    node.check_nothing_left()
+
+
+def test_terminated_while_its_checkpoint_is_written(node):
+    ending = threading.Thread(target=node.terminate, args=("p",))
+
+    def terminate():
+        ending.start()
+        assert node.events.wait_for(lambda: not node.workers.pods(), 10)
+
+    node.store.hook = terminate
+    assert not node.admit(pod("p", {GPU: 1}), start=True)
+    ending.join(10)
+    assert [call.method for call in node.plugin.calls] == [ALLOCATE]
+    node.check_nothing_left()
+
+
+def test_terminated_while_a_container_starts(node):
+    def terminate(call: Call) -> None:
+        if call.method == PRE_START_CONTAINER:
+            node.terminate("p")
+
+    node.plugin.before_answer = terminate
+    admission = node.workers.admit(node.manager, pod("p", {GPU: 1}, {GPU: 1}), start=True)
+    gone = "pod default/p was terminated meanwhile"
+    assert [each.error for each in admission.containers.values()] == [gone, gone]
+    methods = [call.method for call in node.plugin.calls]
+    assert methods == [ALLOCATE, ALLOCATE, PRE_START_CONTAINER]
+    node.check_nothing_left()
+
+
+def test_a_pod_that_failed_and_is_admitted_again_keeps_its_devices():
+    entry = checkpoint.PodDevicesEntry("other", "main", GPU, {-1: ("gpu-3",)}, b"")
+    node = Node(checkpoint.Checkpoint((entry,), {GPU: ()}))
+    node.plugin.allocate_error = RpcError("Unknown", "no")
+    assert not node.manager.is_sources_ready and not node.admit(pod("p", {GPU: 1}))
+    node.plugin.allocate_error = None
+    assert node.admit(pod("p", {GPU: 1}))
+    node.workers.sources_ready(node.manager)
+    assert node.admit(pod("q", {GPU: 1}))
+    assert node.manager.pods() == {"p", "q"}
+
+
+def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_path):
+    device = tmp_path / "bus/pci/devices/0000:01:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x1234\n")
+    (device / "device").write_text("0x5678\n")
+    settings = ContainerSettings(pci_devices=(PciDevice("1234", "5678"),))
+    plugin = FakePlugin(GPU, responses=(wire.settings_to_bytes(settings),))
+    manager = Manager(Settings(sysfs=tmp_path))
+    plugin.register(manager.plugins)
+    plugin.send_list(Device(DeviceId(f"gpu-{number}")) for number in range(4))
+    whole = pod("p", {GPU: 1}, {GPU: 1})
+    manager.admit(attrs.evolve(whole, containers=whole.containers[:1]))
+    plugin.before_answer = lambda _: manager.release(PodUid("p"))
+    with pytest.raises(Refused, match="deleted meanwhile"):
+        manager.allocate_now(whole, whole.containers[1], is_init=False)
+    plugin.before_answer = lambda _: None
+    manager.admit(pod("q", {GPU: 1}))  # the one PCI device is free again
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["admit", "refuse", "terminate"]),
+            st.sampled_from("ab"),
+            st.sampled_from("xyz"),
+        ),
+        max_size=30,
+    )
+)
+def test_active_pods_are_shown_sorted_whatever_comes_and_goes(steps):
+    # Exactly the pods that were admitted and have neither failed nor gone, by namespace,
+    # name and UID; a pod that was refused is not among them.
+    node = Node()
+    there: dict[str, tuple[str, str]] = {}
+    for verb, namespace, name in steps:
+        uid = f"{namespace}-{name}"
+        if uid in there or (verb == "terminate" and uid in node.workers.pods()):
+            node.terminate(uid)
+            there.pop(uid, None)
+        if verb != "terminate":
+            amount = 1 if verb == "admit" else 99
+            limits = {GPU: amount}
+            pod = manifests.parse(pod_manifest(name, limits, namespace=namespace, uid=uid))
+            if node.admit(pod):
+                there[uid] = namespace, name
+        snapshot = [(pod.namespace, pod.name) for pod in node.workers.snapshot().active]
+        assert snapshot == sorted(there.values())

@@ -1,0 +1,163 @@
+"""A node without sockets: manager, pod workers and fake plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import checkpoint
+from devicemanager.clock import ManualClock
+from devicemanager.core.devices import HEALTHY, Device
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.providers.cpu import CpuProvider
+from devicemanager.core.providers.memory import MemoryProvider
+from devicemanager.core.providers.provider import Held
+from devicemanager.core.topology import NumaTopology
+from devicemanager.events import EventKind, EventStream
+from devicemanager.manager.checkpointing import MemoryStore
+from devicemanager.manager.manager import Manager
+from devicemanager.pods.admission import Admission
+from devicemanager.pods.podresources import PodSource
+from devicemanager.pods.workers import PodWorkers
+from devicemanager.settings import Settings
+from devicemanager.testing.fakes import ALLOCATE, FakePlugin
+from tests.helpers import device
+
+GPU, NIC = ResourceName("vendor.com/gpu"), ResourceName("vendor.com/nic")
+TWO = NumaTopology.of([0, 1])
+GIB = 1 << 30
+
+
+class BrokenStore(MemoryStore):
+    """A store whose writes can be made to fail."""
+
+    broken = False
+
+    def write(self, data: bytes) -> None:
+        if self.broken:
+            raise checkpoint.CheckpointWriteError("checkpoint", "no space left on device")
+        super().write(data)
+
+
+class Node:
+    """What a kubelet has besides its servers, on a machine of two NUMA nodes."""
+
+    def __init__(self, *, events: EventStream | None = None, **settings: Any) -> None:
+        self.settings = Settings(**{"numa": TWO, **settings})
+        self.clock = ManualClock(1000.0)
+        self.events = events or EventStream(self.clock)
+        self.store = BrokenStore()
+        self.workers = PodWorkers(self.settings, self.events)
+        self.manager = self._manager(None)
+
+    def _manager(self, providers: Any) -> Manager:
+        return Manager(
+            self.settings,
+            store=self.store,
+            clock=self.clock,
+            events=self.events,
+            providers=providers,
+        )
+
+    def plugin(
+        self,
+        rows: Iterable[Device] = (),
+        resource: str = GPU,
+        name: str = "plugin.sock",
+        **fields: Any,
+    ) -> FakePlugin:
+        """A registered plugin that has listed these devices."""
+        plugin = FakePlugin(ResourceName(resource), **fields)
+        plugin.register(self.manager.plugins, name)
+        plugin.send_list(rows)
+        return plugin
+
+    def admit(self, pod: Pod, *, start: bool = False) -> Admission:
+        return self.workers.admit(self.manager, pod, start=start)
+
+    def terminate(self, *uids: str) -> None:
+        self.workers.terminate(self.manager, uids)
+
+    def start(self, uid: str, container: str = "app") -> Any:
+        return self.workers.start_container(self.manager, uid, container)
+
+    def new_process(self, *, reboot: bool = False) -> None:
+        """The kubelet's process starts anew; plugins and pods are not back yet."""
+        providers = self.manager.providers()
+        self.manager.close()
+        if reboot:
+            self.workers.containers_stop()
+        self.manager = self._manager(providers)
+        if self.store.data is not None:
+            self.manager.restore(checkpoint.loads(self.store.data))
+
+    def readmit(self) -> None:
+        """Every pod is admitted again, and then all pods are known."""
+        self.workers.readmit(self.manager)
+        self.workers.sources_ready(self.manager)
+
+    def restart(self, *, reboot: bool = False) -> None:
+        self.new_process(reboot=reboot)
+        self.readmit()
+
+    def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
+        held = self.manager.holdings(PodUid(uid))
+        return {
+            name: {resource: sorted(one.ids) for resource, one in by_resource.items()}
+            for name, by_resource in held.items()
+        }
+
+    def share(self, uid: str, container: str = "app") -> Held:
+        """What a container has besides devices."""
+        return self.manager.state.hint_providers.held(PodUid(uid), ContainerName(container))
+
+    def source(self) -> PodSource:
+        """What PodResources would tell from."""
+        return PodSource(
+            self.manager.state, self.workers.snapshot, quirks=self.settings.quirks, pod_level=True
+        )
+
+    def entries(self) -> set[tuple[str, str, str]]:
+        """Pod, container and resource of every entry on disk."""
+        saved = checkpoint.loads(self.store.data or b"")
+        return {(e.pod_uid, e.container_name, e.resource_name) for e in saved.entries or ()}
+
+    def messages(self, kind: EventKind) -> list[str]:
+        return [event.message for event in self.events.recent(kind)]
+
+
+def rows(layout: str, prefix: str = "d", **health: str) -> list[Device]:
+    """A device per character: a digit is its NUMA node, ``b`` both nodes, ``-`` none.
+
+    Ids are ``d0``, ``d1`` …; ``d1="Unhealthy"`` sets one's health.
+    """
+    nodes: dict[str, tuple[int, ...]] = {"0": (0,), "1": (1,), "b": (0, 1), "-": ()}
+    ids = [f"{prefix}{number}" for number in range(len(layout))]
+    return [
+        device(id_, *nodes[kind], health=health.get(id_, HEALTHY))
+        for id_, kind in zip(ids, layout, strict=True)
+    ]
+
+
+def guaranteed(
+    name: str = "app", cpus: int = 1, gib: int = 1, *, restartable: bool = False, **devices: int
+) -> Container:
+    """A container with CPUs and memory of its own, and devices of ``vendor.com``."""
+    amounts = {"cpu": cpus * 1000, "memory": gib * GIB}
+    amounts |= {f"vendor.com/{key}": count for key, count in devices.items()}
+    limits = {ResourceName(key): amount for key, amount in amounts.items()}
+    return Container(ContainerName(name), limits, limits, restartable)
+
+
+def cpus_and_memory(cpus: int = 4, gib: int = 4) -> tuple[CpuProvider, MemoryProvider]:
+    """Providers of as many CPUs and as much memory on each of two nodes."""
+    return (
+        CpuProvider.of(TWO, {0: range(cpus), 1: range(cpus, 2 * cpus)}),
+        MemoryProvider.of(TWO, {"memory": {0: gib * GIB, 1: gib * GIB}}),
+    )
+
+
+def allocations(plugin: FakePlugin) -> list[tuple[str, ...]]:
+    """The device ids of each Allocate so far."""
+    return [call.device_ids for call in plugin.calls if call.method == ALLOCATE]

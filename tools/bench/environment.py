@@ -1,0 +1,115 @@
+"""What the cases stand on: a mock kubelet here, its plugin in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.topology import NumaTopology
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.settings import Settings
+from tools.bench.plugin import resource_name, socket_name
+
+_TIMEOUT = 60.0
+
+
+class Helper:
+    """A module running in another process, spoken with line by line."""
+
+    def __init__(self, module: str, *arguments: object) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._read()
+
+    def ask(self, line: str) -> str:
+        """Say something, and return the answer."""
+        stream = _there(self._process.stdin)
+        stream.write(f"{line}\n")
+        stream.flush()
+        return self._read()
+
+    def _read(self) -> str:
+        line = _there(self._process.stdout).readline()
+        if not line:
+            raise RuntimeError(f"{self._process.args!r} ended: see its message above")
+        return line.strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._process:
+            _there(self._process.stdin).close()
+
+
+def _there(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None, "the process was started with pipes"
+    return stream
+
+
+class PluginProcess(Helper):
+    """``tools.bench.plugin`` in the directory of a kubelet."""
+
+    def __init__(self, directory: Path, devices: int, nodes: int = 0, sockets: int = 1) -> None:
+        self.socket = directory / socket_name(0)
+        super().__init__("tools.bench.plugin", directory, devices, nodes, sockets)
+
+    def register(self) -> float:
+        """Register all sockets, and return when that began."""
+        return float(self.ask("register"))
+
+    def change(self, stream: int, repeats: int = 0) -> float:
+        """Send the last list ``repeats`` times and then a change; when that began."""
+        return float(self.ask(f"{stream} {repeats}"))
+
+
+def topology(nodes: int) -> NumaTopology:
+    """NUMA nodes 0, 1, …"""
+    return NumaTopology.of(range(nodes))
+
+
+@contextlib.contextmanager
+def node(
+    devices: int, nodes: int = 0, settings: Settings | None = None, sockets: int = 1
+) -> Iterator[tuple[MockKubelet, PluginProcess]]:
+    """A kubelet and its plugin, registered and listed."""
+    # The plugin is closed first, as the kubelet's directory is its own.
+    with (
+        MockKubelet(settings=settings) as kubelet,
+        PluginProcess(kubelet.plugin_dir, devices, nodes, sockets) as plugin,
+    ):
+        plugin.register()
+        for number in range(sockets):
+            kubelet.wait_for_resource(resource_name(number), devices, timeout=_TIMEOUT)
+        yield kubelet, plugin
+
+
+def pod(number: int) -> Pod:
+    """A pod with one container that asks for one device."""
+    limits = {ResourceName(resource_name(0)): 1}
+    container = Container(ContainerName("main"), limits, requests=limits)
+    uid = PodUid(f"00000000-0000-4000-8000-{number:012}")
+    return Pod(uid, f"pod-{number}", "bench", (container,))
+
+
+def admit(kubelet: MockKubelet, *pods: Pod) -> None:
+    """Admit pods, without starting their containers. Raises Refused: there must be devices
+    for all of them."""
+    for each in pods:
+        kubelet.admit(each, start=False).raise_for_refusal()
