@@ -1,0 +1,64 @@
+"""Which tests run which lines, from one run of the suite with coverage contexts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import coverage
+
+from tools.mutants.mutations import Mutant
+
+__all__ = ["Selection", "read_selection"]
+
+LONGEST = 40.0
+"""Seconds of tests that one mutant is given at most: the cheapest come first."""
+
+
+@attrs.frozen
+class Selection:
+    """``tests[file][line]``: the tests that run the line. ``seconds``: how long each takes
+    that passes; the others are not used."""
+
+    tests: Mapping[str, Mapping[int, frozenset[str]]]
+    seconds: Mapping[str, float]
+
+    def for_mutant(self, mutant: Mutant) -> list[str]:
+        """The tests to try, the cheapest first. Lines that run at import only, as a class's
+        constants, are tried with every test of the module."""
+        lines = self.tests.get(mutant.file, {})
+        span = range(mutant.first, mutant.last + 1)
+        chosen = frozenset[str]().union(*(lines.get(line, frozenset()) for line in span))
+        chosen = chosen or frozenset[str]().union(*lines.values())
+        return self._within(
+            sorted(chosen & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+        )
+
+    def expected(self, tests: list[str]) -> float:
+        """How many seconds these tests took."""
+        return sum(self.seconds[test] for test in tests)
+
+    def _within(self, ordered: list[str]) -> list[str]:
+        total = 0.0
+        for count, test in enumerate(ordered):
+            total += self.seconds[test]
+            if total > LONGEST:
+                return ordered[: max(count, 1)]
+        return ordered
+
+
+def read_selection(root: Path, data_file: Path, durations: Path) -> Selection:
+    """``root``: the tree that the tests ran in; files are named relative to it."""
+    data = coverage.CoverageData(str(data_file))
+    data.read()
+    tests = {}
+    for measured in data.measured_files():
+        if Path(measured).is_relative_to(root):
+            contexts = data.contexts_by_lineno(measured)
+            tests[Path(measured).relative_to(root).as_posix()] = {
+                line: frozenset(name.rpartition("|")[0] for name in names if name)
+                for line, names in contexts.items()
+            }
+    return Selection(tests, json.loads(durations.read_text()))
