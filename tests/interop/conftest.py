@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop import gobuild
+from tests.interop import builds, gobuild, rustbuild
 from tests.interop.goprocess import GoProcess
 
 Spawn = Callable[..., GoProcess]
@@ -35,35 +35,44 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(240))
 
 
-def _built(recipe: gobuild.Recipe) -> Path:
+def _built(name: str, build: Callable[[], Path]) -> Path:
     try:
-        return gobuild.build(recipe)
-    except gobuild.Unavailable as reason:
-        pytest.skip(f"no {recipe.name} programs: {reason}")
-    except gobuild.BuildFailed as failure:
-        pytest.fail(f"the {recipe.name} programs do not build:\n{failure}", pytrace=False)
+        return build()
+    except builds.Unavailable as reason:
+        pytest.skip(f"no {name} programs: {reason}")
+    except builds.BuildFailed as failure:
+        pytest.fail(f"the {name} programs do not build:\n{failure}", pytrace=False)
+
+
+def _go_built(recipe: gobuild.Recipe) -> Path:
+    return _built(recipe.name, lambda: gobuild.build(recipe))
 
 
 @pytest.fixture(scope="session", params=list(gobuild.GENERATIONS))
 def go_api(request: pytest.FixtureRequest) -> Path:
     """Where ``plugin``, ``kubeletside`` and ``podres`` are, for each form of the API."""
-    return _built(gobuild.GENERATIONS[request.param])
+    return _go_built(gobuild.GENERATIONS[request.param])
 
 
 @pytest.fixture(scope="session")
 def go_bin() -> Path:
     """The same for the API as of Kubernetes 1.32 only."""
-    return _built(gobuild.GENERATIONS["k8s-0.32"])
+    return _go_built(gobuild.GENERATIONS["k8s-0.32"])
 
 
 @pytest.fixture(scope="session")
 def dpm_plugin() -> Path:
-    return _built(gobuild.DPM) / "dpmplugin"
+    return _go_built(gobuild.DPM) / "dpmplugin"
 
 
 @pytest.fixture(scope="session")
 def checkpointread() -> Path:
-    return _built(gobuild.CHECKPOINT) / "checkpointread"
+    return _go_built(gobuild.CHECKPOINT) / "checkpointread"
+
+
+@pytest.fixture(scope="session")
+def tonic_plugin() -> Path:
+    return _built("Rust", rustbuild.build) / "tonicplugin"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.interop import gobuild
+from tests.interop import builds, gobuild
 from tests.interop.goprocess import GoProcess
 
 ECHO = """
@@ -67,8 +67,8 @@ def test_sigterm_ends_it(echo):
 
 def test_missing_go_is_a_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(gobuild, "CACHE", tmp_path)
-    with pytest.raises(gobuild.Unavailable, match="go is not installed"):
+    monkeypatch.setattr(builds, "CACHE", tmp_path)
+    with pytest.raises(builds.Unavailable, match="go is not installed"):
         gobuild.build(gobuild.CHECKPOINT)
 
 
@@ -82,10 +82,10 @@ def test_missing_go_is_a_reason(monkeypatch, tmp_path):
 )
 def test_modules_that_cannot_be_had_are_a_reason(line):
     reason = gobuild.explain(f"go: downloading x v1\n{line}\n")
-    assert isinstance(reason, gobuild.Unavailable)
+    assert isinstance(reason, builds.Unavailable)
     assert str(reason) == line
 
 
 def test_sources_that_do_not_compile_are_a_fault():
     stderr = "# x/cmd/plugin\ncmd/plugin/main.go:3:1: undefined: sim\n"
-    assert isinstance(gobuild.explain(stderr), gobuild.BuildFailed)
+    assert isinstance(gobuild.explain(stderr), builds.BuildFailed)

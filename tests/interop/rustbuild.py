@@ -1,0 +1,72 @@
+"""Builds the Rust plugin of this directory once, and says why where it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.interop import builds
+from tests.interop.builds import BuildFailed, Unavailable, built, digest, judge
+
+__all__ = ["SOURCES", "build", "explain"]
+
+SOURCES = Path(__file__).parent / "rust" / "tonicplugin"
+PROTO = Path(__file__).parents[2] / "protos" / "deviceplugin_v1beta1.proto"
+
+_FETCHING = (
+    "spurious network error",
+    "Could not resolve host",
+    "could not resolve host",
+    "failed to download",
+    "download of ",
+    "unable to get packages from source",
+    "attempting to make an HTTP request",
+    "failed to query replaced source",
+    "failed to get `",
+    "no matching package",
+    "is not supported by the following packages",
+    "requires rustc",
+    "edition2024` is required",
+    "rustup could not choose",
+    "linker `cc` not found",
+)
+"""What cargo says when crates cannot be had, when Rust is older than a crate asks for,
+or when there is nothing to link with."""
+
+
+def build() -> Path:
+    """The directory with ``tonicplugin``, built if its sources changed.
+    Raises ``Unavailable`` or ``BuildFailed``."""
+    sources = [path for path in SOURCES.rglob("*") if path.suffix in {".rs", ".toml"}]
+    version = digest(SOURCES, sources, PROTO.read_text())
+    return built("rust", version, _build_into)
+
+
+def _build_into(out: Path) -> None:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise Unavailable("cargo is not installed")
+    with tempfile.TemporaryDirectory() as scratch:
+        # cargo writes its lock file beside the sources, so it gets a copy of them.
+        copy = Path(scratch) / SOURCES.name
+        shutil.copytree(SOURCES, copy, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
+        # The crates stay compiled for the next change of the program.
+        target = builds.CACHE / "cargo"
+        done = subprocess.run(
+            [cargo, "build", "--quiet"],
+            cwd=copy,
+            env={**os.environ, "CARGO_TARGET_DIR": str(target), "PROTOS": str(PROTO.parent)},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode != 0:
+        raise explain(done.stderr)
+    shutil.copy(target / "debug" / "tonicplugin", out)
+
+
+def explain(stderr: str) -> Unavailable | BuildFailed:
+    """Whether the machine or the sources are to blame for what cargo wrote."""
+    return judge(stderr, _FETCHING)
