@@ -37,6 +37,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """What the kubelet's own client accepts (``defaultPodResourcesMaxSize``)."""
 
 OPTIONS = (
+    sockets.AUTHORITY,
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     # Or channels to one path share the time to wait after a failed connect.
     ("grpc.use_local_subchannel_pool", 1),

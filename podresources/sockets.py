@@ -18,6 +18,10 @@ MAX_PATH_BYTES = 107
 
 PROBE_SECONDS = 1.0
 
+AUTHORITY = ("grpc.default_authority", "localhost")
+"""The channel option for every connection to a unix socket. As the kubelet's own clients do
+(k/k#112597): gRPC would send the quoted path, which servers on Rust's h2 refuse."""
+
 
 def check_path(path: Path) -> None:
     """Raise SocketPathError for a path that no socket can have."""

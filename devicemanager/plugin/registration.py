@@ -10,13 +10,14 @@ import grpc
 
 from devicemanager.plugin import wire
 from devicemanager.plugin.errors import RegistrationFailed
-from devicemanager.plugin.sockets import target
+from devicemanager.plugin.sockets import AUTHORITY, target
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc
 
 __all__ = ["Answer", "register"]
 
 _OPTIONS = (
+    AUTHORITY,
     # A fresh connection each time: grpc would otherwise remember a failure and wait.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import attrs
 
 __all__ = [
+    "AUTHORITY",
     "FileIdentity",
     "claim",
     "directory_problem",
@@ -20,6 +21,10 @@ __all__ = [
     "remove_if_ours",
     "target",
 ]
+
+AUTHORITY = ("grpc.default_authority", "localhost")
+"""The channel option for every connection to a unix socket. gRPC would send the quoted
+path, which servers on Rust's h2 refuse."""
 
 _CONNECT_TIMEOUT = 1.0
 

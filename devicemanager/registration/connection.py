@@ -282,8 +282,9 @@ def _translated(error: grpc.RpcError | ValueError) -> RpcError:
     return rpc_error(error)
 
 
-def _channel_options(settings: Settings) -> list[tuple[str, int]]:
+def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:
     return [
+        sockets.AUTHORITY,
         ("grpc.max_receive_message_length", settings.max_list_bytes),
         # Connections to one path must not be shared: each is a registration.
         ("grpc.use_local_subchannel_pool", 1),

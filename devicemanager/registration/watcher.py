@@ -115,7 +115,7 @@ class PluginWatcher:
 
     def _take_up(self, path: Path) -> None:
         try:
-            with grpc.insecure_channel(sockets.target(path)) as channel:
+            with grpc.insecure_channel(sockets.target(path), [sockets.AUTHORITY]) as channel:
                 self._handshake(path, pr_grpc.RegistrationStub(channel))
         except grpc.RpcError as error:
             self._events.publish(

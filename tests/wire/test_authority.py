@@ -1,0 +1,109 @@
+"""Which ``:authority`` our clients send over unix sockets: ``localhost``, as the kubelet's.
+
+gRPC's own choice, the quoted path of the socket, is refused by servers on Rust's h2.
+"""
+
+import socket
+import threading
+
+import grpc
+import pytest
+
+from devicemanager.plugin.simulated import SimulatedPlugin
+from podresources import PodResourcesClient, PodResourcesError
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+
+SETTINGS_FRAME = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+AUTHORITY = b"\x0a:authority\x09localhost"
+"""The header as gRPC writes it: name and value as they are, each after its length."""
+
+
+class Recorder:
+    """Listens on a socket, speaks as much HTTP/2 as a client waits for, and keeps what it
+    reads from the first connection that asks something."""
+
+    def __init__(self, path):
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self.heard = b""
+        self.asked = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(5)
+                connection.sendall(SETTINGS_FRAME)
+                self._read(connection)
+
+    def _read(self, connection):
+        heard = b""
+        while b"grpc-python" not in heard:  # in the same frame as the authority
+            try:
+                data = connection.recv(65536)
+            except OSError:
+                return
+            if not data:
+                return
+            heard += data
+        self.heard = heard
+        self.asked.set()
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def record():
+    recorders = []
+
+    def at(path):
+        recorders.append(Recorder(path))
+        return recorders[-1]
+
+    yield at
+    for recorder in recorders:
+        recorder.close()
+
+
+def test_to_a_plugin_that_registers(record, make_mock_kubelet):
+    kubelet = make_mock_kubelet()
+    plugin = record(kubelet.plugin_dir / "p.sock")
+    request = dp.RegisterRequest(version="v1beta1", endpoint="p.sock", resource_name="v.com/g")
+    with (
+        grpc.insecure_channel(f"unix:{kubelet.plugin_socket}") as channel,
+        pytest.raises(grpc.RpcError, match="failed to get device plugin options"),
+    ):
+        dp_grpc.RegistrationStub(channel).Register(request, timeout=20)
+    assert AUTHORITY in plugin.heard
+
+
+def test_to_a_plugin_that_the_watcher_finds(record, make_mock_kubelet):
+    kubelet = make_mock_kubelet()
+    plugin = record(kubelet.plugins_registry_dir / "p.sock")
+    kubelet.wait_for(lambda: plugin.heard)
+    assert AUTHORITY in plugin.heard
+
+
+def test_from_a_plugin_to_the_kubelet(record, tmp_path):
+    kubelet = record(tmp_path / "kubelet.sock")
+
+    with SimulatedPlugin(directory=tmp_path):
+        kubelet.asked.wait(15)
+    assert AUTHORITY in kubelet.heard
+
+
+def test_from_a_client_of_pod_resources(record, tmp_path):
+    kubelet = record(tmp_path / "p.sock")
+    with PodResourcesClient(tmp_path / "p.sock") as client, pytest.raises(PodResourcesError):
+        client.list()
+    assert AUTHORITY in kubelet.heard
