@@ -50,8 +50,14 @@ class Tree:
         """Run pytest here; None if it took ``seconds`` longer than a start takes. All
         processes that the tests started are killed at the end."""
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+        # What another pytest handed down, if this runs in a test, is not for this one.
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTEST_", "COV"))
+        }
         # First of all on the path: the environment has another copy of the packages.
-        full = os.environ | {"PYTHONPATH": str(self.path), "CI": "1"} | (environment or {})
+        full = inherited | {"PYTHONPATH": str(self.path), "CI": "1"} | (environment or {})
         with subprocess.Popen(
             command,
             cwd=self.path,
