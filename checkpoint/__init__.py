@@ -15,21 +15,16 @@ from checkpoint.errors import (
     CheckpointWriteError,
     ChecksumMismatch,
 )
+from checkpoint.files import Contents, Durability, FileOperations
 from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, RegisteredDevices
 from checkpoint.parse import loads
-from checkpoint.store import (
-    CHECKPOINT_NAME,
-    Contents,
-    FileStore,
-    is_checkpoint_file,
-    load,
-    read,
-    verify,
-)
+from checkpoint.reading import MAX_SIZE, load, read, verify
+from checkpoint.store import CHECKPOINT_NAME, FileStore, is_checkpoint_file
 from checkpoint.text import Rendered, checksum, dumps, hashed_text, render_entry
 
 __all__ = [
     "CHECKPOINT_NAME",
+    "MAX_SIZE",
     "Checkpoint",
     "CheckpointCorrupt",
     "CheckpointError",
@@ -40,6 +35,8 @@ __all__ = [
     "Contents",
     "DevicesPerNUMA",
     "Document",
+    "Durability",
+    "FileOperations",
     "FileStore",
     "PodDevicesEntry",
     "RegisteredDevices",

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from checkpoint.files import Durability
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import NumaTopology, configure
@@ -94,6 +95,14 @@ def _is(kind: type | tuple[type, ...], wanted: str) -> _Check:
     return check
 
 
+def _as_durability(value: Any) -> Durability:
+    try:
+        return Durability(value)
+    except ValueError:
+        levels = ", ".join(Durability)
+        raise ValueError(f"durability is one of {levels}: not {value!r}") from None
+
+
 def _texts(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
     if not all(isinstance(text, str) for pair in pairs for text in pair):
@@ -143,6 +152,10 @@ class Settings:
     """How many PodResources requests may come at once."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """How many reports of changed device health wait for a reader; more are dropped."""
+    durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
+    """What an admission that was answered survives: ``process`` the kubelet's end by
+    SIGKILL; ``kubelet`` that, with a file that is whole after a power failure, as the
+    kubelet's own; ``power`` a power failure, too."""
     declared_resources: frozenset[ResourceName] = attrs.field(
         default=frozenset(), converter=_as_resources
     )

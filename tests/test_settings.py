@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from checkpoint import Durability
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.settings import Settings
 
@@ -37,6 +38,9 @@ def test_none_is_a_time_where_it_switches_a_limit_off(field):
         ("pod_resources_qps", -1, "a number of at least 0, or None for no limit"),
         ("pod_resources_burst", 0, "a whole number of at least 1"),
         ("health_queue_size", 0, "a whole number of at least 1"),
+        ("durability", "paper", "one of process, kubelet, power"),
+        ("durability", None, "one of process, kubelet, power"),
+        ("durability", 1, "one of process, kubelet, power"),
         ("quirks", "Q1", "a set of names"),
         ("quirks", 1, "a set of names"),
         ("quirks", [1], "a set of names"),
@@ -86,3 +90,8 @@ def test_sets_may_be_given_as_lists_and_paths_as_text():
     assert settings.quirks == {"Q1"}
     assert settings.declared_resources == {"v.com/g"}
     assert settings.sysfs.name == "elsewhere"
+
+
+def test_durability_is_the_kubelets_unless_said_otherwise():
+    assert Settings().durability is Durability.KUBELET
+    assert Settings(durability="power") == Settings(durability=Durability.POWER)

@@ -19,6 +19,7 @@ NumberT = TypeVar("NumberT", int, float)
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 SCOPES = ("container", "pod")
+DURABILITIES = ("process", "kubelet", "power")
 _SETTINGS = (
     "topology_policy",
     "topology_scope",
@@ -27,6 +28,7 @@ _SETTINGS = (
     "wait_for_plugin",
     "grace_period",
     "max_list_bytes",
+    "durability",
 )
 """Settings whose flags have their names; one that was not given keeps its default."""
 
@@ -121,6 +123,13 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_number(int, least=-1),
         help="the largest device list that is read; -1 for any (default: 4194304)",
+    )
+    group.add_argument(
+        "--durability",
+        choices=DURABILITIES,
+        metavar="LEVEL",
+        help="what the checkpoint survives: process (SIGKILL), kubelet (a power failure leaves "
+        "it whole, at times an older one; default), power (a power failure loses nothing)",
     )
     rate = group.add_mutually_exclusive_group()
     rate.add_argument(

@@ -83,7 +83,7 @@ class Directories:
         """Everything that is not a directory goes, except the checkpoint and what was set
         aside of it (``removeContents``, devicemanager/plugin/v1beta1/server.go, v1.32)."""
         for entry in os.scandir(self.plugin_dir):
-            if entry.is_dir() or is_checkpoint_file(entry.name):
+            if is_checkpoint_file(entry.name) or entry.is_dir():
                 continue
             try:
                 os.unlink(entry.path)  # noqa: PTH108  # scandir gives no Path

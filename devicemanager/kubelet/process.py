@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable
 
 import checkpoint
+from checkpoint import Checkpoint
 from devicemanager.clock import Clock
 from devicemanager.core.errors import StartError
 from devicemanager.core.providers.provider import HintProvider
@@ -20,6 +22,9 @@ from devicemanager.registration.watcher import PluginWatcher
 from devicemanager.settings import Settings
 from podresources.errors import PodResourcesError
 from podresources.server import PodResourcesServer
+
+_WAITS = (0.05, 0.2)
+"""Seconds before a checkpoint that could not be read is read again."""
 
 OnError = Callable[[Exception], None]
 
@@ -39,7 +44,7 @@ class KubeletProcess:
     ) -> None:
         self._directories = directories
         self._events = events
-        self._store = checkpoint.FileStore(directories.plugin_dir)
+        self._store = checkpoint.FileStore(directories.plugin_dir, durability=settings.durability)
         self._quirks = settings.quirks
         self.manager = Manager(
             settings, store=self._store, clock=clock, events=events, providers=providers
@@ -99,12 +104,16 @@ class KubeletProcess:
         self._stops.close()
 
     def _load(self) -> None:
+        self._store.remove_leftovers()
         try:
-            saved = self._store.load()
+            saved = self._read_checkpoint()
         except checkpoint.CheckpointNotFound:
             self.is_fresh = True
             return
-        except checkpoint.CheckpointError as error:
+        except checkpoint.CheckpointUnreadable as error:
+            self._refuse_to_start(error)
+            return
+        except checkpoint.CheckpointCorrupt as error:
             self._set_aside(error)
             return
         self.manager.restore(saved)
@@ -115,8 +124,26 @@ class KubeletProcess:
             f"{len(saved.registered_devices or ())} resources",
         )
 
-    def _set_aside(self, error: checkpoint.CheckpointError) -> None:
-        """Q21: a file that cannot be read is kept under another name, never overwritten."""
+    def _read_checkpoint(self) -> Checkpoint:
+        """Try again what may pass: the disk, or a process that has all descriptors."""
+        for wait in _WAITS:
+            try:
+                return self._store.load()
+            except checkpoint.CheckpointUnreadable:
+                time.sleep(wait)
+        return self._store.load()
+
+    def _refuse_to_start(self, error: checkpoint.CheckpointUnreadable) -> None:
+        """What was not read may be right. To start afresh would hand out devices that
+        containers hold, and the next write would replace the file."""
+        if "Q21" in self._quirks:
+            self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
+            return
+        raise StartError(str(error)) from error
+
+    def _set_aside(self, error: checkpoint.CheckpointCorrupt) -> None:
+        """Q21: a file that was read and is wrong is kept under another name, never
+        overwritten."""
         if "Q21" in self._quirks:
             self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
             return
@@ -127,15 +154,6 @@ class KubeletProcess:
         self.is_fresh = True
         self._events.publish(
             EventKind.CHECKPOINT_SET_ASIDE,
-            f"{_problem(error)}; set aside as {aside}, starting afresh",
+            # Without the error's advice: it is followed already.
+            f"{error.source}: {error.problem}; set aside as {aside}, starting afresh",
         )
-
-
-def _problem(error: checkpoint.CheckpointError) -> str:
-    """What is wrong with the file, without the advice: it is followed already."""
-    match error:
-        case checkpoint.CheckpointCorrupt():
-            return f"{error.source}: {error.problem}"
-        case checkpoint.CheckpointUnreadable():
-            return f"{error.source}: cannot be read: {error.reason}"
-    return str(error)

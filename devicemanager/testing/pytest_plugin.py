@@ -22,10 +22,13 @@ _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
 
 @pytest.fixture
 def mock_kubelet_settings() -> Settings:
-    """Settings of the kubelets of a test. Override it where tests need other ones."""
+    """Settings of the kubelets of a test. Override it where tests need other ones.
+
+    Tests kill processes and do not cut the power, so nothing waits for the disk.
+    """
     from devicemanager.settings import Settings
 
-    return Settings()
+    return Settings(durability="process")
 
 
 @pytest.fixture

@@ -13,12 +13,16 @@ import pytest
 
 from checkpoint import (
     CHECKPOINT_NAME,
+    MAX_SIZE,
     Checkpoint,
     CheckpointCorrupt,
     CheckpointNotFound,
     CheckpointUnreadable,
     CheckpointWriteError,
     ChecksumMismatch,
+    Contents,
+    Durability,
+    FileOperations,
     FileStore,
     PodDevicesEntry,
     checksum,
@@ -54,7 +58,65 @@ def test_write_and_read(store):
     assert store.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_data_is_on_disk_before_it_gets_its_name(store, monkeypatch):
+class Recorder(FileOperations):
+    """Remembers the operations that matter to durability, by the file's kind."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, str]] = []
+
+    def write(self, descriptor: int, data: Contents) -> None:
+        self.done.append(("write", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        super().write(descriptor, data)
+
+    def flush(self, descriptor: int) -> None:
+        self.done.append(("flush", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        super().flush(descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        self.done.append(("rename", Path(old).name))
+        super().rename(old, new)
+
+    def flush_directory(self, path: str) -> None:
+        self.done.append(("flush directory", Path(path).name))
+        super().flush_directory(path)
+
+
+@pytest.mark.parametrize(
+    ("durability", "steps"),
+    [
+        ("process", ["write", "rename"]),
+        ("kubelet", ["write", "flush", "rename"]),
+        ("power", ["write", "flush", "rename", "flush directory"]),
+    ],
+)
+def test_what_is_flushed_and_when(tmp_path, durability, steps):
+    files = Recorder()
+    store = FileStore(tmp_path, durability=durability, files=files)
+    store.write(dumps(NEW))
+    assert [step for step, _ in files.done] == steps
+    temporary = files.done[0][1]
+    assert not is_checkpoint_file(temporary)
+    assert {name for _, name in files.done} <= {temporary, tmp_path.name}
+    assert store.load() == NEW
+
+
+def test_a_moved_name_is_flushed_against_power_failures_only(tmp_path):
+    for durability in Durability:
+        files = Recorder()
+        store = FileStore(tmp_path, durability=durability, files=files)
+        store.path.write_text("broken")
+        store.set_aside()
+        flushed = ("flush directory", tmp_path.name) in files.done
+        assert flushed is (durability is Durability.POWER)
+
+
+def test_the_levels_of_durability():
+    assert list(Durability) == ["process", "kubelet", "power"]
+    with pytest.raises(ValueError, match="'paper' is not a valid Durability"):
+        FileStore("/", durability="paper")
+
+
+def test_the_data_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     done = []
     rename, fsync = os.rename, os.fsync
 
@@ -68,10 +130,9 @@ def test_the_data_is_on_disk_before_it_gets_its_name(store, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", recording_fsync)
     monkeypatch.setattr(os, "rename", recording_rename)
-    store.write(dumps(NEW))
+    FileStore(tmp_path, durability="power").write(dumps(NEW))
     temporary = done[0][1]
-    assert not is_checkpoint_file(temporary)
-    assert done == [("fsync", temporary), ("rename", temporary), ("fsync", store.directory.name)]
+    assert done == [("fsync", temporary), ("rename", temporary), ("fsync", tmp_path.name)]
 
 
 def failing(code: int):
@@ -177,7 +238,8 @@ def test_a_limit_of_the_process(store):
     assert names(store) == [CHECKPOINT_NAME]
 
 
-def test_the_directory_cannot_be_flushed(store, monkeypatch):
+def test_the_directory_cannot_be_flushed(tmp_path, monkeypatch):
+    store = FileStore(tmp_path, durability="power")
     fsync = os.fsync
     failed = failing(errno.EIO)
     monkeypatch.setattr(
@@ -245,6 +307,7 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_bytes(dumps(OLD))
     (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "link").symlink_to("gone")
     with pytest.raises(CheckpointUnreadable, match="it is a directory, not a file; check its"):
         load(tmp_path)
     with pytest.raises(CheckpointUnreadable, match="it is a device, pipe or socket, not a file"):
@@ -253,6 +316,8 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
         load("/dev/zero")
     with pytest.raises(CheckpointUnreadable, match="Too many levels of symbolic links"):
         load(tmp_path / "loop")
+    with pytest.raises(CheckpointUnreadable, match="it is a link to gone, and nothing is there"):
+        load(tmp_path / "link")
     with pytest.raises(CheckpointUnreadable, match="Not a directory"):
         load(tmp_path / "file" / "x")
     with pytest.raises(CheckpointUnreadable, match="embedded null byte"):
@@ -294,19 +359,9 @@ def test_set_aside_overwrites_nothing(store):
     assert store.load() == NEW
 
 
-def test_a_directory_in_the_files_place_is_set_aside_with_what_it_holds(tmp_path):
-    (tmp_path / CHECKPOINT_NAME).mkdir()
-    (tmp_path / CHECKPOINT_NAME / "inside").write_text("kept")
-    store = FileStore(tmp_path)
-    aside = store.set_aside()
-    assert (aside / "inside").read_text() == "kept"
-    store.write(dumps(NEW))
-    assert store.load() == NEW
-
-
 def test_set_aside_fails_and_leaves_everything(store, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", failing(errno.EROFS))
+        patch.setattr(os, "rename", failing(errno.EROFS))
         with pytest.raises(CheckpointWriteError, match="read-only"):
             store.set_aside()
     assert store.load() == OLD
@@ -332,31 +387,58 @@ def test_what_a_start_must_keep(name, kept):
     assert is_checkpoint_file(name) is kept
 
 
-def test_clean_up_takes_leftovers_only(store):
+def test_leftovers_are_removed_and_nothing_else(store):
     leftovers = [f".{CHECKPOINT_NAME}.tmp-{pid}-0" for pid in (1, os.getpid())]
     others = [".other", f".{CHECKPOINT_NAME}", f"{CHECKPOINT_NAME}.corrupt-1", "vendor.sock"]
     for name in leftovers + others:
         (store.directory / name).touch()
     directory = store.directory / f".{CHECKPOINT_NAME}.tmp-dir"
     directory.mkdir()
-    assert store.clean_up() == sorted(store.directory / name for name in leftovers)
-    assert names(store) == sorted([*others, CHECKPOINT_NAME, directory.name])
-    assert store.clean_up() == []
-    assert FileStore(store.directory / "absent").clean_up() == []
+    for _ in range(2):
+        store.remove_leftovers()
+        assert names(store) == sorted([*others, CHECKPOINT_NAME, directory.name])
+    FileStore(store.directory / "absent").remove_leftovers()
 
 
 def test_a_leftover_of_the_same_name_is_no_obstacle(store):
-    (store.directory / f".{CHECKPOINT_NAME}.tmp-{os.getpid()}-1").write_text("leftover")
+    leftover = store.directory / f".{CHECKPOINT_NAME}.tmp-{os.getpid()}-1"
+    leftover.write_text("leftover")
     for _ in range(3):
         store.write(dumps(NEW))
     assert store.load() == NEW
-    assert len(store.clean_up()) == 1
+    assert leftover.read_text() == "leftover"
+    assert len(names(store)) == 2
+
+
+def sparse(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+def test_a_file_that_is_too_large_is_not_read(store, monkeypatch):
+    sparse(store.path, MAX_SIZE + 1)
+    monkeypatch.setattr(os, "read", failing(errno.EIO))  # not even begun
+    with pytest.raises(CheckpointUnreadable, match=f"{MAX_SIZE + 1} bytes, more than the"):
+        store.load()
+
+
+def test_a_file_that_grows_while_it_is_read_is_left(store, monkeypatch):
+    monkeypatch.setattr(os, "read", lambda _, size: bytes(size))
+    with pytest.raises(CheckpointUnreadable, match=f"more than the {MAX_SIZE} that are read"):
+        store.load()
+
+
+def test_what_would_not_be_read_again_is_not_written(store):
+    with pytest.raises(CheckpointWriteError, match=r"more than the .* it is unchanged"):
+        store.write([bytes(1 << 20)] * ((MAX_SIZE >> 20) + 1))
+    assert store.load() == OLD
+    assert names(store) == [CHECKPOINT_NAME]
 
 
 WRITER = """
 import sys
 from checkpoint import Document, FileStore, PodDevicesEntry, render_entry
-store, document = FileStore(sys.argv[1]), Document()
+store, document = FileStore(sys.argv[1], durability=sys.argv[2]), Document()
 print("ready", flush=True)
 for number in range(1_000_000):
     entry = PodDevicesEntry(f"u{number}", "c", "vendor.com/r", {0: (f"d{number}",)}, b"x" * 2000)
@@ -367,16 +449,17 @@ for number in range(1_000_000):
 
 
 @pytest.mark.timeout(50)
-def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path):
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path, durability):
     store = FileStore(tmp_path)
     left_over = 0
-    for kill in range(24):
-        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    for kill in range(12):
+        command = [sys.executable, "-c", WRITER, str(tmp_path), durability]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
             # Not to wait for anything: only so that the kills fall on different moments.
-            time.sleep(kill * 0.0013)
+            time.sleep(kill * 0.0023)
             writer.send_signal(signal.SIGKILL)
             answered = writer.stdout.read().splitlines(keepends=True)
         whole = [int(line) for line in answered if line.endswith("\n")]
@@ -386,7 +469,8 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path):
             assert {f"u{number}" for number in whole} <= {entry.pod_uid for entry in held}
         elif store.path.exists():
             store.load()
-        left_over += len(store.clean_up())
+        left_over += len([name for name in names(store) if ".tmp-" in name])
+        store.remove_leftovers()
         assert set(names(store)) <= {CHECKPOINT_NAME}
         store.path.unlink(missing_ok=True)
     assert left_over, "no kill fell into a write: the test has proved nothing"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkpoint import Durability
 from devicemanager.cli import main, settings_options
 from devicemanager.cli.device_option import device_option
 from devicemanager.core.providers.cpu import CpuProvider
@@ -56,11 +57,17 @@ def test_no_flags_change_nothing() -> None:
         ("--grace-period 0", {"grace_period": 0.0}),
         ("--max-list-bytes -1", {"max_list_bytes": -1}),
         ("--pod-resources-qps 7", {"pod_resources_qps": 7.0}),
+        ("--durability process", {"durability": "process"}),
+        ("--durability power", {"durability": "power"}),
         ("--no-rate-limit", {"pod_resources_qps": None}),
     ],
 )
 def test_a_flag_is_a_setting(argv: str, changes: dict[str, Any]) -> None:
     assert settings(*argv.split()) == attrs.evolve(Settings(), **changes)
+
+
+def test_every_level_of_durability_has_a_flag() -> None:
+    assert tuple(Durability) == settings_options.DURABILITIES
 
 
 def test_nodes_follow_the_devices_unless_given() -> None:

@@ -3,8 +3,10 @@
 | fault | test |
 |---|---|
 | truncated, bit-flipped, wrong checksum, empty, no JSON | test_a_bad_checkpoint_is_set_aside |
-| a directory, a pipe in its place | test_what_is_no_file_is_set_aside |
-| unreadable | test_an_unreadable_checkpoint |
+| a directory, a pipe, a link to nothing in its place | test_what_is_no_file_is_left_alone |
+| unreadable for good | test_a_checkpoint_that_cannot_be_read_is_left_alone |
+| unreadable for a moment | test_a_read_that_fails_once_is_tried_again |
+| gigabytes of nothing | test_a_huge_sparse_checkpoint_is_refused_at_once |
 | Q21: what was set aside outlives later starts | test_a_bad_checkpoint_is_set_aside |
 | well-formed and senseless: two holders, responses that are none | test_a_checkpoint_nobody_would_write |
 | disk full | test_a_full_disk |
@@ -16,22 +18,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import PluginError, StartError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile
-from tests.faults.conftest import Start, pod
+from tests.faults.conftest import IMPATIENT, Start, pod
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 RESOURCE = hostile.RESOURCE
@@ -99,43 +105,109 @@ def test_every_bad_file_gets_a_name_of_its_own(root: Path, start: Start) -> None
         assert path.with_name(f"{path.name}.corrupt-{number}").read_text() == f"broken {number}"
 
 
-@pytest.mark.parametrize("kind", ["directory", "pipe", "full directory"])
-def test_what_is_no_file_is_set_aside(root: Path, start: Start, kind: str) -> None:
-    path, _ = one_pod(root, start)
-    path.unlink()
+@pytest.mark.parametrize("kind", ["directory", "pipe", "full directory", "link", "link round"])
+def test_what_is_no_file_is_left_alone(root: Path, start: Start, kind: str) -> None:
+    """It was not read, so nobody knows that it is wrong: the kubelet does not start."""
+    path, data = one_pod(root, start)
+    path.rename(root / "mounted elsewhere")
     if kind == "pipe":
         os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(root / "not mounted")
+    elif kind == "link round":
+        path.symlink_to(path)
     else:
         path.mkdir()
         if kind == "full directory":
             (path / "mine").write_text("kept")
-    kubelet = start()
-    event = kubelet.wait_for_event(EventKind.CHECKPOINT_SET_ASIDE)
-    assert "not a file; set aside as" in event.message
-    assert kubelet.allocatable() == {}
-    kubelet.stop()
-    start().stop()
-    aside = path.with_name(path.name + ".corrupt-1")
-    assert aside.is_fifo() if kind == "pipe" else aside.is_dir()
+    before = os.lstat(path).st_ino
+    with pytest.raises(StartError, match=f"^{path}: cannot be read: .*; check its") as caught:
+        start()
+    assert "\n" not in str(caught.value)
+    assert os.lstat(path).st_ino == before
+    assert not list(path.parent.glob("*.corrupt-*"))
     if kind == "full directory":
-        assert (aside / "mine").read_text() == "kept"
+        (path / "mine").unlink()
+    path.rmdir() if path.is_dir() else path.unlink()
+    path.write_bytes(data)
+    assert start().devices("uid-a") == {"main": {RESOURCE: ["d0"]}}
 
 
-def test_an_unreadable_checkpoint(
+FAILURES = [errno.EIO, errno.EACCES, errno.EMFILE, errno.ENFILE, errno.ENOMEM]
+
+
+@pytest.mark.parametrize("code", FAILURES)
+@pytest.mark.parametrize("step", ["open", "read"])
+def test_a_checkpoint_that_cannot_be_read_is_left_alone(
+    root: Path, start: Start, monkeypatch: pytest.MonkeyPatch, step: str, code: int
+) -> None:
+    """Root reads everything, so the system has to fail: nothing is lost."""
+    path, data = one_pod(root, start)
+    with monkeypatch.context() as patch:
+        fail(patch, step, code, times=10**6)
+        with pytest.raises(StartError, match=f"^{path}: cannot be read: {os.strerror(code)}; "):
+            start()
+    assert path.read_bytes() == data
+    assert not list(path.parent.glob("*.corrupt-*"))
+    assert start().devices("uid-a") == {"main": {RESOURCE: ["d0"]}}
+
+
+@pytest.mark.parametrize("step", ["open", "read"])
+def test_a_read_that_fails_once_is_tried_again(
+    root: Path, start: Start, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    one_pod(root, start)
+    with monkeypatch.context() as patch:
+        fail(patch, step, errno.EMFILE, times=1)
+        kubelet = start()
+    assert kubelet.devices("uid-a") == {"main": {RESOURCE: ["d0"]}}
+
+
+def test_with_the_references_defect_an_unreadable_checkpoint_stays_and_is_replaced(
     root: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root reads everything, so the disk has to fail: nothing is lost, the file is kept."""
     path, data = one_pod(root, start)
+    with monkeypatch.context() as patch:
+        fail(patch, "read", errno.EIO, times=10**6)
+        kubelet = start(attrs.evolve(IMPATIENT, quirks={"Q21"}))
+    assert path.read_bytes() == data
+    event = kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED)
+    assert event.message.endswith("; it stays in place")
+    assert not kubelet.manager.pods()
 
-    def failing(*_: object) -> bytes:
-        raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("checkpoint.store._read_all", failing)
-    kubelet = start()
-    monkeypatch.undo()
-    event = kubelet.wait_for_event(EventKind.CHECKPOINT_SET_ASIDE)
-    assert "cannot be read: Input/output error" in event.message
-    assert path.with_name(path.name + ".corrupt-1").read_bytes() == data
+def test_a_huge_sparse_checkpoint_is_refused_at_once(root: Path, start: Start) -> None:
+    path, _ = one_pod(root, start)
+    os.truncate(path, 1 << 30)
+    with pytest.raises(StartError, match=f"{1 << 30} bytes, more than the {checkpoint.MAX_SIZE}"):
+        start()
+    assert path.stat().st_size == 1 << 30
+
+
+def test_a_start_removes_what_a_killed_writer_left(root: Path, start: Start) -> None:
+    path, data = one_pod(root, start)
+    leftover = path.with_name(f".{path.name}.tmp-1-0")
+    leftover.write_bytes(data[:10])
+    start()
+    assert not leftover.exists()
+
+
+def fail(patch: pytest.MonkeyPatch, step: str, code: int, times: int) -> None:
+    """The next ``times`` calls that read the checkpoint fail."""
+    call = getattr(os, step)
+    left = itertools.count(1)
+
+    def failing(what: object, *args: Any, **options: Any) -> Any:
+        path = what if step == "open" else _name_of(what)
+        if str(path).endswith(checkpoint.CHECKPOINT_NAME) and next(left) <= times:
+            raise OSError(code, os.strerror(code))
+        return call(what, *args, **options)
+
+    patch.setattr(os, step, failing)
+
+
+def _name_of(descriptor: object) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
 def entry(uid: str, *ids: str, response: bytes | None = b"") -> PodDevicesEntry:

@@ -61,7 +61,7 @@ def test_settings_are_overridden_where_they_are_needed(passes):
         from devicemanager.testing import pod_manifest
 
         def test_defaults(mock_kubelet):
-            assert mock_kubelet.settings == Settings()
+            assert mock_kubelet.settings == Settings(durability="process")
 
         class TestStrict:
             @pytest.fixture
@@ -260,3 +260,7 @@ def test_the_fixtures_are_listed_with_what_they_are(session):
     for name in ("mock_kubelet", "mock_kubelet_settings", "make_mock_kubelet", "simulated_plugin"):
         result.stdout.re_match_lines([rf"{name} -- .*pytest_plugin\.py"])
     result.stdout.no_fnmatch_line("*no docstring available*devicemanager*")
+
+
+def test_fixtures_do_not_wait_for_the_disk(mock_kubelet):
+    assert mock_kubelet.settings.durability == "process"

@@ -23,7 +23,6 @@ class Baseline:
 
     def __init__(self, socket: Path, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
-        self._directory = str(checkpoint.parent)
         self._file = str(checkpoint.with_name(".floor"))
         self._temporary = str(checkpoint.with_name(".floor.tmp"))
         # As every connection to a plugin: not the kubelet's own.
@@ -46,15 +45,12 @@ class Baseline:
         self._bytes = self._checkpoint.read_bytes()
 
     def write(self) -> None:
-        """One durable write."""
+        """One write, as durable as the kubelet's by default."""
         descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.write(descriptor, self._bytes)
         os.fsync(descriptor)
         os.close(descriptor)
         os.rename(self._temporary, self._file)  # noqa: PTH104  # the baseline has no Path
-        directory = os.open(self._directory, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
 
     def both(self) -> None:
         """The baseline of one admission."""
