@@ -67,6 +67,19 @@ class Pool:
 
 
 @attrs.frozen(eq=False)
+class Kind:
+    """Devices of one pool that cost and offer the same."""
+
+    pool: int
+    """Index of the pool in its inventory."""
+    charge: Amounts
+    """No zeros."""
+    shares: Mapping[str, Share]
+    devices: int
+    """The set of them."""
+
+
+@attrs.frozen(eq=False)
 class Inventory:
     """The pools that one node can use. Immutable: a pool published anew makes another one."""
 
@@ -79,6 +92,10 @@ class Inventory:
     """For each of ``pools``, the set of its devices."""
     everything: int
     """The set of all devices."""
+    kinds: tuple[Kind, ...]
+    """By lowest device."""
+    kind_of: tuple[Kind, ...]
+    """For each device, by number."""
     _partitions: dict[tuple[str, ...], Mapping[tuple[Hashable, ...], int]] = attrs.field(
         factory=dict, repr=False
     )
@@ -95,7 +112,8 @@ class Inventory:
         for pool in ordered:
             sets.append(_span(first, len(pool.devices)))
             first += len(pool.devices)
-        return cls(ordered, devices, index, tuple(sets), _span(0, len(devices)))
+        everything = _span(0, len(devices))
+        return cls(ordered, devices, index, tuple(sets), everything, *_kinds(ordered))
 
     def of_driver(self, driver: str) -> int:
         """The set of devices of one driver."""
@@ -126,6 +144,29 @@ class Inventory:
             values = device.attributes
             members.setdefault(tuple([values.get(name) for name in names]), []).append(number)
         return {values: _from_sorted(numbers) for values, numbers in members.items()}
+
+
+def _kinds(pools: Sequence[Pool]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
+    """All kinds, and the kind of each device."""
+    places: dict[Hashable, int] = {}
+    firsts: list[tuple[int, Device]] = []
+    members: list[list[int]] = []
+    place_of: list[int] = []
+    for index, pool in enumerate(pools):
+        for device in pool.devices:
+            charge = frozenset(device.charge.items()) if device.charge else None
+            shares = frozenset(device.shares.items()) if device.shares else None
+            place = places.setdefault((index, charge, shares), len(places))
+            if place == len(firsts):
+                firsts.append((index, device))
+                members.append([])
+            members[place].append(len(place_of))
+            place_of.append(place)
+    kinds = tuple(
+        Kind(index, {n: a for n, a in sorted(device.charge.items()) if a}, device.shares, found)
+        for (index, device), found in zip(firsts, map(_from_sorted, members), strict=True)
+    )
+    return kinds, tuple([kinds[place] for place in place_of])
 
 
 def _span(first: int, length: int) -> int:

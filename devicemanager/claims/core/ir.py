@@ -124,19 +124,48 @@ class Solution:
     steps: int = 0
 
 
+class Cause(enum.Enum):
+    """What an alternative is short of."""
+
+    DEVICES = "devices"
+    """Too few devices are usable."""
+    AMOUNTS = "amounts"
+    """The usable devices have too little left of what it asks for."""
+    BUDGET = "budget"
+    """Enough devices are usable, but pools cannot pay for so many at once."""
+    MATCH = "match"
+    """It takes all devices there are, and they differ in a matched attribute."""
+    TOGETHER = "together"
+    """Nothing, were it alone: the requests of this call exclude one another."""
+
+
 @attrs.frozen
 class Refusal:
     """Why one alternative did not get its devices."""
 
     claim: str
     label: str
+    cause: Cause
     count: int
     """How many devices it needs at least."""
     usable: int
-    """The set of devices that no rule excluded. Enough of them means that the requests of this
-    call exclude one another."""
+    """The set of devices that no rule excluded."""
     exclusions: tuple[Exclusion, ...]
     """In the order in which the rules are applied; disjoint, and disjoint from ``usable``."""
+    reachable: Amounts = attrs.field(factory=dict)
+    """SHARED: the most that it could have of each resource."""
+
+
+@attrs.frozen
+class Leftover:
+    """Why a request that was served did not take the other devices."""
+
+    claim: str
+    label: str
+    taken: int
+    """The set of devices that it got."""
+    exclusions: tuple[Exclusion, ...]
+    """As in ``Refusal``; with ``taken`` they are all devices."""
 
 
 @attrs.frozen

@@ -1,0 +1,84 @@
+"""Small inventories and claims, made so that what may collide does."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import strategies as st
+
+from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.ir import Alternative, Claim, Match, Mode, Request
+
+ATTRIBUTES = ("model", "numa")
+
+
+def amounts(names: tuple[str, ...], low: int, high: int) -> st.SearchStrategy[dict[str, int]]:
+    return st.dictionaries(st.sampled_from(names), st.integers(low, high), max_size=len(names))
+
+
+shares = st.builds(
+    lambda blocks, block: Share(blocks * block, block), st.integers(0, 6), st.integers(1, 2)
+)
+
+
+Make = tuple[dict[str, int], dict[str, int], dict[str, Share]]
+"""Attributes, charge and shares of a device."""
+
+makes: st.SearchStrategy[Make] = st.tuples(
+    st.dictionaries(st.sampled_from(ATTRIBUTES), st.integers(0, 1), max_size=2),
+    st.just({}) | amounts(("units", "lanes"), 0, 2),
+    st.fixed_dictionaries({"mem": shares, "bw": shares})
+    | st.fixed_dictionaries({"mem": shares})
+    | st.just({}),
+)
+
+
+@st.composite
+def inventories(draw: st.DrawFn, most: int = 7) -> Inventory:
+    """Devices of a few makes, in up to three pools."""
+    made = draw(st.lists(makes, min_size=1, max_size=3))
+    chosen = draw(st.lists(st.sampled_from(made), min_size=2, max_size=most))
+    cuts = sorted(draw(st.lists(st.integers(0, len(chosen)), max_size=2)))
+    pools = []
+    for number, (first, last) in enumerate(pairwise([0, *cuts, len(chosen)])):
+        key = PoolKey(draw(st.sampled_from("ab")), f"p{number}")
+        devices = [
+            Device(DeviceKey(*key, f"d{place}"), *make)
+            for place, make in enumerate(chosen[first:last])
+        ]
+        pools.append(Pool(key, devices, draw(amounts(("units", "lanes"), 1, 5))))
+    return Inventory.of(pools)
+
+
+@st.composite
+def alternatives(draw: st.DrawFn, inventory: Inventory, label: str) -> Alternative:
+    mode = draw(st.sampled_from([*[Mode.EXCLUSIVE] * 3, *[Mode.SHARED] * 3, Mode.ADMIN]))
+    eligible = draw(st.just(inventory.everything) | st.integers(0, inventory.everything))
+    match = draw(st.sampled_from([(), (), (), ("model",), ("numa",), ATTRIBUTES]))
+    count = draw(st.integers(1, 3))
+    if mode is Mode.SHARED:
+        wanted = draw(
+            st.dictionaries(st.sampled_from(("mem", "bw")), st.integers(1, 9), min_size=1)
+        )
+        limit = draw(st.none() | st.integers(count, 4))
+        return Alternative(label, eligible, mode, count, limit, wanted, match)
+    every = mode is Mode.ADMIN and draw(st.booleans())
+    return Alternative(label, eligible, mode, 1 if every else count, match=match, every=every)
+
+
+@st.composite
+def claims(draw: st.DrawFn, inventory: Inventory, name: str) -> Claim:
+    requests = []
+    for number in range(draw(st.integers(1, 2))):
+        labels = [f"claims[{number}].oneOf[{i}]" for i in range(draw(st.sampled_from([1, 1, 2])))]
+        requests.append(Request(tuple([draw(alternatives(inventory, label)) for label in labels])))
+    match = draw(
+        st.sampled_from([(), (), (Match("numa"),), (Match("model", frozenset({0})), Match("numa"))])
+    )
+    return Claim(f"default/{name}", tuple(requests), match)
+
+
+@st.composite
+def calls(draw: st.DrawFn, inventory: Inventory, name: str, most: int = 2) -> list[Claim]:
+    count = draw(st.integers(1, most))
+    return [draw(claims(inventory, f"{name}{number}")) for number in range(count)]

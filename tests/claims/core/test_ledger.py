@@ -1,0 +1,191 @@
+"""The ledger: what commit refuses, what release restores, what survives a new pool."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.ir import (
+    Allocation,
+    Alternative,
+    Claim,
+    Grant,
+    Infeasible,
+    LedgerState,
+    Mode,
+    Request,
+    Solution,
+)
+from devicemanager.claims.core.ledger import Ledger, LedgerError
+from devicemanager.claims.core.solve import solve
+from tests.claims.core import cases
+
+POOL = PoolKey("gpu.example.com", "card")
+
+
+def pool(*devices: Device, **budget: int) -> Inventory:
+    return Inventory.of([Pool(POOL, devices, budget)])
+
+
+def device(name: str, memory: int = 0, **charge: int) -> Device:
+    shares = {"memory": Share(memory, 1)} if memory else {}
+    return Device(DeviceKey(*POOL, name), charge=charge, shares=shares)
+
+
+def allocation(claim: str, *names: str, **amounts: int) -> Allocation:
+    mode = Mode.SHARED if amounts else Mode.EXCLUSIVE
+    keys = [DeviceKey(*POOL, name) for name in names]
+    return Allocation(claim, tuple([Grant(k, 0, 0, "claims[0]", mode, amounts) for k in keys]))
+
+
+def claim(name: str, inventory: Inventory, **amounts: int) -> Claim:
+    mode = Mode.SHARED if amounts else Mode.EXCLUSIVE
+    alternative = Alternative("claims[0]", inventory.everything, mode, amounts=amounts)
+    return Claim(name, (Request((alternative,)),))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Inventory, list[list[Claim]], list[int]]:
+    inventory = draw(cases.inventories())
+    calls = [draw(cases.calls(inventory, f"c{number}-")) for number in range(4)]
+    return inventory, calls, draw(st.lists(st.integers(0, 3), max_size=3))
+
+
+@given(histories())
+@settings(max_examples=200)
+def test_nothing_is_held_twice_and_nothing_is_overdrawn(
+    history: tuple[Inventory, list[list[Claim]], list[int]],
+) -> None:
+    inventory, calls, released = history
+    ledger = Ledger()
+    for number, claims in enumerate(calls):
+        before = ledger.state()
+        outcome = solve(inventory, ledger, claims)
+        if isinstance(outcome, Solution):
+            ledger.commit(inventory, outcome.allocations)
+            check(inventory, ledger)
+            ledger.release(*[each.id for each in claims])
+            assert ledger.state() == before
+            ledger.commit(inventory, outcome.allocations)
+        if number in released:
+            ledger.release(*[each.id for each in claims])
+        ledger.self_check()
+        assert Ledger.restore(ledger.state()).state() == ledger.state()
+    ledger.release(*ledger.claims())
+    assert ledger.state() == LedgerState((), {})
+
+
+def check(inventory: Inventory, ledger: Ledger) -> None:
+    """Recount from the allocations alone."""
+    exclusive: Counter[DeviceKey] = Counter()
+    given_out: Counter[tuple[DeviceKey, str]] = Counter()
+    held: set[DeviceKey] = set()
+    for grant in [grant for each in ledger.state().allocations for grant in each.grants]:
+        if grant.mode is Mode.ADMIN:
+            continue
+        exclusive[grant.device] += grant.mode is Mode.EXCLUSIVE
+        held.add(grant.device)
+        for name, amount in grant.amounts.items():
+            given_out[grant.device, name] += amount
+    assert max(exclusive.values(), default=0) <= 1
+    assert not {key for key, count in exclusive.items() if count} & {k for k, _ in given_out}
+    for (key, name), amount in given_out.items():
+        assert amount <= inventory.devices[inventory.index[key]].shares[name].capacity
+    charges: Counter[tuple[PoolKey, str]] = Counter()
+    for key in held:
+        for name, amount in inventory.devices[inventory.index[key]].charge.items():
+            charges[key.pool_key, name] += amount
+    budgets = {(pool.key, name): b for pool in inventory.pools for name, b in pool.budget.items()}
+    assert all(amount <= budgets.get(where, 0) for where, amount in charges.items())
+
+
+def test_a_device_is_charged_once_from_the_first_holder_to_the_last() -> None:
+    inventory = pool(device("a", 10, units=2), units=3)
+    ledger = Ledger()
+    for name in ("x", "y"):
+        ledger.commit(inventory, [allocation(name, "a", memory=1)])
+    assert ledger.spent(POOL) == {"units": 2}
+    ledger.release("x")
+    assert ledger.spent(POOL) == {"units": 2}
+    assert ledger.release("y", "y", "unknown") == ("y",)
+    assert ledger.spent(POOL) == {}
+
+
+@pytest.mark.parametrize(
+    ("new", "error"),
+    [
+        ([allocation("new", "a")], "card/a is held by somebody already"),
+        ([allocation("new", "a", memory=1)], "card/a is held by somebody already"),
+        ([allocation("new", "b"), allocation("other", "b")], "card/b is held by somebody already"),
+        ([allocation("old", "b")], "claim old is allocated already"),
+        ([allocation("new", "b"), allocation("new", "c")], "claim new is allocated already"),
+        ([allocation("new", "b", "b")], "claim new has a device twice"),
+        ([allocation("new", "c", memory=5)], "card/c has too little memory left"),
+        ([allocation("new", "b", "c")], "pool card has too little units left"),
+        ([allocation("new", "gone")], "card/gone is not published"),
+    ],
+)
+def test_commit_refuses_what_contradicts_the_ledger_and_changes_nothing(
+    new: list[Allocation], error: str
+) -> None:
+    inventory = pool(
+        device("a"), device("b", units=1), device("c", 4, units=1), device("d", 4), units=1
+    )
+    ledger = Ledger()
+    ledger.commit(inventory, [allocation("old", "a")])
+    before = ledger.state()
+    with pytest.raises(LedgerError, match=error):
+        ledger.commit(inventory, [allocation("fine", "d", memory=1), *new])
+    assert ledger.state() == before
+    ledger.self_check()
+
+
+def test_a_charged_device_stays_shareable_when_its_pool_shrinks() -> None:
+    ledger = Ledger()
+    before = pool(device("a", 10, units=2), device("b", 10, units=2), units=4)
+    ledger.commit(before, [allocation("x", "a", memory=4)])
+    after = pool(device("a", 6, units=9), device("b", 10, units=2), units=1)
+    outcome = solve(after, ledger, [claim("y", after, memory=2)])
+    assert isinstance(outcome, Solution)
+    assert outcome.allocations == (allocation("y", "a", memory=2),)
+    ledger.commit(after, outcome.allocations)
+    assert ledger.spent(POOL) == {"units": 2}
+    assert isinstance(solve(after, ledger, [claim("z", after, memory=1)]), Infeasible)
+
+
+def test_a_device_that_comes_back_under_its_name_resumes_its_holdings() -> None:
+    ledger = Ledger()
+    full = pool(device("a"), device("b"))
+    ledger.commit(full, [allocation("x", "a")])
+    without = pool(device("b"))
+    assert isinstance(solve(without, ledger, [claim("y", without)]), Solution)
+    outcome = solve(full, ledger, [claim("y", full)])
+    assert isinstance(outcome, Solution)
+    assert outcome.allocations == (allocation("y", "b"),)
+
+
+def test_charges_of_devices_that_are_gone_still_count() -> None:
+    ledger = Ledger()
+    ledger.commit(pool(device("a", units=2), units=3), [allocation("x", "a")])
+    after = pool(device("b", units=2), units=3)
+    assert isinstance(solve(after, ledger, [claim("y", after)]), Infeasible)
+    ledger.release("x")
+    assert isinstance(solve(after, ledger, [claim("y", after)]), Solution)
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        (LedgerState((allocation("x", "a"), allocation("y", "a")), {}), "held by somebody"),
+        (LedgerState((allocation("x", "a"),), {}), "the charges do not fit the holdings"),
+        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "the charges do not fit the holdings"),
+        (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "allocated already"),
+    ],
+)
+def test_a_state_that_no_ledger_had_is_refused(state: LedgerState, error: str) -> None:
+    with pytest.raises(LedgerError, match=error):
+        Ledger.restore(state)
