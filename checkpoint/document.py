@@ -60,6 +60,11 @@ class Document:
         """Drop a pod; nothing happens if it is not there."""
         self._pods.pop(key, None)
 
+    @property
+    def registered(self) -> RegisteredDevices:
+        """RegisteredDevices as last set. Not to be changed."""
+        return self._registered
+
     def set_registered(self, registered: RegisteredDevices) -> None:
         """Set RegisteredDevices: resource to the ids of its healthy devices, in file order.
         Only resources that differ from last time are rendered again."""

@@ -13,28 +13,11 @@ Time is a parameter, in seconds on any clock that does not go back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 
 import attrs
 
-from devicemanager.core.errors import InternalError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
-
-
-class EndpointState(Enum):
-    """Where a registration is in its life; ``_NEXT`` says what may follow what."""
-
-    CONNECTED = "connected"
-    STOPPED = "stopped"
-    GONE = "gone"
-
-
-_NEXT = {
-    EndpointState.CONNECTED: {EndpointState.STOPPED, EndpointState.GONE},
-    EndpointState.STOPPED: {EndpointState.GONE},
-    EndpointState.GONE: frozenset[EndpointState](),
-}
 
 
 @attrs.frozen
@@ -47,21 +30,16 @@ class PluginOptions:
 
 @attrs.frozen(eq=False)
 class Endpoint:
-    """One registration. Immutable: a transition gives a new value."""
+    """One registration. Immutable: a new list gives a new value. Whether it is still
+    connected is ``Endpoints.is_connected``."""
 
     id: EndpointId
     resource: ResourceName
     name: str
     """The socket's file name, or the path of a plugin found by the watcher."""
     options: PluginOptions = PluginOptions()
-    state: EndpointState = EndpointState.CONNECTED
     devices: DeviceList | None = None
     """The last list that this registration sent; None before the first."""
-
-    def to(self, state: EndpointState) -> Endpoint:
-        if state not in _NEXT[self.state]:
-            raise InternalError(f"endpoint {self.name}: {self.state.value} -> {state.value}")
-        return attrs.evolve(self, state=state)
 
 
 @attrs.define(eq=False)
@@ -77,10 +55,9 @@ class _Resource:
 
 @attrs.frozen(eq=False)
 class Departure:
-    """What the end of one registration meant for its resource."""
+    """What the end of one registration changed for its resource."""
 
     endpoint: Endpoint
-    was_serving: bool
     promoted: Endpoint | None = None
     before: DeviceList = EMPTY
     after: DeviceList = EMPTY
@@ -140,7 +117,7 @@ class Endpoints:
         entry.endpoints.append(endpoint)
         entry.stopped_at = None
         self._by_id[endpoint.id] = endpoint
-        return endpoint, tuple(old.to(EndpointState.GONE) for old in replaced)
+        return endpoint, tuple(replaced)
 
     def current(self, endpoint: EndpointId) -> Endpoint | None:
         """The present value of a connected registration."""
@@ -174,10 +151,9 @@ class Endpoints:
         entry = self._resources[old.resource]
         was_serving = entry.endpoints[-1] is old
         entry.endpoints.remove(old)
-        stopped = old.to(EndpointState.STOPPED)
         before = entry.devices
-        promoted = self._promote(entry, stopped, now) if was_serving else None
-        return Departure(stopped, was_serving, promoted, before, entry.devices)
+        promoted = self._promote(entry, old, now) if was_serving else None
+        return Departure(old, promoted, before, entry.devices)
 
     @staticmethod
     def _promote(entry: _Resource, stopped: Endpoint, now: float) -> Endpoint | None:
@@ -195,17 +171,22 @@ class Endpoints:
         """A resource that a checkpoint names: 0 devices and a stopped endpoint whose
         grace time starts now (``readCheckpoint``, v1.32)."""
         if resource not in self._resources:
-            last = Endpoint(EndpointId(0), resource, resource, state=EndpointState.STOPPED)
+            last = Endpoint(EndpointId(0), resource, resource)
             self._resources[resource] = _Resource(stopped_at=now, last=last)
 
     def expire(self, now: float, grace: float) -> tuple[ResourceName, ...]:
         """Forget resources whose last endpoint stopped more than ``grace`` seconds ago
         (``GetCapacity``, v1.32). Returns their names, sorted."""
-        expired = [
-            name
-            for name, entry in self._resources.items()
-            if entry.stopped_at is not None and now - entry.stopped_at > grace
-        ]
+        expired = [name for name, at in self._stopped() if now - at > grace]
         for name in expired:
             del self._resources[name]
         return tuple(sorted(expired))
+
+    def oldest_stop(self) -> float | None:
+        """When the first of the stopped resources stopped; None if none has."""
+        return min((at for _, at in self._stopped()), default=None)
+
+    def _stopped(self) -> Iterator[tuple[ResourceName, float]]:
+        for name, entry in self._resources.items():
+            if entry.stopped_at is not None:
+                yield name, entry.stopped_at

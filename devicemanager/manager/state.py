@@ -40,7 +40,6 @@ class State:
         self.pod_versions: dict[PodUid, int] = {}
         """The version at which what a pod holds last changed."""
         self._document = checkpoint.Document()
-        self._registered: dict[str, tuple[str, ...]] = {}
         self._kept: set[PodUid] = set()  # deleted pods whose entries wait for a write (Q10)
         self.writer = Writer(store, self._render, written)
 
@@ -52,16 +51,17 @@ class State:
 
     def note_list(self, resource: ResourceName, devices: DeviceList | None) -> None:
         """The list that counts for a resource is another one; None: it is gone."""
+        registered = dict(self._document.registered)
         if devices is None:
-            self._registered.pop(resource, None)
+            registered.pop(resource, None)
         else:
-            self._registered[resource] = devices.device_index.select(devices.healthy)
-        self._document.set_registered(self._registered)
+            registered[resource] = devices.device_index.select(devices.healthy)
+        self._document.set_registered(registered)
         self.changed()
 
     def is_noted(self, resource: ResourceName) -> bool:
         """Whether the checkpoint names the resource."""
-        return resource in self._registered
+        return resource in self._document.registered
 
     def note_pod(self, pod: PodUid) -> None:
         """A pod holds something else now."""

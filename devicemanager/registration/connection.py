@@ -57,7 +57,7 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
     return RpcError(go_code(code), details or "")
 
 
-class Endpoint:
+class Connection:
     """A connection to one plugin. Made by ``dial``; ``close`` ends everything.
 
     Each endpoint has a connection of its own, also when two lead to one socket: a
@@ -78,7 +78,7 @@ class Endpoint:
     @classmethod
     def dial(
         cls, path: Path, settings: Settings, stopping: threading.Event | None = None
-    ) -> Endpoint:
+    ) -> Connection:
         """Connect within ``settings.dial_timeout`` seconds, or raise ``DialError``.
 
         ``stopping`` ends the attempts early. A failed attempt leaves nothing open (Q3).
@@ -105,7 +105,7 @@ class Endpoint:
     @classmethod
     def _attempt(
         cls, path: Path, settings: Settings, limit: float, stopping: threading.Event
-    ) -> Endpoint:
+    ) -> Connection:
         if not path.exists():
             raise DialError(f"no such socket: {path}")
         channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))

@@ -19,7 +19,7 @@ from devicemanager.core.inventory import Columns
 from devicemanager.core.names import is_extended_resource_name
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.handler import ClientHandler
-from devicemanager.registration.connection import DialError, Endpoint
+from devicemanager.registration.connection import Connection, DialError
 from devicemanager.settings import Settings
 
 API_VERSION = "v1beta1"
@@ -53,8 +53,8 @@ class Registrar:
         self._stopping = threading.Event()
         # Guards _asking, _endpoints and _counts.
         self._lock = threading.Lock()
-        self._asking: set[Endpoint] = set()
-        self._endpoints: dict[Endpoint, Path] = {}
+        self._asking: set[Connection] = set()
+        self._endpoints: dict[Connection, Path] = {}
         self._counts: Counter[ResourceName] = Counter()
 
     def counts(self) -> dict[ResourceName, int]:
@@ -108,7 +108,7 @@ class Registrar:
 
     def _connect(self, resource: ResourceName, socket: Path, announced_at: Path | None) -> None:
         try:
-            endpoint = Endpoint.dial(socket, self._settings, self._stopping)
+            endpoint = Connection.dial(socket, self._settings, self._stopping)
         except DialError as error:
             raise RegistrationRefused(messages.DIAL_FAILED.format(error=error)) from error
         try:
@@ -132,14 +132,14 @@ class Registrar:
             raise RegistrationRefused(str(error)) from error
         self._follow(id_, endpoint)
 
-    def _give_up(self, endpoint: Endpoint) -> None:
+    def _give_up(self, endpoint: Connection) -> None:
         """Close the connection of a refused registration; with Q3 it stays open."""
         if "Q3" not in self.quirks:
             return endpoint.close()
         with self._lock:
             self._endpoints[endpoint] = endpoint.path
 
-    def _options(self, endpoint: Endpoint) -> PluginOptions:
+    def _options(self, endpoint: Connection) -> PluginOptions:
         """GetDevicePluginOptions, which ``interrupt`` cuts short."""
         with self._lock:
             self._asking.add(endpoint)
@@ -151,12 +151,12 @@ class Registrar:
             with self._lock:
                 self._asking.discard(endpoint)
 
-    def _discard(self, endpoint: Endpoint) -> None:
+    def _discard(self, endpoint: Connection) -> None:
         endpoint.close()
         with self._lock:
             self._endpoints.pop(endpoint, None)
 
-    def _follow(self, id_: EndpointId, endpoint: Endpoint) -> None:
+    def _follow(self, id_: EndpointId, endpoint: Connection) -> None:
         def on_list(columns: Columns) -> None:
             self._handler.update(id_, columns)
 

@@ -19,7 +19,7 @@ from devicemanager.core.errors import PluginError, RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.events import EventKind, EventStream
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.registration.connection import Endpoint
+from devicemanager.registration.connection import Connection
 from devicemanager.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
 from devicemanager.testing.fakes import FakePlugin, first
 from tests.faults import hostile
@@ -332,12 +332,12 @@ def test_the_connection_of_a_refused_registration(
 ) -> None:
     closed: list[str] = []
 
-    def close(self: Endpoint) -> None:
+    def close(self: Connection) -> None:
         closed.append(self.path.name)
         really(self)
 
-    really = Endpoint.close
-    monkeypatch.setattr(Endpoint, "close", close)
+    really = Connection.close
+    monkeypatch.setattr(Connection, "close", close)
 
     def refuse(_: bytes, context: grpc.ServicerContext) -> bytes:
         context.abort(grpc.StatusCode.INTERNAL, "no options")
