@@ -139,6 +139,41 @@ def test_a_clock_that_is_turned_by_hand():
     assert clock.monotonic() == 12.5
 
 
+def test_timers_of_a_clock_that_is_turned_by_hand():
+    clock = ManualClock(10.0)
+    called: list[tuple[str, float]] = []
+
+    def timer(name, when):
+        return clock.call_at(when, lambda: called.append((name, clock.monotonic())))
+
+    timer("second", 12.0)
+    cancel = timer("never", 11.5)
+    timer("first", 11.0)
+    clock.call_at(11.0, lambda: timer("inner", 12.5))
+    cancel()
+    clock.advance(0.9)
+    assert called == []
+    clock.advance(1.6)
+    assert called == [("first", 11.0), ("second", 12.0), ("inner", 12.5)]
+    assert clock.monotonic() == 12.5
+    cancel()
+    clock.advance(10.0)
+    assert len(called) == 3
+
+
+def test_timers_of_the_machines_clock():
+    clock = SystemClock()
+    before = set(threading.enumerate())
+    fired = threading.Event()
+    cancel = clock.call_at(clock.monotonic() + 0.01, fired.set)
+    never = clock.call_at(float("inf"), fired.clear)
+    assert fired.wait(PATIENCE)
+    cancel()
+    never()
+    assert fired.is_set()
+    assert set(threading.enumerate()) <= before
+
+
 def test_the_clock_of_the_machine():
     clock = SystemClock()
     assert clock.monotonic() <= clock.monotonic()

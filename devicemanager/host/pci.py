@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import attrs
@@ -11,7 +11,16 @@ import attrs
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.runoptions import ContainerSettings, PciDevice
 
-__all__ = ["PciUnavailable", "addresses", "resolve"]
+__all__ = ["HostDevices", "PciUnavailable", "addresses", "assign", "find", "resolve"]
+
+
+@attrs.frozen
+class HostDevices:
+    """What ``find`` has read: the host's devices of some vendor and product ids."""
+
+    sysfs: Path
+    addresses: Mapping[tuple[str, str], tuple[str, ...]]
+    """Vendor and product id to the addresses of all such devices, sorted."""
 
 
 class PciUnavailable(AllocationError):
@@ -49,13 +58,26 @@ def resolve(
     ``in_use`` are addresses that others hold; devices that have addresses keep them.
     Raises ``PciUnavailable`` when none or too few are left, and then nothing was taken.
     """
+    return assign(settings, find(settings, sysfs), in_use)
+
+
+def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices:
+    """Read which devices the host has of those that the settings ask for."""
+    pairs = {_pair(device) for device in settings.pci_devices if not device.addresses}
+    return HostDevices(sysfs, {pair: addresses(*pair, sysfs) for pair in sorted(pairs)})
+
+
+def assign(
+    settings: ContainerSettings, host: HostDevices, in_use: Collection[str] = ()
+) -> ContainerSettings:
+    """As ``resolve``, from what ``find`` has read. Reads nothing itself."""
     if not settings.pci_devices:
         return settings
     taken = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
     open_requests = Counter(
         _pair(device) for device in settings.pci_devices if not device.addresses
     )
-    free = {pair: _free(pair, count, sysfs, taken) for pair, count in open_requests.items()}
+    free = {pair: _free(pair, count, host, taken) for pair, count in open_requests.items()}
     return attrs.evolve(
         settings,
         pci_devices=tuple(
@@ -71,12 +93,14 @@ def _pair(device: PciDevice) -> tuple[str, str]:
     return _plain(device.vendor_id), _plain(device.product_id)
 
 
-def _free(pair: tuple[str, str], wanted: int, sysfs: Path, taken: Collection[str]) -> list[str]:
-    present = addresses(*pair, sysfs)
-    free = [address for address in present if address not in taken]
+def _free(
+    pair: tuple[str, str], wanted: int, host: HostDevices, taken: Collection[str]
+) -> list[str]:
+    there = host.addresses[pair]
+    free = [address for address in there if address not in taken]
     if len(free) < wanted:
         raise PciUnavailable(
             f"PCI device {':'.join(pair)}: {wanted} needed, {len(free)} free "
-            f"of {len(present)} under {sysfs / 'bus/pci/devices'}"
+            f"of {len(there)} under {host.sysfs / 'bus/pci/devices'}"
         )
     return free

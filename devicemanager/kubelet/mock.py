@@ -36,7 +36,7 @@ from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.process import KubeletProcess
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import Capacity, Manager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodRecord
 from devicemanager.pods.workers import PodWorkers
@@ -87,7 +87,6 @@ class MockKubelet:
         # What pods hold besides devices outlives the kubelet's process, as in its state files.
         self._providers: tuple[HintProvider, ...] | None = None
         self._node_status = NodeStatus()
-        Manager(self.settings)  # refuses bad settings now, not at start
 
     # -- where things are ------------------------------------------------------------
 
@@ -260,19 +259,24 @@ class MockKubelet:
     # -- reading ---------------------------------------------------------------------
 
     def capacity(self) -> dict[str, int]:
-        """Devices per resource, healthy or not. Forgets resources whose plugin has been
+        """Devices per resource, healthy or not; without resources whose plugin has been
         gone for longer than the grace period."""
-        return dict(self.manager.capacity().capacity)
+        return dict(self._counts(self.manager).capacity)
 
     def allocatable(self) -> dict[str, int]:
         """Healthy devices per resource, in use or not."""
-        return dict(self.manager.capacity().allocatable)
+        return dict(self._counts(self.manager).allocatable)
+
+    @staticmethod
+    def _counts(manager: Manager) -> Capacity:
+        manager.expire()
+        return manager.capacity()
 
     def node_status(self) -> NodeStatus:
         """Capacity and allocatable of device resources as the node's status shows them:
         a resource that was removed stays, at 0."""
         manager = self.manager
-        counts, removed = manager.capacity(), manager.removed()
+        counts, removed = self._counts(manager), manager.removed()
         with self._lock:
             self._node_status.update(counts.capacity, counts.allocatable, removed)
             return self._node_status.copy()

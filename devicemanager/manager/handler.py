@@ -42,6 +42,7 @@ class ClientHandler:
 
     ``health_updates`` is the kubelet's queue of pods whose devices changed health.
     ``write`` brings the checkpoint up to date; it is called after every changed list.
+    ``stopped`` is called after a resource has lost its last plugin.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ClientHandler:
         events: EventStream,
         health_updates: queue.Queue[PodUid],
         write: Callable[[], None],
+        stopped: Callable[[], None] = lambda: None,
         quirks: frozenset[str] = frozenset(),
     ) -> None:
         self._state = state
@@ -58,6 +60,7 @@ class ClientHandler:
         self._events = events
         self._health_updates = health_updates
         self._write = write
+        self._stopped = stopped
         self._quirks = quirks
         self.title_of: Callable[[PodUid], str] = str
         """How events name a pod; set before the first plugin comes, if at all."""
@@ -153,6 +156,8 @@ class ClientHandler:
                 resource=resource,
             )
         self._follow_up(resource, difference)
+        if departure.promoted is None:
+            self._stopped()
 
     def _is_connected(self, resource: ResourceName, name: str) -> bool:
         connected = self._state.endpoints.connected()

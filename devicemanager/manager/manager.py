@@ -46,6 +46,7 @@ from devicemanager.core.topology import configure
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.checkpointing import MemoryStore, Store
 from devicemanager.manager.driver import Driver
+from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.manager.pci import PciAssignment
 from devicemanager.manager.state import State
@@ -62,8 +63,6 @@ class Capacity:
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    removed: tuple[ResourceName, ...] = ()
-    """Resources whose grace time ended at this reading."""
 
 
 class Manager:
@@ -97,12 +96,16 @@ class Manager:
         node = Node(self.settings.node_allocatable)
         self.state = State(store or MemoryStore(), HintProviders(fresh), node, self._wrote)
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
+        self._grace_period = GracePeriod(
+            self.state, self.clock, self.events, self.settings.grace_period, self._write
+        )
         self.plugins = ClientHandler(
             self.state,
             self.clock,
             self.events,
             self.health_updates,
             self._write,
+            self._grace_period.watch,
             self.settings.quirks,
         )
         # Guarded by the state's lock, too.
@@ -110,10 +113,9 @@ class Manager:
         self._open: dict[PodUid, PodAllocation] = {}
         self._affinities: dict[PodUid, Affinities] = {}
         self._inactive: set[PodUid] = set()
-        self._removed: set[ResourceName] = set()
         self._deleted: set[PodUid] = set()  # while they were being admitted
         self._sources_ready = True
-        self._pci = PciAssignment(self.settings.sysfs)
+        self._pci = PciAssignment(self.state.lock, self.settings.sysfs)
         self._driver = Driver(self.state, self._pci)
         self._pick = _pick(self.settings.shuffle_seed)
 
@@ -127,6 +129,7 @@ class Manager:
             self._sources_ready = not self.state.ledger.pods()
         for entry in saved.entries or ():
             self._restore_pci(entry)
+        self._grace_period.watch()
 
     def _restore_pci(self, entry: checkpoint.PodDevicesEntry) -> None:
         try:
@@ -160,7 +163,8 @@ class Manager:
         with self.state.lock:
             allocation = self._begin(pod, context)
             steps = admit_pod(allocation, self._hints)
-        return self._carry_out(allocation, steps)
+            addresses = self._pci.held(pod.uid)
+        return self._carry_out(allocation, steps, addresses)
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
         """Allocate for one container of an active pod of which nothing is recorded
@@ -169,7 +173,8 @@ class Manager:
             allocation = self._begin(pod, None)
             allocation.affinities = dict(self._affinities.get(pod.uid, {}))
             steps = all_or_nothing(allocation, allocate_container(allocation, container, is_init))
-        return self._carry_out(allocation, steps)
+            addresses = self._pci.held(pod.uid)
+        return self._carry_out(allocation, steps, addresses)
 
     def _begin(self, pod: Pod, context: AdmissionContext | None) -> PodAllocation:
         if pod.uid in self._open:
@@ -190,16 +195,17 @@ class Manager:
         self._open[pod.uid] = allocation
         return allocation
 
-    def _carry_out(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
+    def _carry_out(
+        self, allocation: PodAllocation, steps: AllocationSteps, addresses: frozenset[str]
+    ) -> PodAllocation:
+        """``addresses`` of PCI devices are what the pod had before."""
         uid = allocation.pod.uid
-        addresses = self._pci.held(uid)
         try:
             self._driver.run(steps, uid)
             self._commit(allocation)
         except BaseException:
             with self.state.lock:
-                deleted = uid in self._deleted
-            self._pci.reset(uid, frozenset() if deleted else addresses)
+                self._pci.reset(uid, frozenset() if uid in self._deleted else addresses)
             raise
         finally:
             with self.state.lock:
@@ -328,32 +334,22 @@ class Manager:
             return resource in self.state.endpoints or self.state.ledger.is_held(resource)
 
     def capacity(self) -> Capacity:
-        """Count devices; first forget resources whose grace time is over."""
-        now = self.clock.monotonic()
+        """Count the devices as they are now. Changes nothing: ``expire`` is a step of its own."""
         with self.state.lock:
-            removed = self.state.endpoints.expire(now, self.settings.grace_period)
-            for resource in removed:
-                self.state.note_list(resource, None)
-            self._removed.update(removed)
             lists = list(self.state.endpoints.resources())
-        for resource in removed:
-            self.events.publish(
-                EventKind.ENDPOINT_EXPIRED,
-                f"{resource}: no plugin for {self.settings.grace_period:g} s, resource removed",
-                resource=resource,
-            )
-        if removed:
-            self._write()
         return Capacity(
             {name: devices.capacity for name, devices in lists},
             {name: devices.allocatable for name, devices in lists},
-            removed,
         )
 
+    def expire(self) -> tuple[ResourceName, ...]:
+        """Remove resources whose grace period is over, and return their names, sorted. It
+        happens by itself, too; call this before reading what must be true to the moment."""
+        return self._grace_period.expire()
+
     def removed(self) -> frozenset[ResourceName]:
-        """Every resource whose grace time has ended since this manager began."""
-        with self.state.lock:
-            return frozenset(self._removed)
+        """Every resource whose grace period has ended since this manager began."""
+        return self._grace_period.removed()
 
     def allocated_resources_status(
         self, pod: PodUid
@@ -393,6 +389,7 @@ class Manager:
     def close(self) -> None:
         """End, as a kubelet that stops does: connections are closed, admissions under way
         fail, and nothing is written any more."""
+        self._grace_period.close()
         self.plugins.close()
         self.state.writer.close()
 

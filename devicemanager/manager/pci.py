@@ -19,12 +19,12 @@ _TYPED_DEVICES = b"\xc2\x3e"
 
 
 class PciAssignment:
-    """Addresses by pod. May be used from any thread."""
+    """Addresses by pod, guarded by the state's lock. ``resolve`` and ``restore`` take it;
+    the others want it held."""
 
-    def __init__(self, sysfs: Path) -> None:
+    def __init__(self, lock: threading.Lock, sysfs: Path) -> None:
+        self._lock = lock
         self._sysfs = sysfs
-        # Guards _held; held while sysfs is read, so that two pods never get one device.
-        self._lock = threading.Lock()
         self._held: dict[PodUid, frozenset[str]] = {}
 
     def resolve(self, pod: PodUid, response: bytes) -> bytes:
@@ -37,17 +37,21 @@ class PciAssignment:
         settings = settings_from_bytes(response)
         if not settings.pci_devices:
             return response
+        # Read before the lock is taken: sysfs may take its time. What is free is decided
+        # under it, so two pods never get one device.
+        host = pci.find(settings, self._sysfs)
         with self._lock:
             in_use = frozenset[str]().union(*self._held.values())
-            resolved = pci.resolve(settings, self._sysfs, in_use)
+            resolved = pci.assign(settings, host, in_use)
             self._hold(pod, _addresses(resolved.pci_devices))
         return settings_to_bytes(resolved)
 
     def restore(self, pod: PodUid, response: bytes) -> None:
-        """A stored answer of an earlier kubelet. Raises WireError."""
+        """Take over a stored answer of an earlier kubelet. Raises WireError."""
         if _TYPED_DEVICES in response:
+            addresses = _addresses(settings_from_bytes(response).pci_devices)
             with self._lock:
-                self._hold(pod, _addresses(settings_from_bytes(response).pci_devices))
+                self._hold(pod, addresses)
 
     def held(self, pod: PodUid) -> frozenset[str]:
         """The addresses a pod has."""
@@ -55,11 +59,8 @@ class PciAssignment:
 
     def reset(self, pod: PodUid, addresses: frozenset[str] = frozenset()) -> None:
         """The pod has only these addresses from now on."""
-        if not addresses and pod not in self._held:
-            return
-        with self._lock:
-            self._held.pop(pod, None)
-            self._hold(pod, addresses)
+        self._held.pop(pod, None)
+        self._hold(pod, addresses)
 
     def _hold(self, pod: PodUid, addresses: frozenset[str]) -> None:
         if addresses:

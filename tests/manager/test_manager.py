@@ -37,9 +37,14 @@ UNKNOWN = RpcError("Unknown", "no")
 class Harness:
     """A manager, its store and clock."""
 
-    def __init__(self, settings: Settings | None = None, store: MemoryStore | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        store: MemoryStore | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
         self.store = MemoryStore() if store is None else store
-        self.clock = ManualClock(1000.0)
+        self.clock = clock or ManualClock(1000.0)
         self.manager = Manager(settings, store=self.store, clock=self.clock)
 
     def plugin(self, *ids: str, resource=GPU, name="plugin.sock", **keywords) -> FakePlugin:
@@ -487,12 +492,12 @@ def test_after_a_restart_resources_are_known_and_empty():
     harness.manager.admit(pod("p", gpu=1))
     again = restarted(harness)
     counts = again.manager.capacity()
-    assert (counts.capacity, counts.allocatable, counts.removed) == ({GPU: 0}, {GPU: 0}, ())
+    assert (counts.capacity, counts.allocatable) == ({GPU: 0}, {GPU: 0})
     assert again.manager.is_known(GPU) and not again.manager.is_known(NIC)
     again.clock.advance(300.0)
-    assert again.manager.capacity().removed == ()
+    assert again.manager.removed() == frozenset()
     again.clock.advance(0.5)
-    assert again.manager.capacity().removed == (GPU,)
+    assert again.manager.removed() == {GPU}
     # What is held stays, and makes the resource one of ours.
     assert again.manager.is_known(GPU)
 
@@ -606,23 +611,61 @@ def test_the_grace_time():
     plugin.leave()
     writes = harness.store.writes
     harness.clock.advance(300.0)
-    assert harness.manager.capacity().removed == ()
+    assert harness.manager.expire() == ()
     assert counts(harness) == ({GPU: 1}, {GPU: 0})
+    # By itself: nobody reads anything.
     harness.clock.advance(0.001)
-    found = harness.manager.capacity()
-    assert (found.capacity, found.allocatable, found.removed) == ({}, {}, (GPU,))
-    assert harness.manager.capacity().removed == ()
     assert harness.kinds(EventKind.ENDPOINT_EXPIRED) == [EventKind.ENDPOINT_EXPIRED]
     assert harness.store.writes == writes + 1
     assert checkpoint.loads(harness.store.data).registered_devices == {}
+    assert counts(harness) == ({}, {})
     assert not harness.manager.is_known(GPU)
+    assert harness.manager.removed() == {GPU}
+
+
+def test_resources_that_stop_one_after_the_other_expire_so():
+    harness = Harness()
+    gpu, nic = harness.plugin("a"), harness.plugin("a", resource=NIC)
+    gpu.leave()
+    harness.clock.advance(100.0)
+    nic.leave()
+    harness.clock.advance(200.5)
+    assert counts(harness) == ({NIC: 1}, {NIC: 0})
+    harness.clock.advance(100.0)
+    assert counts(harness) == ({}, {})
+    times = [each.time for each in harness.manager.events.recent(EventKind.ENDPOINT_EXPIRED)]
+    assert times == pytest.approx([1300.0, 1400.0])
+
+
+def test_reading_capacities_changes_nothing():
+    class Unhurried(ManualClock):
+        """A clock whose timers are late."""
+
+        def call_at(self, when, callback):
+            return super().call_at(when + 1000.0, callback)
+
+    harness = Harness(clock=Unhurried(1000.0))
+    harness.plugin("a").leave()
+    harness.clock.advance(301.0)
+    assert counts(harness) == ({GPU: 1}, {GPU: 0})
+    assert harness.manager.is_known(GPU)
+    assert harness.manager.expire() == (GPU,)
+    assert counts(harness) == ({}, {})
+
+
+def test_nothing_expires_once_the_manager_is_closed():
+    harness = Harness()
+    harness.plugin("a").leave()
+    harness.manager.close()
+    harness.clock.advance(1000.0)
+    assert harness.manager.removed() == frozenset()
 
 
 def test_the_grace_time_is_a_setting():
     harness = Harness(Settings(grace_period=5.0))
     harness.plugin("a").leave()
     harness.clock.advance(5.5)
-    assert harness.manager.capacity().removed == (GPU,)
+    assert harness.manager.removed() == {GPU}
 
 
 def test_a_plugin_that_comes_back_in_time():

@@ -177,7 +177,7 @@ def test_a_resource_that_is_gone_for_good_stops_the_start() -> None:
     node.admit(pod("p", gpu=1), start=True)
     plugin.leave()
     node.clock.advance(300.1)
-    assert node.manager.capacity().removed == (GPU,)
+    assert node.manager.removed() == {GPU}
     with pytest.raises(AllocationError) as refused:
         node.start("p")
     text = "endpoint not found in cache for a registered resource: vendor.com/gpu"
