@@ -154,7 +154,9 @@ def test_a_thousand_registrations(kubelet: MockKubelet, nothing_left: residue.Re
 
         def settled() -> bool:
             # The plugin's workers and gRPC's threads are the test's own.
-            ours = residue.Residue.now().surplus(before[0], ignoring=("hostile", "registration"))
+            ours = residue.Residue.now().surplus(
+                before[0], ignoring=("hostile", "registration", "timer")
+            )
             return not ours and residue.connections(kubelet.root) <= before[1]
 
         assert residue.eventually(settled), residue.Residue.now().surplus(before[0])
@@ -174,7 +176,9 @@ def test_failed_registrations_leak_nothing(kubelet: MockKubelet) -> None:
             assert registry.register("absent.sock" if number == 0 else "../x") is not None
 
         def settled() -> bool:
-            ours = residue.Residue.now().surplus(before[0], ignoring=("hostile", "registration"))
+            ours = residue.Residue.now().surplus(
+                before[0], ignoring=("hostile", "registration", "timer")
+            )
             return not ours and residue.connections(kubelet.root) <= before[1]
 
         assert residue.eventually(settled), residue.Residue.now().surplus(before[0])
