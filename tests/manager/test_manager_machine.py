@@ -29,6 +29,7 @@ from devicemanager.core.inventory import Columns
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import NumaTopology
+from devicemanager.events import EventKind
 from devicemanager.manager.checkpointing import MemoryStore
 from devicemanager.manager.manager import Manager
 from devicemanager.settings import Settings
@@ -107,7 +108,6 @@ class Node(RuleBasedStateMachine):
         return multiple(*made)
 
     def _manager(self) -> Manager:
-        self.removed: set[ResourceName] = set()
         return Manager(self.settings, store=self.store, clock=self.clock)
 
     # -- plugins -----------------------------------------------------------------------
@@ -256,6 +256,7 @@ class Node(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, 299.0, 300.0, 301.0]))
     def time_passes(self, seconds):
+        expired = len(self.manager.events.recent(EventKind.ENDPOINT_EXPIRED))
         self.clock.advance(seconds)
         now = self.clock.monotonic()
         gone = sorted(
@@ -263,8 +264,9 @@ class Node(RuleBasedStateMachine):
             for name, known in self.known.items()
             if known.stopped_at is not None and now - known.stopped_at > GRACE
         )
-        assert self.manager.removed() - self.removed == set(gone)
-        self.removed |= set(gone)
+        events = self.manager.events.recent(EventKind.ENDPOINT_EXPIRED)[expired:]
+        assert sorted(str(each.resource) for each in events) == gone
+        assert self.manager.removed() >= set(gone)
         for name in gone:
             del self.known[name]
 
