@@ -110,7 +110,7 @@ class _Running:
         self._server = server
         self._executor = executor
         self._path = path
-        self._identity = _identity(path)
+        self._identity = sockets.FileIdentity.of(path)
 
     @classmethod
     def start(cls, service: Service, path: Path, max_workers: int) -> Self:
@@ -129,8 +129,7 @@ class _Running:
     def stop(self, grace: float) -> None:
         # The path goes first, and only while it is ours: a client that comes now learns
         # at once that nobody serves.
-        if _identity(self._path) == self._identity:
-            self._path.unlink(missing_ok=True)
+        sockets.remove_if_same(self._path, self._identity)
         self._server.stop(grace).wait()
         self._executor.shutdown()
 
@@ -166,15 +165,6 @@ def _listen(server: grpc.Server, path: Path) -> None:
         server.add_insecure_port(sockets.target(path))
     except RuntimeError as error:
         raise ServeError(f"cannot listen in {path.parent}: {error}") from error
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells this file from another of the same name, or None if there is none."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _log_error(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Unix socket paths: checking them, and taking one over only from the dead."""
+"""Unix sockets as files: their paths, whose they are, and taking one over from the dead."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import stat
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from podresources.errors import ServeError, SocketInUse, SocketPathError
 
@@ -33,6 +34,38 @@ def check_path(path: Path) -> None:
             f"socket path {path} has {length} bytes, the kernel allows {MAX_PATH_BYTES}: "
             "use a shorter directory"
         )
+
+
+class FileIdentity(NamedTuple):
+    """One file, as opposed to another that later bears the same name.
+
+    The inode number alone does not do: a file system may give it out again at once.
+    ``modified`` (nanoseconds) is 0 for a directory, whose time changes with its entries.
+    """
+
+    device: int
+    inode: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: Path, *, follow_links: bool = False) -> FileIdentity | None:
+        """None if there is no such file, or if it cannot be looked at."""
+        try:
+            return cls.from_status(path.stat(follow_symlinks=follow_links))
+        except OSError:
+            return None
+
+    @classmethod
+    def from_status(cls, status: os.stat_result) -> FileIdentity:
+        """The same from a status that is at hand."""
+        modified = 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns
+        return cls(status.st_dev, status.st_ino, modified)
+
+
+def remove_if_same(path: Path, identity: FileIdentity | None) -> None:
+    """Remove the file unless another has taken its place."""
+    if identity is not None and FileIdentity.of(path) == identity:
+        path.unlink(missing_ok=True)
 
 
 def target(path: Path) -> str:
@@ -94,11 +127,21 @@ def _probe_bind(path: Path) -> None:
     path.unlink()
 
 
-def _remove_dead(path: Path) -> None:
+def is_alive(path: Path) -> bool:
+    """Whether somebody listens there. What cannot be told counts as living."""
+    # Else: a full backlog, or permissions: somebody is there.
+    return _connect(path) not in (errno.ECONNREFUSED, errno.ENOENT)
+
+
+def _connect(path: Path) -> int:
+    """The error number of an attempt to connect; 0 if somebody took it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_SECONDS)
-        code = probe.connect_ex(str(path))
-    match code:
+        return probe.connect_ex(str(path))
+
+
+def _remove_dead(path: Path) -> None:
+    match code := _connect(path):
         case 0 | errno.EAGAIN:  # EAGAIN: somebody listens and is busy
             raise SocketInUse(f"another server answers on {path}: stop it, or use another path")
         case errno.ECONNREFUSED:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.core.allocation.container import AdmissionContext, AllocationSteps, PodAllocation
 from devicemanager.core.allocation.pod import DeviceHintProvider, admit_pod
 from devicemanager.core.allocation.selection import AllocateAnswer, Answer, PreferenceWanted, Wanted
-from devicemanager.core.devices import HEALTHY, Device, Nodes
+from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.endpoints import Endpoints, PluginOptions
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import EMPTY, Columns, DeviceList, device_list_from

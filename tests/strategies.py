@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from devicemanager.core.devices import HEALTHY, UNHEALTHY, Device, Nodes
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.testing import fakes

@@ -190,7 +190,7 @@ class Told(NamedTuple):
 
 
 def _admitted(node: OfflineNode, pod: Pod, inventory: Inventory) -> Told:
-    from devicemanager.core.names import is_extended_resource_name
+    from devicemanager.api.names import is_extended_resource_name
 
     wanted = {
         name for container, _ in pod.all_containers() for name, n in container.limits.items() if n

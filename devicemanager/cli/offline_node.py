@@ -10,10 +10,11 @@ from typing import Any
 import attrs
 
 from checkpoint import Checkpoint
+from devicemanager.api.deviceplugin import UNHEALTHY
 from devicemanager.cli.device_option import DeviceOption
 from devicemanager.cli.options import CommandError
 from devicemanager.core.allocation.selection import AllocateAnswer
-from devicemanager.core.devices import UNHEALTHY, WITHOUT_TOPOLOGY, Device, Nodes
+from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.ids import DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import Columns

@@ -192,7 +192,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def device_resource(text: str) -> str:
     """An argument's type: the name of a resource that a plugin can have."""
-    from devicemanager.core.names import is_extended_resource_name
+    from devicemanager.api.names import is_extended_resource_name
 
     if not is_extended_resource_name(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no device resource like vendor.com/gpu")

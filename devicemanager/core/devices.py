@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.core.ids import DeviceId
 
-HEALTHY = "Healthy"
-UNHEALTHY = "Unhealthy"
 WITHOUT_TOPOLOGY = -1
 """The node under which devices without topology are recorded
 (``nodeWithoutTopology``, pkg/kubelet/cm/devicemanager/manager.go)."""

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core import bitset
-from devicemanager.core.devices import HEALTHY, UNHEALTHY, Device, Nodes
+from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
 
 

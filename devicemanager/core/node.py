@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
 from devicemanager.core.ids import PodUid, ResourceName
-from devicemanager.core.names import is_extended_resource_name
 from devicemanager.core.pods import Pod, pod_requests
 from devicemanager.core.refusal import Refused
 

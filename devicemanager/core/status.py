@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import attrs
 
-from devicemanager.core.devices import HEALTHY, UNHEALTHY
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Holding

@@ -8,12 +8,12 @@ from pathlib import Path
 import attrs
 
 from checkpoint import CHECKPOINT_NAME, is_checkpoint_file
+from devicemanager.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.core import messages
 from devicemanager.core.errors import StartError
 from podresources import sockets
 from podresources.errors import PodResourcesError, SocketInUse
 
-SOCKET_NAME = "kubelet.sock"
 _MODE = 0o750
 
 
@@ -31,12 +31,12 @@ class Directories:
     @property
     def plugin_socket(self) -> Path:
         """The Registration service."""
-        return self.plugin_dir / SOCKET_NAME
+        return self.plugin_dir / KUBELET_SOCKET
 
     @property
     def pod_resources_socket(self) -> Path:
         """The PodResources service."""
-        return self.root / "pod-resources" / SOCKET_NAME
+        return self.root / "pod-resources" / KUBELET_SOCKET
 
     @property
     def plugins_registry_dir(self) -> Path:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import (
     DeviceManagerError,
     RequestError,
 )
 from devicemanager.core.ids import PodUid, ResourceName
-from devicemanager.core.names import is_extended_resource_name
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.runoptions import RunOptions

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
+from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.clock import Clock
-from devicemanager.core.devices import HEALTHY
 from devicemanager.core.endpoints import Departure, PluginOptions
 from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from devicemanager.api.names import is_extended_resource_name, is_qualified_name
 from devicemanager.core.ids import ResourceName
-from devicemanager.core.names import is_extended_resource_name, is_qualified_name
 from devicemanager.manifests.errors import invalid, key, required, wrong_type
 from devicemanager.manifests.fields import RESOURCES, check_known
 from devicemanager.manifests.quantities import (

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from devicemanager.api.names import is_dns1123_subdomain
 from devicemanager.core.ids import ContainerName, PodUid
-from devicemanager.core.names import is_dns1123_subdomain
 from devicemanager.core.pods import Container, Pod
 from devicemanager.manifests.errors import (
     FieldError,

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+from devicemanager.io.retry import retry
 
 __all__ = ["consume"]
 
@@ -32,23 +32,22 @@ def consume(
     seconds, then twice that, up to 30 s.
     """
 
-    def log_failure(state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        pause = f"; again in {state.next_action.sleep:.0f} s" if state.next_action else ""
-        _log.error("%s failed: %s: %s%s", what, type(error).__name__, error, pause)
+    def log(error: BaseException, outlook: str) -> None:
+        _log.error("%s failed: %s: %s%s", what, type(error).__name__, error, outlook)
         _log.debug("the traceback of %s", what, exc_info=error)
 
-    def nap(seconds: float) -> None:
-        stopping.wait(seconds)
-
-    Retrying(
-        retry=retry_if_exception_type(Exception),
-        wait=wait_exponential(multiplier=backoff, max=_BACKOFF_LIMIT),
-        sleep=nap,
-        stop=lambda _state: stopping.is_set(),
-        before_sleep=log_failure,
-        retry_error_callback=log_failure,
-    )(_take_all, give, take, stopping)
+    try:
+        retry(
+            lambda: _take_all(give, take, stopping),
+            Exception,
+            sleep=stopping.wait,
+            first_wait=backoff,
+            longest_wait=_BACKOFF_LIMIT,
+            stopping=stopping.is_set,
+            report=lambda error, pause: log(error, f"; again in {pause:.0f} s"),
+        )
+    except Exception as error:
+        log(error, "")
 
 
 def _take_all(

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
+from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
+from devicemanager.io.watch import ChangeKind, DirectoryWatch
 from devicemanager.plugin.author import Lister, Plugin, StaticLister, misfit
 from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
@@ -18,20 +20,18 @@ from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import (
-    DEFAULT_DIRECTORY,
     DIRECTORY_VARIABLE,
-    REGISTRY_DIRECTORY,
     PluginSettings,
 )
 from devicemanager.plugin.signals import SignalWait
 from devicemanager.plugin.sockets import directory_problem
-from devicemanager.plugin.watch import DirectoryWatch
 
 __all__ = ["Manager", "serve"]
 
 _log = logging.getLogger(__name__)
 
 _STOP_LIMIT = 8.0
+_SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Manager:
@@ -56,7 +56,7 @@ class Manager:
         if not isinstance(lister, Lister):
             raise TypeError(misfit("lister", lister))
         self._settings = settings or PluginSettings()
-        default = REGISTRY_DIRECTORY if self._settings.announce else DEFAULT_DIRECTORY
+        default = PLUGINS_REGISTRY_DIRECTORY if self._settings.announce else PLUGIN_DIRECTORY
         chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
         self._directory = Path(chosen).absolute()
         next(socket_names("", str(self._directory), unique=True))
@@ -65,7 +65,7 @@ class Manager:
         self._service = service
         self._changed = Notifier()
         self._stopping = lister.stopping
-        self._watch = DirectoryWatch(self._directory, self._ring)
+        self._watch = DirectoryWatch(self._directory, lambda _change: self._ring(), _SOCKET_CHANGES)
         self._signals = SignalWait()
         # Guards the two below; never held while a resource is waited for. Those that leave
         # have vanished from the lists but may still hold their sockets.

@@ -14,20 +14,17 @@ from typing import Protocol
 
 import grpc
 
-from devicemanager.plugin import wire
+from devicemanager.api.deviceplugin import DEVICE_PLUGIN, KUBELET_SOCKET, VERSION
 from devicemanager.plugin.errors import RegistrationFailed
 from devicemanager.plugin.registration import Answer, register
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.settings import PluginSettings
-from devicemanager.plugin.sockets import FileIdentity
+from podresources.sockets import FileIdentity
 from protos import deviceplugin_v1beta1 as dp
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc
 
 __all__ = ["DirectRegistration", "RegistrationMode", "WatchedRegistration", "registration_mode"]
-
-KUBELET_SOCKET = "kubelet.sock"
-_DEVICE_PLUGIN = "DevicePlugin"
 
 
 class RegistrationMode(Protocol):
@@ -93,9 +90,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
         return True
 
     def GetInfo(self, request: pr.InfoRequest, context: grpc.ServicerContext) -> pr.PluginInfo:
-        return pr.PluginInfo(
-            type=_DEVICE_PLUGIN, name=self._resource, supported_versions=[wire.API_VERSION]
-        )
+        return pr.PluginInfo(type=DEVICE_PLUGIN, name=self._resource, supported_versions=[VERSION])
 
     def NotifyRegistrationStatus(
         self, request: pr.RegistrationStatus, context: grpc.ServicerContext

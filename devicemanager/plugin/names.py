@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 from collections.abc import Iterator
 
+from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
+from devicemanager.api.names import extended_resource_fault
 from devicemanager.plugin.errors import ConfigurationError
-from devicemanager.plugin.settings import DEFAULT_DIRECTORY
+from podresources.sockets import MAX_PATH_BYTES
 
-__all__ = ["SOCKET_PATH_LIMIT", "check_resource_name", "socket_names"]
+__all__ = ["check_resource_name", "socket_names"]
 
-SOCKET_PATH_LIMIT = 107
-"""Bytes of a unix socket's path that the kernel takes, without the closing NUL."""
-
-_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-_NAME = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _ENDING = 6
 _HASH = 8
 
 
 def check_resource_name(resource: str) -> None:
-    """Raise ConfigurationError unless a kubelet would take this as an extended resource.
-
-    The rule is IsExtendedResourceName of pkg/apis/core/v1/helper (v1.32), where the name
-    with ``requests.`` in front must be a qualified name as well.
-    """
-    domain, slash, name = resource.partition("/")
-    reason = None
-    if not slash:
-        reason = "it has no domain, as in vendor.com/gpu"
-    elif domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
-        reason = "the domain kubernetes.io is Kubernetes' own"
-    elif resource.startswith("requests."):
-        reason = "it starts with requests."
-    elif len("requests." + domain) > 253 or not _DOMAIN.fullmatch(domain):
-        reason = f"{domain!r} is not a DNS domain of at most 244 characters"
-    elif not _NAME.fullmatch(name):
-        reason = f"{name!r} is not a name of at most 63 letters, digits, '-', '_' and '.'"
-    if reason:
+    """Raise ConfigurationError unless a kubelet takes this as an extended resource."""
+    if reason := extended_resource_fault(resource):
         raise ConfigurationError(f"resource name {resource!r} is not valid: {reason}")
 
 
@@ -50,12 +30,12 @@ def socket_names(plain: str, directory: str, *, unique: bool) -> Iterator[str]:
     into 107 bytes here and under the kubelet's default directory, since a plugin may see
     its directory under another path than the kubelet does.
     """
-    longest = max(len(directory.encode()), len(DEFAULT_DIRECTORY))
-    room = SOCKET_PATH_LIMIT - longest - 1 - (_ENDING + 1)
+    longest = max(len(directory.encode()), len(PLUGIN_DIRECTORY))
+    room = MAX_PATH_BYTES - longest - 1 - (_ENDING + 1)
     if room < _HASH + 2:
         raise ConfigurationError(
             f"directory {directory} is too long for unix sockets: a path has at most "
-            f"{SOCKET_PATH_LIMIT} bytes; choose a shorter one"
+            f"{MAX_PATH_BYTES} bytes; choose a shorter one"
         )
     base = _shorten(plain.replace("/", "_"), room)
     if not unique:

@@ -12,8 +12,8 @@ from enum import Enum, auto
 import attrs
 
 from devicemanager.plugin.settings import PluginSettings
-from devicemanager.plugin.sockets import FileIdentity
 from devicemanager.plugin.streams import StreamCounts
+from podresources.sockets import FileIdentity
 
 __all__ = ["Action", "Decision", "Observation", "decide"]
 

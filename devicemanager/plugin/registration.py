@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import grpc
 
-from devicemanager.plugin import wire
+from devicemanager.api.deviceplugin import VERSION
 from devicemanager.plugin.errors import RegistrationFailed
-from devicemanager.plugin.sockets import AUTHORITY, target
+from podresources.sockets import AUTHORITY, target
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc
 
@@ -48,7 +48,7 @@ def register(
     text.
     """
     request = dp.RegisterRequest(
-        version=wire.API_VERSION, endpoint=endpoint, resource_name=resource, options=options
+        version=VERSION, endpoint=endpoint, resource_name=resource, options=options
     )
     with grpc.insecure_channel(target(kubelet), options=_OPTIONS) as channel:
         call = deviceplugin_v1beta1_grpc.RegistrationStub(channel).Register.future(

@@ -10,8 +10,8 @@ from enum import Enum
 from pathlib import Path
 
 import attrs
-from tenacity import RetryCallState, RetryError, Retrying, stop_after_attempt, wait_fixed
 
+from devicemanager.io.retry import retry
 from devicemanager.plugin.author import Plugin
 from devicemanager.plugin.executor import DaemonThreadPoolExecutor
 from devicemanager.plugin.modes import registration_mode
@@ -218,33 +218,31 @@ class Resource:
 
     def _call_start(self) -> bool:
         """The author's start hook, tried a few times as kubevirt's dpm does."""
-        attempts = Retrying(
-            stop=stop_after_attempt(self._settings.start_attempts),
-            wait=wait_fixed(self._settings.start_delay),
-            sleep=self._nap,
-            retry=self._may_start_again,
-            after=self._log_start,
-        )
         try:
-            attempts(self.plugin.start)
-        except RetryError:
-            _log.error("%s: start() failed too often: not served", self.name)
-            self._enter(ResourceState.FAILED)
-            return False
+            retry(
+                self._start_once,
+                Exception,
+                sleep=self._stopping.wait,
+                first_wait=self._settings.start_delay,
+                longest_wait=self._settings.start_delay,
+                attempts=self._settings.start_attempts,
+                stopping=self._stopping.is_set,
+            )
         except Exception:
-            self._enter(ResourceState.STOPPED)
+            if self._stopping.is_set():
+                self._enter(ResourceState.STOPPED)
+            else:
+                _log.error("%s: start() failed too often: not served", self.name)
+                self._enter(ResourceState.FAILED)
             return False
         return True
 
-    def _nap(self, seconds: float) -> None:
-        self._stopping.wait(seconds)
-
-    def _may_start_again(self, state: RetryCallState) -> bool:
-        return bool(state.outcome and state.outcome.failed) and not self._stopping.is_set()
-
-    def _log_start(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        _log.error("%s: start() failed", self.name, exc_info=error)
+    def _start_once(self) -> None:
+        try:
+            self.plugin.start()
+        except Exception:
+            _log.exception("%s: start() failed", self.name)
+            raise
 
     def _call_stop(self) -> None:
         try:

@@ -11,7 +11,8 @@ import grpc
 
 from devicemanager.plugin.executor import DaemonThreadPoolExecutor
 from devicemanager.plugin.service import Service
-from devicemanager.plugin.sockets import FileIdentity, claim, remove_if_ours, target
+from devicemanager.plugin.sockets import claim
+from podresources.sockets import FileIdentity, remove_if_same, target
 
 __all__ = ["PluginServer"]
 
@@ -81,7 +82,7 @@ class PluginServer:
 
         The event returned is set when the server is gone, and with it its descriptors.
         """
-        remove_if_ours(self.path, self.identity)
+        remove_if_same(self.path, self.identity)
         self._service.streams.end_all()
         gone: threading.Event = self._server.stop(grace)
         return gone

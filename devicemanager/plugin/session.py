@@ -6,8 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
-
+from devicemanager.io.retry import retry
 from devicemanager.plugin.errors import RegistrationFailed
 from devicemanager.plugin.modes import RegistrationMode
 from devicemanager.plugin.notifier import Notifier
@@ -15,7 +14,7 @@ from devicemanager.plugin.reconcile import Observation
 from devicemanager.plugin.registration import Answer
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.settings import PluginSettings
-from devicemanager.plugin.sockets import FileIdentity
+from podresources.sockets import FileIdentity
 
 __all__ = ["Session"]
 
@@ -78,15 +77,14 @@ class Session:
                 self._notifier.wait(self._notifier.count, min(left, self._settings.recheck))
 
         settings = self._settings
-        attempts = Retrying(
-            retry=retry_if_exception_type(RegistrationFailed),
-            wait=wait_exponential(
-                multiplier=settings.register_backoff, max=settings.register_backoff_limit
-            ),
+        if retry(
+            lambda: self._attempt(pointless),
+            RegistrationFailed,
             sleep=nap,
-            before_sleep=self._log_failure,
-        )
-        if attempts(self._attempt, pointless):
+            first_wait=settings.register_backoff,
+            longest_wait=settings.register_backoff_limit,
+            report=self._log_failure,
+        ):
             self.registered_at = time.monotonic()
         return self.registered_at is not None
 
@@ -112,9 +110,7 @@ class Session:
 
         return self._mode.register(self.server, wait)
 
-    def _log_failure(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        pause = state.next_action.sleep if state.next_action else 0.0
+    def _log_failure(self, error: BaseException, pause: float) -> None:
         _log.warning(
             "%s: the kubelet did not register it: %s; again in %.0f s", self._resource, error, pause
         )

@@ -6,13 +6,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["DEFAULT_DIRECTORY", "DIRECTORY_VARIABLE", "REGISTRY_DIRECTORY", "PluginSettings"]
-
-DEFAULT_DIRECTORY = "/var/lib/kubelet/device-plugins"
-"""Where a kubelet listens, whatever its root directory."""
-
-REGISTRY_DIRECTORY = "/var/lib/kubelet/plugins_registry"
-"""Where a kubelet's plugin watcher looks for sockets."""
+__all__ = ["DIRECTORY_VARIABLE", "PluginSettings"]
 
 DIRECTORY_VARIABLE = "DEVICE_PLUGIN_DIRECTORY"
 """Environment variable that names another directory than the default one."""

@@ -1,53 +1,15 @@
-"""Socket files: whose they are, whether they live, and taking a name without a fight."""
+"""Where a plugin puts its socket: the directory, and a name that no living plugin uses."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
-import attrs
+from podresources.sockets import is_alive
 
-__all__ = [
-    "AUTHORITY",
-    "FileIdentity",
-    "claim",
-    "directory_problem",
-    "is_alive",
-    "remove_if_ours",
-    "target",
-]
-
-AUTHORITY = ("grpc.default_authority", "localhost")
-"""The channel option for every connection to a unix socket. gRPC would send the quoted
-path, which servers on Rust's h2 refuse."""
-
-_CONNECT_TIMEOUT = 1.0
-
-
-@attrs.frozen
-class FileIdentity:
-    """One file, as opposed to another that later bears the same name.
-
-    The inode number alone would not do: a file system may give it out again at once.
-    """
-
-    device: int
-    inode: int
-    modified: int
-
-    @classmethod
-    def of(cls, path: Path) -> FileIdentity | None:
-        """None if there is no such file, or no directory for it."""
-        try:
-            found = path.lstat()
-        except OSError:
-            return None
-        return cls(found.st_dev, found.st_ino, found.st_mtime_ns)
+__all__ = ["claim", "directory_problem"]
 
 
 def directory_problem(directory: Path) -> str | None:
@@ -62,25 +24,6 @@ def directory_problem(directory: Path) -> str | None:
     if not os.access(directory, os.W_OK | os.X_OK):
         return "cannot be written to by this user"
     return None
-
-
-def target(path: Path) -> str:
-    """A unix socket's address as grpc takes it: a URI, so what is special is quoted."""
-    return "unix:" + quote(str(path))
-
-
-def is_alive(path: Path) -> bool:
-    """Whether somebody listens there. What cannot be told counts as living."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_CONNECT_TIMEOUT)
-        try:
-            probe.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        # A full backlog, or permissions: somebody is there.
-        except OSError:
-            return True
-        return True
 
 
 def claim(bound: Path, names: Iterator[str]) -> Path:
@@ -102,13 +45,6 @@ def claim(bound: Path, names: Iterator[str]) -> Path:
             bound.unlink()
         return path
     raise AssertionError("socket names never run out")
-
-
-def remove_if_ours(path: Path, identity: FileIdentity) -> None:
-    """Remove the file unless another has taken its place."""
-    if FileIdentity.of(path) == identity:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
 
 
 def _is_socket(path: Path) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from devicemanager.api.cdi import split_name
 from devicemanager.plugin.typed import FlatDevice, TypedDevice
 from devicemanager.plugin.validators import absolute_path, permission_letters
 
@@ -22,7 +23,6 @@ __all__ = [
     "Mount",
 ]
 
-_CDI_NAME = re.compile(r"[A-Za-z][\w.-]*/[A-Za-z][\w.-]*=[A-Za-z0-9][\w.:-]*")
 _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
 _ANNOTATION_PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -114,7 +114,7 @@ def _annotation_keys(_instance: object, _attribute: object, keys: Mapping[str, s
 
 def _cdi_names(_instance: object, _attribute: object, names: tuple[str, ...]) -> None:
     for name in names:
-        if not _CDI_NAME.fullmatch(name):
+        if not isinstance(name, str) or split_name(name) is None:
             raise ValueError(f"not a CDI name of the form vendor/class=name: {name!r}")
 
 

@@ -6,15 +6,12 @@ from collections.abc import Iterable
 
 from google.protobuf.message import Message
 
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin.typed import add_typed_devices
 from devicemanager.plugin.values import ContainerSettings, Device
 from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["API_VERSION", "HEALTHY", "UNHEALTHY", "container_response", "encode_list", "to_bytes"]
-
-API_VERSION = "v1beta1"
-HEALTHY = "Healthy"
-UNHEALTHY = "Unhealthy"
+__all__ = ["container_response", "device_message", "encode_list", "to_bytes"]
 
 
 def device_message(device: Device) -> dp.Device:

@@ -12,16 +12,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import attrs
 
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.pods import Pod
+from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.manifests import ManifestError, parse
-
-if TYPE_CHECKING:
-    from watchdog.events import FileSystemEvent
 
 __all__ = ["ManifestDirectoryError", "PodOwner", "StaticPods", "check_directory"]
 
@@ -29,6 +27,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 """Names of manifests. Whatever else lies there, such as an editor's copies, is left alone."""
 
 _PATIENCE = 0.5
+
+_COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED)
+"""After these a file is as it will stay."""
 
 Report = Callable[[str], None]
 """Takes one line for the user."""
@@ -192,10 +193,10 @@ class StaticPods:
         self.directory = Path(directory)
         self._files = ManifestFiles(self.directory, owner, report)
         self._report = report
-        self._observer: Any = None
         # What the watch told. Its own thread must not wait for an admission: stopping the
         # watch would wait for it, too.
-        self._told: queue.SimpleQueue[FileSystemEvent | None] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
+        self._watch = DirectoryWatch(self.directory, self._told.put)
         self._stopping = threading.Event()
         self._worker = threading.Thread(target=self._work, name="static pods", daemon=True)
 
@@ -204,10 +205,10 @@ class StaticPods:
         check_directory(self.directory)
         # Watched before the scan, so that nothing is missed in between.
         try:
-            self._observer = self._watch()
+            self._watch.start()
             self._files.scan()
         except OSError as error:
-            self._end_watch()
+            self._watch.stop()
             reason = error.strerror or error
             raise ManifestDirectoryError(
                 f"manifest directory {self.directory} cannot be watched: {reason}"
@@ -220,7 +221,7 @@ class StaticPods:
         An admission that hangs in a plugin is not waited for: it ends with its kubelet.
         """
         self._stopping.set()
-        self._end_watch()
+        self._watch.stop()
         self._told.put(None)
         if self._worker.is_alive():
             self._worker.join(_PATIENCE)
@@ -237,28 +238,6 @@ class StaticPods:
     ) -> None:
         self.stop()
 
-    def _watch(self) -> Any:
-        from watchdog.events import FileSystemEventHandler
-        from watchdog.observers.inotify import InotifyObserver
-
-        told = self._told
-
-        class Handler(FileSystemEventHandler):
-            def on_any_event(self, event: FileSystemEvent) -> None:
-                told.put(event)
-
-        # Full events tell a file moved here, which is complete, from one being created.
-        observer = InotifyObserver(generate_full_events=True)
-        observer.schedule(Handler(), str(self.directory.resolve()), recursive=False)
-        observer.start()
-        return observer
-
-    def _end_watch(self) -> None:
-        observer, self._observer = self._observer, None
-        if observer is not None:
-            observer.stop()
-            observer.join()
-
     def _work(self) -> None:
         while (event := self._told.get()) is not None and not self._stopping.is_set():
             try:
@@ -267,31 +246,32 @@ class StaticPods:
             except Exception as error:
                 self._report(f"manifest directory {self.directory}: {error}")
 
-    def _react(self, event: FileSystemEvent) -> None:
-        kind, old, new = event.event_type, _name(event.src_path), _name(event.dest_path)
-        if kind == "deleted" and event.is_directory and not self.directory.exists():
-            self._report(f"manifest directory {self.directory} is gone, and its pods with it")
-            self._files.all_gone()
-        elif kind in ("moved", "deleted", "created") and _is_pivot(old, new):
+    def _react(self, change: Change) -> None:
+        old, new = change.name, change.new_name
+        if not old and not new:
+            self._directory_deleted()
+        elif _is_pivot(old, new):
             self._files.scan()
-        elif kind == "moved" and is_manifest(old) and is_manifest(new):
+        elif change.kind is ChangeKind.MOVED and is_manifest(old) and is_manifest(new):
             self._files.moved(old, new)
-        elif kind in ("moved", "deleted", "closed"):
+        elif change.kind in _COMPLETE:
             for name in filter(is_manifest, (new, old)):
                 self._files.look_at(name)
-        elif kind == "created" and is_manifest(old) and _is_linked(self.directory / old):
-            self._files.look_at(old)
-        elif kind in ("modified", "attrib") and is_manifest(old):
+        elif change.kind is ChangeKind.CREATED:
+            if is_manifest(old) and _is_linked(self.directory / old):
+                self._files.look_at(old)
+        elif is_manifest(old):
             self._files.look_again_at_unreadable(old)
+
+    def _directory_deleted(self) -> None:
+        if not self.directory.exists():
+            self._report(f"manifest directory {self.directory} is gone, and its pods with it")
+            self._files.all_gone()
 
 
 def is_manifest(name: str) -> bool:
     """Whether a file of this name is read: no dotfile, no temporary file of an editor."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#"))
-
-
-def _name(path: bytes | str | None) -> str:
-    return Path(os.fsdecode(path or "")).name
 
 
 def _is_pivot(old: str, new: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
 from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.errors import (
@@ -20,7 +21,6 @@ from devicemanager.core.errors import (
     RequestError,
 )
 from devicemanager.core.ids import PodUid, ResourceName
-from devicemanager.core.names import is_extended_resource_name
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.refusal import Refused, refused_by_allocation
 from devicemanager.core.runoptions import RunOptions

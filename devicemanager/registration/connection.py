@@ -18,6 +18,7 @@ from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import PluginError, RpcError
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.inventory import Columns
+from devicemanager.io.retry import retry
 from devicemanager.settings import Settings
 from devicemanager.wire.errors import WireError
 from devicemanager.wire.lists import ListReader
@@ -87,20 +88,18 @@ class Connection:
             sockets.check_path(path)
         except SocketPathError as error:
             raise DialError(str(error)) from error
-        # With the first plugin: nothing else of a start needs it.
-        import tenacity
-
         stopping = stopping or threading.Event()
         limit = time.monotonic() + settings.dial_timeout
-        attempts = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(DialError),
-            stop=tenacity.stop_after_delay(settings.dial_timeout)
-            | tenacity.stop_when_event_set(stopping),
-            wait=tenacity.wait_random_exponential(_FIRST_WAIT, _LONGEST_WAIT),
-            sleep=tenacity.sleep_using_event(stopping),
-            reraise=True,
+        return retry(
+            lambda: cls._attempt(path, settings, limit, stopping),
+            DialError,
+            sleep=stopping.wait,
+            first_wait=_FIRST_WAIT,
+            longest_wait=_LONGEST_WAIT,
+            seconds=settings.dial_timeout,
+            stopping=stopping.is_set,
+            jitter=True,
         )
-        return attempts(cls._attempt, path, settings, limit, stopping)
 
     @classmethod
     def _attempt(

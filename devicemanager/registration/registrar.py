@@ -11,18 +11,18 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from devicemanager.api.deviceplugin import VERSION
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
-from devicemanager.core.names import is_extended_resource_name
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.registration.connection import Connection, DialError
 from devicemanager.settings import Settings
 
-API_VERSION = "v1beta1"
 MAX_FILE_NAME = 255
 _WORKERS = 32
 """Registrations that may be dialed at a time; more wait."""
@@ -193,7 +193,7 @@ class Registrar:
 
 
 def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
-    if API_VERSION not in versions:
+    if VERSION not in versions:
         version = messages.go_quoted(",".join(versions))[1:-1]
         raise RegistrationRefused(messages.BAD_VERSION.format(version=version))
     if not is_extended_resource_name(resource):

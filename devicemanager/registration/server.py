@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 
+from devicemanager.api.deviceplugin import VERSION
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.ids import ResourceName
-from devicemanager.core.names import is_extended_resource_name
-from devicemanager.registration.registrar import API_VERSION, Registrar, RegistrationRefused
+from devicemanager.registration.registrar import Registrar, RegistrationRefused
 from podresources import sockets
 from podresources.errors import PodResourcesError
 from protos import deviceplugin_v1beta1 as dp
@@ -44,7 +44,7 @@ class RegistrationServer(dp_grpc.RegistrationServicer):
         self._registrar = registrar
         self._socket = socket
         self._on_error = on_error
-        self._inode = 0
+        self._identity: sockets.FileIdentity | None = None
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool)
         dp_grpc.add_RegistrationServicer_to_server(self, self._server)
@@ -55,15 +55,13 @@ class RegistrationServer(dp_grpc.RegistrationServicer):
             with sockets.published(self._socket) as private:
                 self._server.add_insecure_port(sockets.target(private))
                 self._server.start()
-            self._inode = self._socket.stat().st_ino
+            self._identity = sockets.FileIdentity.of(self._socket)
         except (PodResourcesError, RuntimeError, OSError) as error:
             raise DeviceManagerError(messages.LISTEN_FAILED.format(error=error)) from error
 
     def stop(self) -> None:
         """Stop listening and remove the socket; registrations under way are cut off."""
-        with contextlib.suppress(FileNotFoundError):
-            if self._socket.stat().st_ino == self._inode:
-                self._socket.unlink()
+        sockets.remove_if_same(self._socket, self._identity)
         self._server.stop(0).wait()
         self._pool.shutdown()
 
@@ -81,7 +79,7 @@ class RegistrationServer(dp_grpc.RegistrationServicer):
     def _register(self, request: dp.RegisterRequest) -> None:
         resource = ResourceName(request.resource_name)
         versions = (request.version,)
-        if API_VERSION in versions and is_extended_resource_name(resource):
+        if VERSION in versions and is_extended_resource_name(resource):
             fault = endpoint_fault(request.endpoint)
             if fault is not None and "Q23" not in self._registrar.quirks:
                 raise self._registrar.refuse(resource, messages.DIAL_FAILED.format(error=fault))

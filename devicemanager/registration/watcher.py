@@ -13,30 +13,23 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 
+from devicemanager.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import StartError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import EventKind, EventStream
+from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.registration.connection import rpc_error
 from devicemanager.registration.registrar import Registrar, RegistrationRefused
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc
 
-if TYPE_CHECKING:
-    from watchdog.events import FileSystemEvent
-    from watchdog.observers.api import BaseObserver
-
-DEVICE_PLUGIN = "DevicePlugin"
 GET_INFO_TIMEOUT = 1.0
 """Seconds; the plugin manager sets this for GetInfo and for the notification."""
 _WORKERS = 4
-
-_Identity = tuple[int, int]
-"""Inode and time of making: a socket that is made anew often gets the inode again."""
 
 
 class PluginWatcher:
@@ -54,47 +47,33 @@ class PluginWatcher:
         self._events = events
         self._on_error = on_error
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="plugin-watcher")
-        self._observer: BaseObserver | None = None
+        kinds = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
+        self._watch = DirectoryWatch(directory, self._seen, kinds)
         # Guards _known: which socket it was that was taken up at each path.
         self._lock = threading.Lock()
-        self._known: dict[Path, _Identity] = {}
+        self._known: dict[Path, sockets.FileIdentity] = {}
 
     def start(self) -> None:
         """Watch, then take up the sockets that are there already. Raises StartError."""
-        from watchdog.events import FileSystemEventHandler
-        from watchdog.observers import Observer
-
-        handler = FileSystemEventHandler()
-        handler.on_any_event = self._seen  # type: ignore[method-assign]  # its own hook
-        observer: BaseObserver | None = None
         try:
-            observer = Observer()
-            observer.schedule(handler, str(self._directory))
-            observer.start()
+            self._watch.start()
         except OSError as error:
-            if observer is not None:
-                observer.stop()
             raise StartError(f"cannot watch {self._directory}: {error.strerror}") from error
-        self._observer = observer
         for path in sorted(self._directory.iterdir()):
             self._changed(path)
 
     def stop(self) -> None:
         """Stop watching; handshakes under way end with their deadlines."""
-        if self._observer is not None:
-            self._observer.stop()
-            self._observer.join()
-            self._observer = None
+        self._watch.stop()
         self._pool.shutdown(cancel_futures=True)
 
-    def _seen(self, event: FileSystemEvent) -> None:
-        for path in (event.src_path, event.dest_path):
-            if path:
-                self._changed(Path(str(path)))
+    def _seen(self, change: Change) -> None:
+        for name in filter(None, (change.name, change.new_name)):
+            self._changed(self._directory / name)
 
     def _changed(self, path: Path) -> None:
         """A path appeared, vanished or was replaced."""
-        if path.name.startswith(".") or path.parent != self._directory:
+        if path.name.startswith("."):
             return
         found = _socket_at(path)
         with self._lock:
@@ -152,9 +131,9 @@ class PluginWatcher:
         self._registrar.register(resource, tuple(info.supported_versions), endpoint, path)
 
 
-def _socket_at(path: Path) -> _Identity | None:
+def _socket_at(path: Path) -> sockets.FileIdentity | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return (status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None
+    return sockets.FileIdentity.from_status(status) if stat.S_ISSOCK(status.st_mode) else None

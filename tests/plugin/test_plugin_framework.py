@@ -367,10 +367,10 @@ def test_a_directory_made_anew_is_watched_anew(directory):
 
 
 def test_without_inotify_everything_works_by_looking(kubelet, monkeypatch, caplog):
-    def exhausted():
+    def exhausted(*_, **__):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("devicemanager.plugin.watch.Observer", exhausted)
+    monkeypatch.setattr("watchdog.observers.inotify.InotifyObserver.__init__", exhausted)
     with manager_of(kubelet.directory, PluginSettings(recheck=0.02, stop_grace=0.2)):
         kubelet.plugin()
         kubelet.restart()

@@ -7,8 +7,8 @@ import pytest
 from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.reconcile import Action, Observation, decide
 from devicemanager.plugin.settings import PluginSettings
-from devicemanager.plugin.sockets import FileIdentity
 from devicemanager.plugin.streams import StreamCounts
+from podresources.sockets import FileIdentity
 
 SETTINGS = PluginSettings(
     recheck=2, stream_delay=1, stream_delay_limit=30, stream_wait=60, stream_settled=10

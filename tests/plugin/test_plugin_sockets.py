@@ -1,34 +1,9 @@
-"""Socket files: whose they are, and taking a name."""
+"""Taking a name for a socket."""
 
-import os
 import socket
 
-from devicemanager.plugin.sockets import FileIdentity, claim, is_alive, remove_if_ours
-
-
-def test_a_file_made_later_is_another_one_even_with_the_same_inode(tmp_path):
-    path = tmp_path / "kubelet.sock"
-    assert FileIdentity.of(path) is None
-    path.touch()
-    first = FileIdentity.of(path)
-    path.chmod(0o600)
-    assert FileIdentity.of(path) == first
-    # What a file system does that gives the number out again at once.
-    os.utime(path, ns=(1, 1))
-    assert FileIdentity.of(path) != first
-    assert FileIdentity.of(path / "below") is None
-
-
-def test_only_what_is_ours_is_removed(tmp_path):
-    path = tmp_path / "socket"
-    path.touch()
-    identity = FileIdentity.of(path)
-    os.utime(path, ns=(1, 1))
-    remove_if_ours(path, identity)
-    assert path.exists()
-    remove_if_ours(path, FileIdentity.of(path))
-    remove_if_ours(path, identity)
-    assert not path.exists()
+from devicemanager.plugin.sockets import claim
+from podresources.sockets import is_alive
 
 
 def test_a_name_is_taken_unless_somebody_lives_there(directory):

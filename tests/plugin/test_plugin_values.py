@@ -98,7 +98,9 @@ BAD_NAMES = {
     "/gpu": "not a DNS domain",
     f"{'a.' * 122}a/n": "not a DNS domain",
     "vendor.com/": "not a name",
-    "vendor.com/a/b": "not a name",
+    "vendor.com/a/b": "more than one '/'",
+    # The kubelet looks for kubernetes.io/ anywhere in the name.
+    "mykubernetes.io/gpu": "Kubernetes' own",
     "vendor.com/-a": "not a name",
     "vendor.com/\u00e4": "not a name",
     f"vendor.com/{'n' * 64}": "not a name",

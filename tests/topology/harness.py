@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import checkpoint
+from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.clock import ManualClock
-from devicemanager.core.devices import HEALTHY, Device
+from devicemanager.core.devices import Device
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.cpu import CpuProvider

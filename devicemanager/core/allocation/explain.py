@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core.allocation.container import PodAllocation, ResourceSnapshot, Step
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
@@ -12,7 +13,6 @@ from devicemanager.core.explanation.model import (
     explain_merge,
 )
 from devicemanager.core.ids import ResourceName
-from devicemanager.core.names import is_extended_resource_name
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import TopologyPolicy

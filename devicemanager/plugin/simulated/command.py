@@ -11,8 +11,9 @@ from pathlib import Path
 
 import attrs
 
+from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
 from devicemanager.plugin.errors import ConfigurationError, PluginError
-from devicemanager.plugin.settings import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
+from devicemanager.plugin.settings import DIRECTORY_VARIABLE
 from devicemanager.plugin.simulated.deployment import deploy, undeploy
 from devicemanager.plugin.simulated.manifest import DEFAULT_IMAGE, manifest
 from devicemanager.plugin.simulated.plugin import SimulatedPlugin
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--directory",
         metavar=DIRECTORY_VARIABLE,
-        help=f"plugin directory of the kubelet (default: {DEFAULT_DIRECTORY})",
+        help=f"plugin directory of the kubelet (default: {PLUGIN_DIRECTORY})",
     )
     parser.add_argument(
         "--image",

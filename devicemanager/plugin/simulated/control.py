@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from devicemanager.io.watch import DirectoryWatch
 from devicemanager.plugin.simulated.table import GONE, HEALTH
-from devicemanager.plugin.watch import DirectoryWatch
 
 __all__ = ["ControlFile", "parse_control"]
 
@@ -40,7 +40,7 @@ class ControlFile:
     def __init__(self, path: Path, take: Callable[[dict[str, str]], None]) -> None:
         self._path = path.absolute()
         self._take = take
-        self._watch = DirectoryWatch(self._path.parent, self._read, contents=True)
+        self._watch = DirectoryWatch(self._path.parent, lambda _change: self._read())
         # Guards _text, and keeps an older reading from being taken after a newer one.
         self._lock = threading.Lock()
         self._text = ""

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import attrs
 
+from devicemanager.api.deviceplugin import HEALTHY
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = ["RPCS", "AllocateFault", "Faults", "ListFault", "RpcError", "faulty_lists"]
@@ -92,18 +93,18 @@ def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
         case ListFault.DUPLICATE_IDS:
             message.MergeFromString(payload)
         case ListFault.EMPTY_ID:
-            message.devices.add(ID="", health="Healthy")
+            message.devices.add(ID="", health=HEALTHY)
         case ListFault.UNKNOWN_HEALTH:
             message.devices.add(ID="of-unknown-health", health="Sick")
         case ListFault.NEGATIVE_NUMA:
-            message.devices.add(ID="on-node-minus-5", health="Healthy").topology.nodes.add(ID=-5)
+            message.devices.add(ID="on-node-minus-5", health=HEALTHY).topology.nodes.add(ID=-5)
         case ListFault.EMPTY_TOPOLOGY:
-            message.devices.add(ID="without-nodes", health="Healthy").topology.SetInParent()
+            message.devices.add(ID="without-nodes", health=HEALTHY).topology.SetInParent()
         case ListFault.HUGE:
             for index in range(_HUGE - len(message.devices)):
-                message.devices.add(ID=f"extra-{index}", health="Healthy")
+                message.devices.add(ID=f"extra-{index}", health=HEALTHY)
         case ListFault.OVERSIZE:
-            message.devices.add(ID="x" * _OVER_4_MIB, health="Healthy")
+            message.devices.add(ID="x" * _OVER_4_MIB, health=HEALTHY)
         case ListFault.GARBAGE:
             yield GARBAGE
             return

@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
+from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
 from devicemanager.plugin.errors import ConfigurationError
-from devicemanager.plugin.settings import DEFAULT_DIRECTORY
 from devicemanager.plugin.simulated.settings import SimulationSettings, as_text, title
 
 __all__ = ["DEFAULT_IMAGE", "MANAGED_BY", "daemon_set", "manifest", "namespace", "variables"]
@@ -83,7 +83,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": _VOLUME, "mountPath": DEFAULT_DIRECTORY}],
+        "volumeMounts": [{"name": _VOLUME, "mountPath": PLUGIN_DIRECTORY}],
     }
     return {
         # Devices are part of a node: also of one that takes no ordinary pods.
@@ -91,9 +91,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
         "priorityClassName": "system-node-critical",
         "automountServiceAccountToken": False,
         "containers": [container],
-        "volumes": [
-            {"name": _VOLUME, "hostPath": {"path": DEFAULT_DIRECTORY, "type": "Directory"}}
-        ],
+        "volumes": [{"name": _VOLUME, "hostPath": {"path": PLUGIN_DIRECTORY, "type": "Directory"}}],
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import attrs
 import grpc
 
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin import wire
 from devicemanager.plugin.author import Plugin
 from devicemanager.plugin.notifier import Notifier
@@ -179,8 +180,8 @@ class RecordingService(Service):
         while context.is_active():
             yield message
             for device in message.devices[-1:]:
-                healthy = device.health == wire.HEALTHY
-                device.health = wire.UNHEALTHY if healthy else wire.HEALTHY
+                healthy = device.health == HEALTHY
+                device.health = UNHEALTHY if healthy else HEALTHY
             pace.wait(_FLOOD_INTERVAL)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin.errors import UnknownDevice
 from devicemanager.plugin.simulated.ids import device_id
 from devicemanager.plugin.simulated.settings import SimulationSettings
@@ -15,7 +16,7 @@ from devicemanager.plugin.values import Device
 __all__ = ["GONE", "HEALTH", "DeviceTable"]
 
 GONE = "gone"
-HEALTH = {"Healthy": True, "Unhealthy": False}
+HEALTH = {HEALTHY: True, UNHEALTHY: False}
 """The two words a kubelet knows, and what they say of a device."""
 
 

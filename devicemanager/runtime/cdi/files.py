@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from devicemanager.api.cdi import is_device, is_kind
 from devicemanager.runtime.cdi.values import (
     CdiDeviceNode,
     CdiHook,
@@ -21,8 +22,6 @@ from devicemanager.runtime.cdi.values import (
     CdiSpec,
     CdiSpecError,
     ContainerEdits,
-    is_device,
-    is_kind,
 )
 
 __all__ = ["load_spec"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from devicemanager.api.cdi import split_name
 from devicemanager.core.errors import RequestError
 
 __all__ = [
@@ -21,13 +21,8 @@ __all__ = [
     "CdiSpecError",
     "ContainerEdits",
     "UnresolvedCdiDevices",
-    "is_device",
-    "is_kind",
     "parse_name",
 ]
-
-_VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([\w.-]*[A-Za-z0-9])?", re.ASCII)
-_DEVICE = re.compile(r"[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?", re.ASCII)
 
 
 class CdiError(RequestError):
@@ -116,18 +111,7 @@ class CdiSpec:
 
 def parse_name(name: str) -> tuple[str, str]:
     """Split ``vendor.com/class=device`` into kind and device. Raises ``CdiError``."""
-    kind, _, device = name.partition("=")
-    if not is_kind(kind) or not is_device(device):
+    parts = split_name(name)
+    if parts is None:
         raise CdiError(f"{name!r} is not a CDI name of the form vendor.com/class=device")
-    return kind, device
-
-
-def is_kind(kind: str) -> bool:
-    """Whether the text is ``vendor/class`` with a valid vendor and class."""
-    vendor, slash, class_ = kind.partition("/")
-    return bool(slash and _VENDOR_OR_CLASS.fullmatch(vendor) and _VENDOR_OR_CLASS.fullmatch(class_))
-
-
-def is_device(name: str) -> bool:
-    """Whether the text can name a device in a specification."""
-    return _DEVICE.fullmatch(name) is not None
+    return parts

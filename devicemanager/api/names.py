@@ -1,9 +1,16 @@
-"""Which resource names the kubelet takes for a device plugin's."""
+"""Which resource names a kubelet takes for a device plugin's."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+
+__all__ = [
+    "extended_resource_fault",
+    "is_dns1123_subdomain",
+    "is_extended_resource_name",
+    "is_qualified_name",
+]
 
 _NATIVE_DOMAIN = "kubernetes.io"
 _QUOTA_PREFIX = "requests."
@@ -13,20 +20,35 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
 
 
-@lru_cache(maxsize=1024)
 def is_extended_resource_name(name: str) -> bool:
-    """Whether ``name`` is an extended resource, as ``vendor.com/gpu``.
+    """Whether ``name`` is an extended resource, as ``vendor.com/gpu``."""
+    return extended_resource_fault(name) is None
+
+
+@lru_cache(maxsize=1024)
+def extended_resource_fault(name: str) -> str | None:
+    """What keeps ``name`` from being an extended resource; None if nothing does.
 
     ``IsExtendedResourceName`` of pkg/apis/core/v1/helper (v1.32). The prefix
     ``requests.`` is what a quota for the resource is called, so the name must stay
     a qualified name with it, too.
     """
-    if "/" not in name or name.startswith(_QUOTA_PREFIX):
-        return False
+    domain, slash, local = name.rpartition("/")
+    if not slash:
+        return "it has no domain, as in vendor.com/gpu"
+    if name.startswith(_QUOTA_PREFIX):
+        return f"it starts with {_QUOTA_PREFIX}"
     # IsNativeResource looks for "kubernetes.io/" anywhere in the name.
     if f"{_NATIVE_DOMAIN}/" in name:
-        return False
-    return is_qualified_name(_QUOTA_PREFIX + name)
+        return f"domains that end with {_NATIVE_DOMAIN} are Kubernetes' own"
+    if "/" in domain:
+        return "it has more than one '/'"
+    if not is_dns1123_subdomain(_QUOTA_PREFIX + domain):
+        longest = _MAX_SUBDOMAIN - len(_QUOTA_PREFIX)
+        return f"{domain!r} is not a DNS domain in lower case of at most {longest} characters"
+    if not is_qualified_name(local):
+        return f"{local!r} is not a name of at most {_MAX_NAME} letters, digits, '-', '_' and '.'"
+    return None
 
 
 def is_qualified_name(name: str) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager.core.names import (
+from devicemanager.api.names import (
+    extended_resource_fault,
     is_dns1123_subdomain,
     is_extended_resource_name,
     is_qualified_name,
@@ -65,11 +66,13 @@ BAD = [
 @pytest.mark.parametrize("name", GOOD)
 def test_extended(name):
     assert is_extended_resource_name(name)
+    assert extended_resource_fault(name) is None
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_not_extended(name):
     assert not is_extended_resource_name(name)
+    assert extended_resource_fault(name)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,6 @@
+"""Infrastructure of both sides: directory watches over watchdog, retries over tenacity.
+
+What belongs here: the one set-up of each of these libraries. What never does: anything that
+knows devices, plugins or pods. Unix sockets and the identity of files are in
+:mod:`podresources.sockets`, since ``podresources`` must do without ``devicemanager``.
+"""

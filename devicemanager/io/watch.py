@@ -1,0 +1,195 @@
+"""Changes in one directory, through inotify: the one set-up of watchdog."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from podresources.sockets import FileIdentity
+
+if TYPE_CHECKING:
+    from watchdog.events import FileSystemEvent, FileSystemEventHandler
+    from watchdog.observers.api import BaseObserver
+
+__all__ = ["Change", "ChangeKind", "DirectoryWatch"]
+
+_log = logging.getLogger(__name__)
+
+
+class ChangeKind(StrEnum):
+    """What happened to a file."""
+
+    CREATED = "created"
+    MODIFIED = "modified"
+    CLOSED = "closed"
+    """Somebody who wrote to it has closed it."""
+    MOVED = "moved"
+    DELETED = "deleted"
+    ATTRIBUTES = "attrib"
+
+
+@attrs.frozen
+class Change:
+    """One change.
+
+    ``name`` is the file's name, ``new_name`` the one that it was moved to. Of a move into
+    the directory or out of it, the name outside is empty. When the directory itself is
+    deleted, both are.
+    """
+
+    kind: ChangeKind
+    name: str
+    new_name: str = ""
+
+
+class DirectoryWatch:
+    """Reports what happens to the files of one directory, without those below.
+
+    ``on_change`` is called by a thread of the watch, one change at a time, and must not
+    wait for :meth:`stop`. An event is a hint: some are lost when very many come at once.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        on_change: Callable[[Change], object],
+        kinds: Collection[ChangeKind] = tuple(ChangeKind),
+    ) -> None:
+        self._directory = directory
+        self._on_change = on_change
+        self._kinds = frozenset(kinds)
+        # Guards the two below.
+        self._lock = threading.Lock()
+        self._observer: BaseObserver | None = None
+        self._watched: FileIdentity | None = None
+        self._place = ""
+        self._complained = False
+
+    def start(self) -> None:
+        """Watch from now on. Raises OSError: no such directory, no inotify instance left."""
+        with self._lock:
+            self._start()
+
+    def ensure(self) -> bool:
+        """Watch the directory that is there now. True if a watch was newly made.
+
+        To be called every now and then by those who can do without a watch, only slower: a
+        directory that is removed and made again is another one and needs a watch of its own.
+        What keeps it from being watched is logged once.
+        """
+        with self._lock:
+            current = FileIdentity.of(self._directory, follow_links=True)
+            if current == self._watched:
+                return False
+            self._stop()
+            if current is None:
+                return False
+            try:
+                self._start()
+            except OSError as error:
+                self._complain(error)
+                return False
+            return True
+
+    def stop(self) -> None:
+        """Watch no longer. No change is reported after that. Stopping twice does nothing."""
+        with self._lock:
+            self._stop()
+
+    def _start(self) -> None:
+        # Looked at before it is watched: a directory that takes its place meanwhile differs.
+        watched = FileIdentity.of(self._directory, follow_links=True)
+        # Later releases of watchdog do not follow a link.
+        self._place = os.path.realpath(self._directory)
+        observer = _observer()
+        try:
+            observer.schedule(
+                _handler(self._report), self._place, event_filter=_filter(self._kinds)
+            )
+            observer.start()
+        except BaseException:
+            observer.stop()
+            raise
+        self._observer, self._watched = observer, watched
+
+    def _stop(self) -> None:
+        self._watched = None
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.stop()
+            observer.join()
+
+    def _report(self, event: FileSystemEvent) -> None:
+        old, new = _name(event.src_path), _name(event.dest_path)
+        if event.is_directory:
+            if event.event_type != ChangeKind.DELETED or event.src_path != self._place:
+                return
+            # Its number may be given out again at once: ensure() must not take that for it.
+            self._watched = None
+            old = ""
+        try:
+            self._on_change(Change(ChangeKind(event.event_type), old, new))
+        except Exception:
+            # The thread must outlive it, or every later change would be lost.
+            _log.exception("a change in %s could not be handled", self._directory)
+
+    def _complain(self, error: OSError) -> None:
+        if not self._complained:
+            self._complained = True
+            _log.warning("cannot watch %s (%s): looking at it instead", self._directory, error)
+
+
+def _observer() -> BaseObserver:
+    # Loaded with the first watch: start-up time matters to those who never watch.
+    from watchdog.observers.inotify import InotifyObserver
+
+    logging.getLogger("watchdog.observers.inotify").addFilter(_is_worth_logging)
+    # Full events tell a file moved here, which is complete, from one being created.
+    return InotifyObserver(generate_full_events=True)
+
+
+def _handler(report: Callable[[FileSystemEvent], None]) -> FileSystemEventHandler:
+    from watchdog.events import FileSystemEventHandler
+
+    class Handler(FileSystemEventHandler):
+        def on_any_event(self, event: FileSystemEvent) -> None:
+            report(event)
+
+    return Handler()
+
+
+def _filter(kinds: Collection[ChangeKind]) -> list[type[FileSystemEvent]]:
+    """The classes of the kinds, and of the directory's own end, which is always told."""
+    from watchdog import events
+
+    classes = {
+        ChangeKind.CREATED: events.FileCreatedEvent,
+        ChangeKind.MODIFIED: events.FileModifiedEvent,
+        ChangeKind.CLOSED: events.FileClosedEvent,
+        ChangeKind.MOVED: events.FileMovedEvent,
+        ChangeKind.DELETED: events.FileDeletedEvent,
+        # Releases before 7 call a change of attributes a modification.
+        ChangeKind.ATTRIBUTES: getattr(events, "FileAttribEvent", events.FileModifiedEvent),
+    }
+    return [events.DirDeletedEvent, *(classes[kind] for kind in sorted(kinds))]
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Leave out that an emitter, told to stop, found an event at that moment.
+
+    watchdog calls that an error, at each stop under load. The emitter itself logs it.
+    """
+    stopped = getattr(threading.current_thread(), "stopped_event", None)
+    told_to_stop = stopped is not None and stopped.is_set()
+    return not (told_to_stop and "queue_events() called when" in record.getMessage())
+
+
+def _name(path: bytes | str | None) -> str:
+    return Path(os.fsdecode(path or "")).name

@@ -1,0 +1,82 @@
+"""Trying again: which errors, how often, and with which waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicemanager.io.retry import retry
+
+
+class Flaky:
+    """Fails with each error given, then returns."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+def never(_seconds: float) -> None:
+    raise AssertionError("slept")
+
+
+def test_the_waits_double_up_to_the_longest_and_each_is_reported() -> None:
+    slept: list[float] = []
+    told: list[tuple[str, float]] = []
+    flaky = Flaky(*(KeyError(i) for i in range(5)))
+    answer = retry(
+        flaky,
+        LookupError,
+        sleep=slept.append,
+        first_wait=0.5,
+        longest_wait=3,
+        report=lambda error, pause: told.append((str(error), pause)),
+    )
+    assert answer == "done"
+    assert slept == [0.5, 1, 2, 3, 3]
+    assert told == [(str(i), wait) for i, wait in enumerate(slept)]
+
+
+def test_another_error_comes_at_once() -> None:
+    flaky = Flaky(ValueError("other"))
+    with pytest.raises(ValueError, match="other"):
+        retry(flaky, LookupError, sleep=never, first_wait=1, longest_wait=1)
+    assert flaky.calls == 1
+
+
+@pytest.mark.parametrize("limit", [{"attempts": 1}, {"stopping": lambda: True}, {"seconds": 0}])
+def test_at_each_limit_the_last_error_is_raised_without_a_wait(limit) -> None:
+    told: list[float] = []
+    with pytest.raises(KeyError):
+        retry(
+            Flaky(KeyError(1), KeyError(2)),
+            KeyError,
+            sleep=never,
+            first_wait=1,
+            longest_wait=1,
+            report=lambda _error, pause: told.append(pause),
+            **limit,
+        )
+    assert told == []
+
+
+def test_attempts_are_counted() -> None:
+    slept: list[float] = []
+    flaky = Flaky(*(KeyError(i) for i in range(5)))
+    with pytest.raises(KeyError, match="2"):
+        retry(flaky, KeyError, sleep=slept.append, first_wait=3, longest_wait=3, attempts=3)
+    assert slept == [3, 3]
+
+
+def test_with_jitter_no_wait_is_longer() -> None:
+    slept: list[float] = []
+    flaky = Flaky(*(KeyError(i) for i in range(20)))
+    retry(flaky, KeyError, sleep=slept.append, first_wait=0.5, longest_wait=4, jitter=True)
+    assert all(0 <= wait <= 0.5 * 2**n for n, wait in enumerate(slept))
+    assert max(slept) <= 4
+    assert len(set(slept)) > 1

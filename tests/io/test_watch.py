@@ -1,0 +1,198 @@
+"""The directory watch: what it reports, and that it follows the directory, however often made."""
+
+import logging
+import queue
+import threading
+from pathlib import Path
+
+import pytest
+from watchdog.observers.inotify import InotifyObserver
+
+from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
+
+PATIENCE = 15.0
+
+
+class Changes:
+    """What a watch reports, waited for."""
+
+    def __init__(self) -> None:
+        self._seen: queue.SimpleQueue[Change] = queue.SimpleQueue()
+        self.add = self._seen.put
+
+    def until(self, wanted: Change) -> list[Change]:
+        """What was reported before ``wanted``."""
+        seen = []
+        while (change := self._seen.get(timeout=PATIENCE)) != wanted:
+            seen.append(change)
+        return seen
+
+    @property
+    def empty(self) -> bool:
+        return self._seen.empty()
+
+
+@pytest.fixture
+def changes() -> Changes:
+    return Changes()
+
+
+def created(name: str) -> Change:
+    return Change(ChangeKind.CREATED, name)
+
+
+def test_every_kind_of_change_is_reported_with_its_names(tmp_path: Path, changes: Changes) -> None:
+    watched, outside = tmp_path / "watched", tmp_path / "outside"
+    watched.mkdir()
+    outside.mkdir()
+    watch = DirectoryWatch(watched, changes.add)
+    watch.start()
+    try:
+        (watched / "a").write_text("1")
+        changes.until(created("a"))
+        changes.until(Change(ChangeKind.CLOSED, "a"))
+        (watched / "a").rename(watched / "b")
+        changes.until(Change(ChangeKind.MOVED, "a", "b"))
+        (watched / "b").rename(outside / "b")
+        changes.until(Change(ChangeKind.MOVED, "b", ""))
+        (outside / "b").rename(watched / "c")
+        changes.until(Change(ChangeKind.MOVED, "", "c"))
+        (watched / "c").unlink()
+        changes.until(Change(ChangeKind.DELETED, "c"))
+    finally:
+        watch.stop()
+
+
+def test_only_the_kinds_asked_for_and_no_directories(tmp_path: Path, changes: Changes) -> None:
+    watch = DirectoryWatch(tmp_path, changes.add, [ChangeKind.CREATED])
+    watch.start()
+    try:
+        (tmp_path / "below").mkdir()
+        (tmp_path / "below" / "deep").touch()
+        (tmp_path / "first").write_text("written, closed")
+        (tmp_path / "last").touch()
+        assert changes.until(created("last")) == [created("first")]
+    finally:
+        watch.stop()
+
+
+def test_a_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    watch = DirectoryWatch(tmp_path / "link", changes.add)
+    watch.start()
+    try:
+        (tmp_path / "real" / "a").touch()
+        changes.until(created("a"))
+    finally:
+        watch.stop()
+
+
+def test_the_directory_itself_may_go_and_come(tmp_path: Path, changes: Changes) -> None:
+    """Also under the same inode number, as it is when nothing else was made meanwhile."""
+    plugins = tmp_path / "plugins"
+    watch = DirectoryWatch(plugins, changes.add)
+    try:
+        assert not watch.ensure()
+        for _ in range(3):
+            plugins.mkdir()
+            assert watch.ensure()
+            assert not watch.ensure()
+            (plugins / "kubelet.sock").touch()
+            changes.until(created("kubelet.sock"))
+            (plugins / "kubelet.sock").unlink()
+            plugins.rmdir()
+            changes.until(Change(ChangeKind.DELETED, ""))
+    finally:
+        watch.stop()
+
+
+def test_after_a_stop_nothing_is_reported(tmp_path: Path, changes: Changes) -> None:
+    watch = DirectoryWatch(tmp_path, changes.add)
+    assert watch.ensure()
+    watch.stop()
+    watch.stop()
+    (tmp_path / "unseen").touch()
+    assert watch.ensure()
+    (tmp_path / "seen").touch()
+    try:
+        assert changes.until(created("seen")) == []
+    finally:
+        watch.stop()
+
+
+def test_start_says_what_is_wrong(tmp_path: Path, changes: Changes) -> None:
+    with pytest.raises(FileNotFoundError):
+        DirectoryWatch(tmp_path / "absent", changes.add).start()
+
+
+def test_a_handler_that_raises_is_logged_and_called_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = threading.Event()
+
+    def handle(change: Change) -> None:
+        if change.name == "good":
+            again.set()
+        raise ValueError(f"cannot handle {change.name}")
+
+    watch = DirectoryWatch(tmp_path, handle, [ChangeKind.CREATED])
+    watch.start()
+    (tmp_path / "bad").touch()
+    (tmp_path / "good").touch()
+    assert again.wait(PATIENCE)
+    watch.stop()
+    assert "cannot handle bad" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["__init__", "start"])
+def test_without_inotify_ensure_says_so_once(
+    tmp_path: Path,
+    changes: Changes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
+) -> None:
+    """Releases of watchdog differ in where they need the instance."""
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(InotifyObserver, where, exhausted)
+    watch = DirectoryWatch(tmp_path, changes.add)
+    assert not watch.ensure()
+    assert not watch.ensure()
+    assert caplog.text.count("looking at it instead") == 1
+    with pytest.raises(OSError, match="Too many open files"):
+        watch.start()
+    monkeypatch.undo()
+    assert watch.ensure()
+    watch.stop()
+
+
+def test_a_stop_beside_events_is_silent(
+    tmp_path: Path, changes: Changes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """watchdog logs an error when an event comes while it is told to stop."""
+    done = threading.Event()
+
+    def disturb() -> None:
+        while not done.is_set():
+            (tmp_path / "a").touch()
+            (tmp_path / "a").unlink()
+
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    try:
+        for _ in range(30):
+            watch = DirectoryWatch(tmp_path, changes.add)
+            watch.start()
+            changes.until(created("a"))
+            watch.stop()
+    finally:
+        done.set()
+        disturber.join()
+    assert [record.getMessage() for record in caplog.records] == []
+    # What an emitter that still runs has to say is heard.
+    logging.getLogger("watchdog.observers.inotify").error("queue_events() called when odd")
+    assert "called when odd" in caplog.text
