@@ -1,7 +1,7 @@
 """PodResources: which pod holds which device, as the kubelet tells node agents.
 
 A server over any :class:`Source`, a client for any kubelet, and the values they share.
-The package defines the source it needs and never imports ``devicemanager``; nothing
+The package defines the source it needs and knows nothing of the device manager; nothing
 here decides who gets a device. Values, view, rate limit and counters are free of gRPC,
 which is loaded only when the server or the client is first used.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from devicemanager.lazy import lazy_names
 from podresources.counters import Counters
 from podresources.errors import (
     AnswerInvalid,
@@ -46,14 +47,6 @@ if TYPE_CHECKING:
     from podresources.server import PodResourcesServer
     from podresources.view import View
 
-_HOMES = {
-    "DEFAULT_SOCKET": "podresources.client",
-    "PodResourcesClient": "podresources.client",
-    "PodResourcesServer": "podresources.server",
-    "View": "podresources.view",
-}
-"""Public names whose modules load gRPC or protobuf, and where they live."""
-
 __all__ = [
     "DEFAULT_SOCKET",
     "Allocatable",
@@ -88,14 +81,13 @@ __all__ = [
     "ids_by_resource",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Load the server, client and view on first use: gRPC alone takes tens of milliseconds."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    value: object = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+# Their modules load gRPC or protobuf.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "DEFAULT_SOCKET": "client",
+        "PodResourcesClient": "client",
+        "PodResourcesServer": "server",
+        "View": "view",
+    },
+)

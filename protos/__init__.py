@@ -8,3 +8,8 @@ stand beside a user's ``api_pb2`` that defines the same names.
 What never appears here: logic, defaults, or an import of another package of this
 project. Message modules never import grpc.
 """
+
+from pkgutil import extend_path
+
+# A directory ``protos`` without ``__init__.py`` on somebody's path stays importable.
+__path__ = extend_path(__path__, __name__)

@@ -93,6 +93,19 @@ def test_messages_and_stubs_import_from_the_wheel(installed):
     assert python(installed, code) == f"gpu0 {installed}/protos/deviceplugin_v1beta1.py"
 
 
+def test_the_wheel_works_beside_modules_of_the_same_names(installed, tmp_path):
+    for name in ["checkpoint", "podresources", "protos"]:
+        (tmp_path / f"{name}.py").write_text("MINE = 1")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from devicemanager import MockKubelet\n"
+        "with MockKubelet() as kubelet: kubelet.restart()\n"
+        "import checkpoint, podresources, protos\n"
+        "print(checkpoint.MINE, podresources.MINE, protos.MINE)"
+    )
+    assert python(installed, code) == "1 1 1"
+
+
 def test_the_command_the_wheel_installs_can_be_called(installed):
     assert python(installed, "from devicemanager.cli import main; print(callable(main))") == "True"
 

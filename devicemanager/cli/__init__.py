@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from devicemanager.cli import checkpoints, demo, explain, pods, resources, run, simulate
 from devicemanager.cli.options import CommandError, CommandParser, Run
+from devicemanager.packages import loaded
 
 __all__ = ["main"]
 
@@ -124,9 +125,9 @@ def _complain(error: Exception) -> None:
 
 def _known_errors() -> Iterator[type[Exception]]:
     # A module that was never loaded cannot have raised.
-    for module, name in _KNOWN_ERRORS:
-        if module in sys.modules:
-            yield getattr(sys.modules[module], name)
+    for name, error in _KNOWN_ERRORS:
+        if (module := loaded(name)) is not None:
+            yield getattr(module, error)
 
 
 def _be_lenient(stream: IO[str] | None) -> None:

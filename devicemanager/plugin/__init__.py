@@ -8,8 +8,9 @@ the kubelet's side. Plugins made here run against any kubelet and cannot know wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from devicemanager.lazy import lazy_names
 from devicemanager.plugin.errors import (
     ConfigurationError,
     DeviceRefused,
@@ -42,24 +43,19 @@ __all__ = [
     "serve",
 ]
 
-_LAZY = {
-    "ContainerSettings": "values",
-    "Device": "values",
-    "DeviceSpec": "values",
-    "Lister": "author",
-    "Manager": "manager",
-    "Mount": "values",
-    "Plugin": "author",
-    "PluginSettings": "settings",
-    "StaticLister": "author",
-    "serve": "manager",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Who wants the value types, or to catch an error, must not pay for importing grpc.
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+# Who wants the value types, or to catch an error, must not pay for importing grpc.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "ContainerSettings": "values",
+        "Device": "values",
+        "DeviceSpec": "values",
+        "Lister": "author",
+        "Manager": "manager",
+        "Mount": "values",
+        "Plugin": "author",
+        "PluginSettings": "settings",
+        "StaticLister": "author",
+        "serve": "manager",
+    },
+)

@@ -8,8 +8,9 @@ of every pytest session on a machine where this distribution is installed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from devicemanager.lazy import lazy_names
 from devicemanager.testing.manifest import pod_manifest
 
 if TYPE_CHECKING:
@@ -17,14 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MockKubeletFactory", "SimulatedPluginFactory", "pod_manifest"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from devicemanager.testing import factories
-
-    return getattr(factories, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__, {"MockKubeletFactory": "factories", "SimulatedPluginFactory": "factories"}
+)

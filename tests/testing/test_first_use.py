@@ -114,24 +114,6 @@ def test_a_kubelet_that_nobody_stops_leaves_no_directory():
     assert not Path(root).exists()
 
 
-@pytest.mark.parametrize("name", ["checkpoint", "podresources", "protos"])
-def test_a_module_of_the_same_name_as_one_of_ours_is_named(tmp_path, name):
-    (tmp_path / f"{name}.py").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-c", "from devicemanager import MockKubelet"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        f"ImportError: {tmp_path / name}.py stands in the way of a package that comes with "
-        "devicemanager: rename it, or move it into a package of yours"
-    )
-
-
 def test_an_import_that_fails_otherwise_stays_what_it_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "devicemanager.pods.admission", None)
     with pytest.raises(ImportError, match=r"devicemanager\.pods\.admission"):

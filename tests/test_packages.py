@@ -1,0 +1,149 @@
+"""A project with a ``protos/`` or ``checkpoint.py`` of its own: both keep working."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = ["checkpoint", "podresources", "protos"]
+JOURNEY = """
+from devicemanager import MockKubelet
+from devicemanager.testing import SimulatedPluginFactory, pod_manifest
+
+with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
+    simulate("vendor.com/gpu", 1)
+    admission = kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1}))
+    admission.raise_for_refusal()
+    kubelet.restart()
+    print(len(kubelet.devices(admission.uid)))
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project that has all three names, each in another form."""
+    for name, text in {
+        "checkpoint.py": "MINE = 'a training checkpoint'\n",
+        "podresources/__init__.py": "MINE = 'my client'\n",
+        "protos/__init__.py": "",
+        "protos/api_pb2.py": "MINE = 'my messages'\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run(project, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def output(project, code):
+    done = run(project, "-W", "error", "-c", code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+MINE = """
+import checkpoint, podresources, protos.api_pb2
+print(checkpoint.MINE, podresources.MINE, protos.api_pb2.MINE, sep=", ")
+"""
+
+
+@pytest.mark.parametrize("order", [(MINE, JOURNEY), (JOURNEY, MINE)])
+def test_a_kubelet_and_a_plugin_run_beside_modules_of_the_same_names(project, order):
+    lines = output(project, "".join(order))
+    assert sorted(lines) == ["1", "a training checkpoint, my client, my messages"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_one_such_module_is_enough_to_matter_and_the_others_stay_public(tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("MINE = 1\n")
+    others = sorted(set(OURS) - {name})
+    lines = output(
+        tmp_path, f"{JOURNEY}\nimport {', '.join(OURS)}\nprint({name}.MINE, {others[0]}.__file__)"
+    )
+    assert lines == ["1", f"1 {ROOT / others[0] / '__init__.py'}"]
+
+
+def test_our_classes_exist_once(tmp_path):
+    (tmp_path / "protos.py").write_text("")
+    code = """
+import podresources
+from podresources.errors import SocketNotFound
+from devicemanager import MockKubelet
+try:
+    podresources.PodResourcesClient("/nowhere/p.sock").list()
+except podresources.SocketNotFound as error:
+    print(type(error) is SocketNotFound)
+"""
+    assert output(tmp_path, code) == ["True"]
+
+
+def test_the_fixtures_work_in_such_a_project(project):
+    (project / "conftest.py").write_text("import checkpoint\nassert checkpoint.MINE\n")
+    (project / "test_it.py").write_text(
+        "from protos.api_pb2 import MINE\n"
+        "def test_admission(mock_kubelet, simulated_plugin):\n"
+        "    from devicemanager.testing import pod_manifest\n"
+        "    simulated_plugin('vendor.com/gpu', 2)\n"
+        "    mock_kubelet.admit(pod_manifest('a', {'vendor.com/gpu': 1})).raise_for_refusal()\n"
+        "    import podresources\n"
+        "    assert podresources.MINE == 'my client'\n"
+    )
+    done = run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["resources", "--socket", "/nowhere/p.sock"], "there is no socket at /nowhere/p.sock"),
+        (["checkpoint", "show", "nothing.json"], "nothing.json"),
+        (["simulate", "--number-devices", "-1"], "number"),
+    ],
+)
+def test_the_command_still_knows_its_errors(project, arguments, text):
+    done = run(project, "-m", "devicemanager", *arguments)
+    assert done.returncode != 0
+    assert text in done.stderr
+    assert "a bug" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_directory_of_that_name_that_is_no_package_stays_importable(tmp_path):
+    (tmp_path / "protos").mkdir()
+    (tmp_path / "protos/api_pb2.py").write_text("MINE = 'my messages'\n")
+    code = "import protos.api_pb2\nfrom protos import deviceplugin_v1beta1\n"
+    assert output(tmp_path, code + "print(protos.api_pb2.MINE)") == ["my messages"]
+
+
+def test_without_our_package_the_one_in_its_place_is_named(project):
+    """As when somebody copies ``devicemanager`` alone."""
+    copied = project / "copied"
+    shutil.copytree(ROOT / "devicemanager", copied / "devicemanager")
+    done = run(project, "-c", "from devicemanager import MockKubelet", PYTHONPATH=str(copied))
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {project}/checkpoint.py stands in the way of a package that comes with "
+        "devicemanager: rename it, or move it into a package of yours"
+    )
+
+
+def test_nothing_happens_where_nothing_is_in_the_way(tmp_path):
+    code = (
+        "import sys, devicemanager.kubelet.mock as mock, builtins\n"
+        "print(mock.__builtins__ is vars(builtins) or mock.__builtins__ is builtins)\n"
+        "print([name for name in sys.modules if name.startswith('_devicemanager')])"
+    )
+    assert output(tmp_path, code) == ["True", "[]"]
