@@ -39,6 +39,7 @@ class EventKind(StrEnum):
     CONFLICT = "conflict"
     CONTAINER_STARTED = "container-started"
     CONTAINER_FAILED = "container-failed"
+    FINISHED = "finished"
     TERMINATED = "terminated"
     DEVICE_HEALTH = "device-health"
     HEALTH_DROPPED = "health-dropped"

@@ -150,6 +150,9 @@ class Settings:
     """PodResources requests a second; None switches the rate limit off."""
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
     """How many PodResources requests may come at once."""
+    pod_resources_list_inactive: bool = True
+    """Whether v1 PodResources answers tell of pods that were refused or have finished, until
+    they are deleted. Kubelets did so up to v1.33 (k/k#132028); v1alpha1 always does."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """How many reports of changed device health wait for a reader; more are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)

@@ -34,8 +34,10 @@ class PodResourcesServer:
     ``qps``: calls per second over all methods; None switches the limit off.
     ``burst``: calls let in at once. ``clock``: seconds, for the limit only.
     ``get_enabled``: false answers Get as a kubelet with the feature gate off, which is
-    the default up to v1.33. ``on_error``: told every exception of the source, on the
-    thread that met it; without it they are logged. ``max_workers``: threads that answer.
+    the default up to v1.33. ``list_inactive``: false leaves pods that were refused or have
+    finished out of v1 answers, as kubelets from v1.34 on do. ``on_error``: told every
+    exception of the source, on the thread that met it; without it they are logged.
+    ``max_workers``: threads that answer.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class PodResourcesServer:
         burst: int = DEFAULT_BURST,
         clock: Callable[[], float] = time.monotonic,
         get_enabled: bool = True,
+        list_inactive: bool = True,
         on_error: Callable[[Exception], object] | None = None,
         max_workers: int = 4,
     ) -> None:
@@ -57,6 +60,7 @@ class PodResourcesServer:
             limiter=None if qps is None else TokenBucket(qps, burst),
             clock=clock,
             get_enabled=get_enabled,
+            list_inactive=list_inactive,
             counters=self._counters,
             on_error=on_error or _log_error,
         )

@@ -67,10 +67,11 @@ class Service:
         limiter: TokenBucket | None,
         clock: Callable[[], float] = time.monotonic,
         get_enabled: bool = True,
+        list_inactive: bool = True,
         counters: Counters,
         on_error: Callable[[Exception], object],
     ) -> None:
-        self._view = View(source)
+        self._view = View(source, list_inactive=list_inactive)
         self._limiter = limiter
         self._limiter_lock = threading.Lock()
         self._clock = clock

@@ -27,7 +27,8 @@ class Source(Protocol):
         """
 
     def pods(self) -> Sequence[Pod]:
-        """Every active pod, with devices or without, sorted, as of one moment.
+        """Every pod, with devices or without, sorted, as of one moment; ``Pod.active`` says
+        which were refused or have finished.
 
         Containers in the order restartable init containers, app containers; ordinary
         init containers never.

@@ -20,8 +20,10 @@ T = TypeVar("T")
 class View:
     """Serialized answers over a source. Thread-safe; no answer mixes two versions."""
 
-    def __init__(self, source: Source) -> None:
-        v1 = _Chunks(wire.pod_to_bytes)
+    def __init__(self, source: Source, *, list_inactive: bool = True) -> None:
+        """``list_inactive``: whether v1 tells of pods that are not active; v1alpha1 always
+        does (``KubeletPodResourcesListUseActivePods`` never reached it)."""
+        v1 = _Chunks(wire.pod_to_bytes, list_inactive=list_inactive)
         v1alpha1 = _Chunks(wire.pod_to_v1alpha1_bytes)
         allocatable = _Allocatable()
         self._v1 = _PerVersion(source.version, lambda: v1.listing(source.pods()))
@@ -58,20 +60,25 @@ class _Listing:
     @cached_property
     def by_name(self) -> dict[tuple[str, str], bytes]:
         """(namespace, name) → the pod's bytes; built only when Get is used."""
-        names = ((pod.namespace, pod.name) for pod in self.pods)
-        return dict(zip(names, self.chunks, strict=True))
+        pods = list(zip(self.pods, self.chunks, strict=True))
+        # Of two pods with one name the active one answers, else the one that came last.
+        pods.sort(key=lambda pair: pair[0].active)
+        return {(pod.namespace, pod.name): chunk for pod, chunk in pods}
 
 
 class _Chunks:
     """Pods to bytes; a pod seen in the previous listing is not encoded again."""
 
-    def __init__(self, encode: Callable[[Pod], bytes]) -> None:
+    def __init__(self, encode: Callable[[Pod], bytes], *, list_inactive: bool = True) -> None:
         self._encode = encode
+        self._list_inactive = list_inactive
         self._last = _Listing((), (), b"")
 
     def listing(self, pods: Sequence[Pod]) -> _Listing:
         # Identity and not equality: comparing deep values costs more than it saves, and
         # equality leaves out restartable_init, which v1alpha1 answers depend on.
+        if not self._list_inactive:
+            pods = [pod for pod in pods if pod.active]
         pods, last = tuple(pods), self._last
         chunks = reuse_unchanged(last.pods, last.chunks, pods, self._encode)
         self._last = _Listing(pods, chunks, b"".join(chunks))

@@ -23,6 +23,7 @@ from devicemanager.core.pods import Pod
 from devicemanager.events import EventStream
 from devicemanager.manager.manager import Manager
 from devicemanager.pods.admission import Admission
+from devicemanager.pods.records import PodStore
 from devicemanager.pods.workers import PodWorkers
 from devicemanager.settings import Settings
 
@@ -39,7 +40,7 @@ class OfflineNode:
         """``saved`` tells who holds what already. Raises TopologyConfigError."""
         events = EventStream()
         self._manager = Manager(settings, events=events)
-        self._workers = PodWorkers(settings, events)
+        self._workers = PodWorkers(PodStore(), self._manager, settings, events)
         self._names: dict[PodUid, str] = {}
         if saved is not None:
             self._manager.restore(saved)
@@ -51,7 +52,7 @@ class OfflineNode:
 
     def admit(self, pod: Pod) -> Admission:
         """Admit a pod after all the others. Raises RequestError for one that is there."""
-        admission = self._workers.admit(self._manager, pod, start=False)
+        admission = self._workers.admit(pod, start=False)
         self._names[pod.uid] = f"{pod.namespace}/{pod.name}"
         return admission
 

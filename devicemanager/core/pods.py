@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 
 import attrs
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+
+
+class RestartPolicy(StrEnum):
+    """``spec.restartPolicy``: which containers the kubelet starts again when they end."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
 
 
 @attrs.frozen
@@ -34,6 +43,7 @@ class Pod:
     namespace: str
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] = ()
+    restart_policy: RestartPolicy = RestartPolicy.ALWAYS
 
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
         """Every container in admission order, with whether it is an init container."""

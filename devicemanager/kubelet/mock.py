@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -38,8 +38,7 @@ from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.manager.manager import Capacity, Manager
 from devicemanager.pods.admission import Admission
-from devicemanager.pods.records import PodRecord
-from devicemanager.pods.workers import PodWorkers
+from devicemanager.pods.records import Phase, PodRecord, PodStore
 from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class MockKubelet:
         self._directories = Directories(Path(root) if root is not None else Path())
         # Guards the fields below. Never held over an admission or a server's start.
         self._lock = threading.Lock()
-        self._workers = PodWorkers(self.settings, self.events)
+        self._pods = PodStore()
         self._process: KubeletProcess | None = None
         self._errors: list[Exception] = []
         # What pods hold besides devices outlives the kubelet's process, as in its state files.
@@ -136,11 +135,10 @@ class MockKubelet:
             self.settings,
             self.clock,
             self.events,
-            self._workers.snapshot,
+            self._pods,
             self._failed,
             self._providers,
         )
-        process.manager.plugins.title_of = self._workers.title_of
         try:
             process.start()
         except BaseException:
@@ -190,7 +188,7 @@ class MockKubelet:
         """The node starts anew: no container runs, so every pod is admitted again. With
         its plugin not back it is refused, unless ``Settings.wait_for_plugin`` allows the
         time (Q6)."""
-        self._workers.containers_stop()
+        self._pods.containers_stop()
         self._again()
 
     def _again(self) -> None:
@@ -200,7 +198,7 @@ class MockKubelet:
         finally:
             self._own_root = own_root
         self.start()
-        self._workers.readmit(self.manager)
+        self._running().workers.readmit()
         self.sources_ready()
 
     def sources_ready(self) -> None:
@@ -209,15 +207,18 @@ class MockKubelet:
         A kubelet on a directory with a checkpoint frees nothing until it knows the pods
         the checkpoint names. That is so when each was admitted again, or from this call.
         """
-        self._workers.sources_ready(self.manager)
+        self._running().workers.sources_ready()
 
     @property
     def manager(self) -> Manager:
         """The device manager of the running kubelet. Raises RequestError if it is stopped."""
+        return self._running().manager
+
+    def _running(self) -> KubeletProcess:
         process = self._process
         if process is None:
             raise RequestError("the kubelet is not running: start it, or use it in a with block")
-        return process.manager
+        return process
 
     # -- pods ------------------------------------------------------------------------
 
@@ -234,12 +235,26 @@ class MockKubelet:
         # Not needed before the first pod comes, and a fifth of all that a start imports.
         from devicemanager import manifests
 
-        return self._workers.admit(self.manager, manifests.parse(manifest), start=start)
+        return self._running().workers.admit(manifests.parse(manifest), start=start)
 
     def terminate(self, *uids: str) -> None:
         """The pods end and are deleted: their devices are free. Raises RequestError, and
         terminates none, if there is no pod with one of these UIDs."""
-        self._workers.terminate(self.manager, uids)
+        self._running().workers.terminate(uids)
+
+    def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
+        """Every app container of the pod ends by itself: the pod has Succeeded if all exit
+        codes are 0, else Failed. ``exit_codes`` is one for all or by container (0 where
+        none is given). Its devices are free; it stays known until ``terminate``.
+
+        Raises RequestError for an unknown UID, a pod that is not active, and one whose
+        restartPolicy makes the kubelet start its containers again.
+        """
+        workers = self._running().workers
+        if isinstance(exit_codes, int):
+            record = self._pods.known(uid)
+            exit_codes = {container.name: exit_codes for container in record.pod.containers}
+        return workers.finish(uid, exit_codes)
 
     def start_container(self, uid: str, container: str) -> RunOptions:
         """Start a container of an admitted pod: PreStartContainer where the plugin asks for
@@ -249,7 +264,7 @@ class MockKubelet:
         kubelet's text if the container must not start, RequestError for an unknown pod or
         container or a pod that was refused.
         """
-        return self._workers.start_container(self.manager, uid, container)
+        return self._running().workers.start_container(uid, container)
 
     def restart_container(self, uid: str, container: str) -> RunOptions:
         """A container starts again: the same devices, with no second Allocate. Raises as
@@ -283,8 +298,9 @@ class MockKubelet:
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
         """``allocatedResourcesStatus`` by container: each resource a container holds, and
-        each device of it with ``Healthy``, ``Unhealthy`` or ``Unknown``. Sorted."""
-        status = self.manager.allocated_resources_status(PodUid(uid))
+        each device of it with ``Healthy``, ``Unhealthy`` or ``Unknown``. Sorted. As in the
+        API only app containers have it. Raises RequestError for an unknown UID."""
+        status = self._running().workers.allocated_resources_status(uid)
         if "Q7" in self.settings.quirks:
             return {name: _shuffled(resources) for name, resources in status.items()}
         return {str(name): resources for name, resources in status.items()}
@@ -297,7 +313,7 @@ class MockKubelet:
         """
         holdings = self.manager.holdings(PodUid(uid))
         if not holdings:
-            self._workers.check_known(uid)
+            self._pods.known(uid)
         return {
             container: {name: sorted(holding.ids) for name, holding in held.items()}
             for container, held in holdings.items()
@@ -305,7 +321,7 @@ class MockKubelet:
 
     def pods(self) -> dict[str, PodRecord]:
         """The pods that are known and not deleted, by UID, in the order they came."""
-        return self._workers.pods()
+        return {record.pod.uid: record for record in self._pods.records()}
 
     @property
     def health_updates(self) -> queue.Queue[PodUid]:

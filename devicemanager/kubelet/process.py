@@ -15,7 +15,9 @@ from devicemanager.core.topology import ScopeName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.kubelet.directories import Directories
 from devicemanager.manager.manager import Manager
-from devicemanager.pods.podresources import PodSnapshot, PodSource
+from devicemanager.pods.podresources import PodSource
+from devicemanager.pods.records import PodStore
+from devicemanager.pods.workers import PodWorkers
 from devicemanager.registration.registrar import Registrar
 from devicemanager.registration.server import RegistrationServer
 from devicemanager.registration.watcher import PluginWatcher
@@ -38,7 +40,7 @@ class KubeletProcess:
         settings: Settings,
         clock: Clock,
         events: EventStream,
-        snapshot: Callable[[], PodSnapshot],
+        pods: PodStore,
         on_error: OnError,
         providers: Iterable[HintProvider] | None,
     ) -> None:
@@ -49,6 +51,8 @@ class KubeletProcess:
         self.manager = Manager(
             settings, store=self._store, clock=clock, events=events, providers=providers
         )
+        self.manager.plugins.title_of = pods.title_of
+        self.workers = PodWorkers(pods, self.manager, settings, events)
         policy = self.manager.policy
         self.registrar = Registrar(self.manager.plugins, settings, events, on_error)
         self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)
@@ -58,7 +62,7 @@ class KubeletProcess:
         self.pod_resources = PodResourcesServer(
             PodSource(
                 self.manager.state,
-                snapshot,
+                pods.snapshot,
                 pod_level=policy.asks_for_hints and policy.scope is ScopeName.POD,
                 quirks=settings.quirks,
             ),
@@ -67,6 +71,7 @@ class KubeletProcess:
             burst=settings.pod_resources_burst,
             clock=clock.monotonic,
             on_error=on_error,
+            list_inactive=settings.pod_resources_list_inactive,
         )
         self.is_fresh = False
         """Whether it started without a checkpoint."""

@@ -97,14 +97,14 @@ class Manager:
         self.state = State(store or MemoryStore(), HintProviders(fresh), node, self._wrote)
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
         self._grace_period = GracePeriod(
-            self.state, self.clock, self.events, self.settings.grace_period, self._write
+            self.state, self.clock, self.events, self.settings.grace_period, self.write
         )
         self.plugins = ClientHandler(
             self.state,
             self.clock,
             self.events,
             self.health_updates,
-            self._write,
+            self.write,
             self._grace_period.watch,
             self.settings.quirks,
         )
@@ -141,12 +141,18 @@ class Manager:
                 pod=entry.pod_uid,
             )
 
-    def sources_ready(self, active: frozenset[PodUid]) -> None:
-        """All pods are known now: what belongs to no active pod is freed."""
+    def sources_ready(self, known: frozenset[PodUid]) -> None:
+        """All pods are known now: what belongs to no other is freed, and that is written."""
+        if self.forget_all_but(known):
+            self.write()
+
+    def forget_all_but(self, known: frozenset[PodUid]) -> bool:
+        """As ``sources_ready``, in memory only. Returns whether there is something to write."""
         with self.state.lock:
             self._sources_ready = True
-            gone = [pod for pod in self.state.ledger.pods() if pod not in active]
-        self.release(*gone)
+            gone = [pod for pod in self.state.ledger.pods() if pod not in known]
+            # Every one of them, not only up to the first that was written.
+            return sum(map(self._forget, gone)) > 0
 
     @property
     def is_sources_ready(self) -> bool:
@@ -264,7 +270,7 @@ class Manager:
             released = [pod for pod in pods if self._forget(pod)]
             self._deleted.update(pod for pod in pods if pod in self._open)
         if released:
-            self._write()
+            self.write()
 
     def deactivate(self, pod: PodUid) -> None:
         """A pod has failed, but is not deleted: what it holds is freed before the next
@@ -396,7 +402,7 @@ class Manager:
     def _wrote(self) -> None:
         self.events.publish(EventKind.CHECKPOINT_WRITTEN, "checkpoint written")
 
-    def _write(self) -> None:
+    def write(self) -> None:
         """Write the checkpoint; if that fails, say so and leave it to the next write."""
         try:
             self.state.writer.flush()

@@ -14,7 +14,7 @@ from typing import Any
 
 from devicemanager.api.names import is_dns1123_subdomain
 from devicemanager.core.ids import ContainerName, PodUid
-from devicemanager.core.pods import Container, Pod
+from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.manifests.errors import (
     FieldError,
     invalid,
@@ -39,7 +39,7 @@ _NO_SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
     "'-' or '.', and must start and end with an alphanumeric character"
 )
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_RESTART_POLICIES = tuple(str(policy) for policy in RestartPolicy)
 
 
 @lru_cache(maxsize=4096)
@@ -73,9 +73,10 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         if not containers:
             raise required("containers")
         init_containers = _containers("initContainers", spec.get("initContainers"), taken)
+        restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
     except FieldError as error:
         raise error.under("spec") from None
-    return Pod(PodUid(uid), name, namespace, containers, init_containers)
+    return Pod(PodUid(uid), name, namespace, containers, init_containers, restart_policy)
 
 
 def _check_kind(manifest: Mapping[Any, Any]) -> None:
@@ -145,12 +146,18 @@ def _container(item: object, is_init: bool, taken: set[str]) -> Container:
         limits, requests = read_resources(item.get("resources"))
     except FieldError as error:
         raise error.under("resources") from None
-    policy = item.get("restartPolicy")
-    if policy is not None and policy not in _RESTART_POLICIES:
-        raise unsupported("restartPolicy", policy, *_RESTART_POLICIES)
     # Only on an init container does Always make a sidecar of it.
-    restartable = is_init and policy == "Always"
+    policy = _restart_policy(item.get("restartPolicy"))
+    restartable = is_init and policy is RestartPolicy.ALWAYS
     return Container(ContainerName(name), limits, requests, restartable)
+
+
+def _restart_policy(policy: object) -> RestartPolicy | None:
+    if policy is None:
+        return None
+    if policy not in _RESTART_POLICIES:
+        raise unsupported("restartPolicy", policy, *_RESTART_POLICIES)
+    return RestartPolicy(policy)
 
 
 def _check_name(field: str, value: object, fault_of: Callable[[str], str]) -> None:

@@ -12,31 +12,19 @@ import attrs
 import podresources
 from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
-from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.pods import Pod
 from devicemanager.core.providers.provider import Held
 from devicemanager.manager.state import State
+from devicemanager.pods.records import PodSnapshot, by_name
 from podresources.reuse import reuse_unchanged
 
 _NO_SHARE = Held()
-_NEVER = -1
+_NEVER = None
 _NOTHING = podresources.Pod("", "")
 _UID = attrgetter("uid")
-by_name = attrgetter("namespace", "name", "uid")
-
-
-@attrs.frozen
-class PodSnapshot:
-    """The pods that PodResources may tell of, as of one moment."""
-
-    version: int
-    """Changes whenever the pods do."""
-    active: tuple[Pod, ...]
-    """Sorted ``by_name``."""
-    failed: tuple[Pod, ...] = ()
-    """PodSnapshot as long as they hold something: a pod refused after a reboot."""
 
 
 class PodSource:
@@ -63,7 +51,7 @@ class PodSource:
         # The pods as last told, as of which version of each, and what was told. All pods
         # are looked at after a change of one: nothing but that one may take time.
         self._pods: Sequence[Pod] = ()
-        self._versions: Sequence[int] = ()
+        self._versions: Sequence[int | None] = ()
         self._previous: Sequence[podresources.Pod] = ()
         self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
 
@@ -74,22 +62,29 @@ class PodSource:
     def pods(self) -> Sequence[podresources.Pod]:
         with self._lock:
             snapshot = self._snapshot()
-            return self._build(snapshot.active, snapshot.failed)
+            return self._build(snapshot)
 
-    def _build(self, active: tuple[Pod, ...], failed: tuple[Pod, ...]) -> list[podresources.Pod]:
+    def _build(self, snapshot: PodSnapshot) -> list[podresources.Pod]:
         state = self._state
+        pods: Sequence[Pod] = snapshot.active
+        inactive: frozenset[PodUid] = frozenset()
+        if snapshot.inactive:
+            pods = sorted((*snapshot.active, *snapshot.inactive), key=by_name)
+            inactive = frozenset(map(_UID, snapshot.inactive))
         with state.lock:
-            held_by_failed = [pod for pod in failed if pod.uid in state.ledger]
-            pods: Sequence[Pod] = active
-            if held_by_failed:
-                pods = sorted((*active, *held_by_failed), key=by_name)
             versions = list(map(state.pod_versions.get, map(_UID, pods), repeat(0)))
+            if inactive:
+                # A version of its own: what was told of the active pod does not fit any more.
+                versions = [
+                    ~version if pod.uid in inactive else version
+                    for version, pod in zip(versions, pods, strict=True)
+                ]
             known = reuse_unchanged(self._pods, self._versions, pods, lambda _: _NEVER)
             stale = list(compress(count(), map(ne, versions, known)))
             held = [self._held(pods[number]) for number in stale]
         previous = reuse_unchanged(self._pods, self._previous, pods, lambda _: _NOTHING)
         for number, its in zip(stale, held, strict=True):
-            previous[number] = _pod(pods[number], its)
+            previous[number] = _pod(pods[number], its, active=pods[number].uid not in inactive)
         self._pods, self._versions, self._previous = pods, versions, previous
         return previous
 
@@ -112,8 +107,8 @@ class PodSource:
                 hide = "Q13" in self._quirks
                 devices = tuple(
                     entry
-                    for name, listed in lists.items()
-                    for entry in _healthy(name, listed, hide_without_nodes=hide)
+                    for name, known in lists.items()
+                    for entry in _healthy(name, known, hide_without_nodes=hide)
                 )
                 others = self._state.hint_providers.allocatable()
                 self._allocatable = (
@@ -132,8 +127,8 @@ class _Held:
     whole: Held
 
 
-def _pod(pod: Pod, held: _Held) -> podresources.Pod:
-    snapshot = [
+def _pod(pod: Pod, held: _Held, *, active: bool) -> podresources.Pod:
+    listed = [
         (container, is_init)
         for container, is_init in pod.all_containers()
         if not is_init or container.restartable
@@ -141,9 +136,10 @@ def _pod(pod: Pod, held: _Held) -> podresources.Pod:
     return podresources.Pod(
         name=pod.name,
         namespace=pod.namespace,
-        containers=tuple(_container(c.name, held, restartable=is_init) for c, is_init in snapshot),
+        containers=tuple(_container(c.name, held, restartable=is_init) for c, is_init in listed),
         cpu_ids=held.whole.cpu_ids,
         memory=_memory(held.whole),
+        active=active,
     )
 
 

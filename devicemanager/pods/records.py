@@ -6,15 +6,18 @@ facts, not processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Mapping
 from enum import StrEnum
+from operator import attrgetter
 
 import attrs
 
 from devicemanager.core.allocation.container import AdmissionContext
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ContainerName, PodUid
-from devicemanager.core.pods import Container, Pod
+from devicemanager.core.pods import Container, Pod, RestartPolicy
 
 
 class Phase(StrEnum):
@@ -22,7 +25,22 @@ class Phase(StrEnum):
 
     PENDING = "Pending"
     RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+
+
+by_name = attrgetter("namespace", "name", "uid")
+
+
+@attrs.frozen
+class PodSnapshot:
+    """The pods of the node as of one moment, each tuple sorted ``by_name``."""
+
+    version: int
+    """Changes whenever the pods do."""
+    active: tuple[Pod, ...]
+    inactive: tuple[Pod, ...] = ()
+    """Refused and finished pods, which stay known until they are deleted."""
 
 
 @attrs.define(eq=False)
@@ -34,15 +52,15 @@ class PodRecord:
     reason: str = ""
     message: str = ""
     admitted: bool = False
-    """Whether it has been admitted once; only then is it shown to others."""
+    """Whether it has been admitted once."""
     running: frozenset[ContainerName] = frozenset()
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
 
     @property
     def is_active(self) -> bool:
-        """Not failed; a refused pod is Failed for good."""
-        return self.phase is not Phase.FAILED
+        """Neither failed nor succeeded: both are for good."""
+        return self.phase not in (Phase.FAILED, Phase.SUCCEEDED)
 
     def container(self, name: str) -> tuple[Container, bool]:
         """A container by name, and whether it is an init container."""
@@ -73,31 +91,69 @@ class PodRecord:
         """Nothing runs any more; what had finished would run again."""
         self.running = self.finished = frozenset()
 
-    def fail(self, reason: str, message: str) -> None:
-        """Refused: phase Failed, nothing runs."""
-        self.phase, self.reason, self.message = Phase.FAILED, reason, message
+    def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:
+        """The pod's phase once every app container has ended, by its exit code (0 where
+        none is given). Raises RequestError if the pod has no such container, or if its
+        restartPolicy would start one of them again."""
+        for name in exit_codes:
+            self.container(name)
+        failed = any(exit_codes.values())
+        policy = self.pod.restart_policy
+        if policy is RestartPolicy.ALWAYS or (failed and policy is RestartPolicy.ON_FAILURE):
+            what = "a failed container" if policy is RestartPolicy.ON_FAILURE else "every container"
+            raise RequestError(
+                f"pod {title(self.pod)} cannot finish so: with restartPolicy {policy} the kubelet "
+                f"starts {what} again; give the pod restartPolicy: Never"
+            )
+        return Phase.FAILED if failed else Phase.SUCCEEDED
+
+    def end(self, phase: Phase, reason: str = "", message: str = "") -> None:
+        """Failed or Succeeded: nothing runs any more."""
+        self.phase, self.reason, self.message = phase, reason, message
         self.running = frozenset()
 
 
 class PodStore:
-    """Pods by UID. Not thread-safe: its owner guards it."""
+    """The node's pods by UID. Outlives the kubelet's process. May be used from any thread.
+
+    Each method is one step; whoever needs several to be one holds ``lock``, which must not
+    be held over an admission or a write.
+    """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Guards everything below, and the fields of the records."""
         self._records: dict[PodUid, PodRecord] = {}
+        # Sorted by name, so that telling PodResources costs no sort of all pods.
+        self._active: list[Pod] = []
+        self._inactive: list[Pod] = []
+        self._version = 0
+        self._snapshot: PodSnapshot | None = None
+        self.containers_survive = True
+        """Whether containers of pods that only the checkpoint knows run; not after a reboot."""
 
-    def __iter__(self) -> Iterator[PodRecord]:
+    def records(self) -> tuple[PodRecord, ...]:
         """Every pod, in the order in which they came."""
-        return iter(tuple(self._records.values()))
+        with self.lock:
+            return tuple(self._records.values())
+
+    def uids(self) -> frozenset[PodUid]:
+        """Every pod's UID."""
+        with self.lock:
+            return frozenset(self._records)
 
     def get(self, uid: PodUid) -> PodRecord | None:
-        return self._records.get(uid)
+        """The pod with this UID, if there is one."""
+        with self.lock:
+            return self._records.get(uid)
 
     def known(self, uid: str) -> PodRecord:
         """The pod with this UID. Raises RequestError."""
-        record = self._records.get(PodUid(uid))
-        if record is None:
-            raise RequestError(self._unknown(uid))
-        return record
+        with self.lock:
+            record = self._records.get(PodUid(uid))
+            if record is None:
+                raise RequestError(self._unknown(uid))
+            return record
 
     def _unknown(self, uid: str) -> str:
         for record in self._records.values():
@@ -105,19 +161,83 @@ class PodStore:
                 return f"{uid} is a pod's name, its UID is {record.pod.uid}"
         return f"no pod has the UID {uid!r}: it was not admitted, or is gone"
 
+    def title_of(self, uid: PodUid) -> str:
+        """A pod as people name it; by its UID if only the checkpoint knows it."""
+        record = self.get(uid)
+        return str(uid) if record is None else title(record.pod)
+
     def add(self, pod: Pod) -> PodRecord:
         """A new pod. Raises RequestError if its UID is taken by an active one."""
-        taken = self._records.get(pod.uid)
-        if taken is not None:
-            if taken.is_active:
-                raise RequestError(_taken(pod, taken.pod))
-            del self._records[pod.uid]
-        record = PodRecord(pod)
-        self._records[pod.uid] = record
-        return record
+        with self.lock:
+            taken = self._records.get(pod.uid)
+            if taken is not None:
+                if taken.is_active:
+                    raise RequestError(_taken(pod, taken.pod))
+                self._drop(taken)
+            record = PodRecord(pod)
+            self._records[pod.uid] = record
+            self._show(record)
+            return record
 
-    def remove(self, uid: PodUid) -> PodRecord | None:
-        return self._records.pop(uid, None)
+    def is_current(self, record: PodRecord) -> bool:
+        """Whether the pod is still there; another one may have its UID by now."""
+        with self.lock:
+            return self._records.get(record.pod.uid) is record
+
+    def end(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
+        """A pod has failed or succeeded; it stays known until it is removed."""
+        with self.lock:
+            current = self.is_current(record)
+            if current:
+                self._hide(record)
+            record.end(phase, reason, message)
+            if current:
+                self._show(record)
+
+    def remove(self, record: PodRecord) -> None:
+        """Forget a pod; nothing happens if it is gone."""
+        with self.lock:
+            if self.is_current(record):
+                self._drop(record)
+
+    def containers_stop(self) -> None:
+        """The node goes down: no container runs any more."""
+        with self.lock:
+            self.containers_survive = False
+            for record in self._records.values():
+                record.containers_stop()
+
+    def snapshot(self) -> PodSnapshot:
+        """The pods that PodResources may tell of."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            with self.lock:
+                snapshot = self._snapshot = PodSnapshot(
+                    self._version, tuple(self._active), tuple(self._inactive)
+                )
+        return snapshot
+
+    # -- with the lock held ----------------------------------------------------------
+
+    def _drop(self, record: PodRecord) -> None:
+        del self._records[record.pod.uid]
+        self._hide(record)
+
+    def _shown_among(self, record: PodRecord) -> list[Pod]:
+        return self._active if record.is_active else self._inactive
+
+    def _show(self, record: PodRecord) -> None:
+        insort(self._shown_among(record), record.pod, key=by_name)
+        self._changed()
+
+    def _hide(self, record: PodRecord) -> None:
+        shown = self._shown_among(record)
+        del shown[bisect_left(shown, by_name(record.pod), key=by_name)]
+        self._changed()
+
+    def _changed(self) -> None:
+        self._version += 1
+        self._snapshot = None
 
 
 def title(pod: Pod) -> str:

@@ -131,7 +131,9 @@ def test_a_slow_answer(start: Start) -> None:
         assert gate.asked.wait(10)
         assert kubelet.admit(pod("quick", 1, "example.com/other")).admitted
         assert kubelet.allocatable() == {R: 2, "example.com/other": 2}
-        assert [each.name for each in client.list()] == ["quick"]
+        # The kubelet knows a pod before it admits it: named, with no devices yet.
+        listed = {each.name: each.containers[0].devices for each in client.list()}
+        assert listed["slow"] == () and len(listed["quick"]) == 1
         assert "Available: 0" in kubelet.admit(pod("late", 1)).message
         with pytest.raises(RequestError, match="is admitted already"):
             kubelet.admit(pod("slow", 2, uid="slow"))

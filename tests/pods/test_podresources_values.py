@@ -35,9 +35,9 @@ class Node:
         plugin.send_list(rows)
         return plugin
 
-    def show(self, *active: Pod, failed: Iterable[Pod] = ()) -> None:
+    def show(self, *active: Pod, inactive: Iterable[Pod] = ()) -> None:
         self.snapshot = PodSnapshot(
-            self.snapshot.version + 1, tuple(sorted(active, key=by_name)), tuple(failed)
+            self.snapshot.version + 1, tuple(sorted(active, key=by_name)), tuple(inactive)
         )
 
     def admit(self, spec: Pod) -> None:
@@ -150,15 +150,27 @@ def test_another_pod_of_the_same_uid(node):
         node.terminate(spec)
 
 
-def test_a_failed_pod_is_told_as_long_as_it_holds_something(node):
+def test_a_refused_pod_is_told_until_it_is_deleted(node):
     node.plugin(GPU, [device("a")])
     spec, empty = pod("p", gpu=1), pod("o")
     node.admit(spec)
     node.manager.deactivate(spec.uid)
-    node.show(pod("q"), failed=[spec, empty])
-    assert [each.name for each in node.source.pods()] == ["p", "q"]
+    node.show(pod("q"), inactive=[empty, spec])
+    assert told(node) == [("o", False, ()), ("p", False, (group(GPU, "a"),)), ("q", True, ())]
     node.manager.admit(pod("r"))
-    assert [each.name for each in node.source.pods()] == ["q"]
+    assert told(node) == [("o", False, ()), ("p", False, ()), ("q", True, ())]
+
+
+def test_a_pod_that_ends_is_told_as_inactive_though_it_held_nothing(node):
+    spec = pod("p")
+    node.show(spec)
+    assert told(node) == [("p", True, ())]
+    node.show(inactive=[spec])
+    assert told(node) == [("p", False, ())]
+
+
+def told(node: Node) -> list[tuple[str, bool, tuple[podresources.ContainerDevices, ...]]]:
+    return [(each.name, each.active, each.containers[0].devices) for each in node.source.pods()]
 
 
 def test_allocatable_are_the_healthy_ones_in_use_or_not(node):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from devicemanager.core.allocation.container import AdmissionContext
 from devicemanager.core.errors import RequestError
-from devicemanager.core.pods import Pod
+from devicemanager.core.pods import Pod, RestartPolicy
 from devicemanager.pods.records import Phase, PodStore, title
 from tests.helpers import container, pod
 
@@ -17,10 +18,10 @@ def test_added_found_removed():
     store = PodStore()
     record = store.add(SPEC)
     assert store.known("p") is store.get(SPEC.uid) is record
-    assert list(store) == [record]
-    assert store.remove(SPEC.uid) is record
-    assert store.remove(SPEC.uid) is None
-    assert list(store) == [] and store.get(SPEC.uid) is None
+    assert store.records() == (record,) and store.is_current(record)
+    store.remove(record)
+    store.remove(record)
+    assert store.records() == () and store.get(SPEC.uid) is None and not store.is_current(record)
 
 
 def test_pods_come_in_their_order_even_while_one_is_removed():
@@ -28,9 +29,9 @@ def test_pods_come_in_their_order_even_while_one_is_removed():
     for uid in "cab":
         store.add(pod(uid))
     seen = []
-    for record in store:
+    for record in store.records():
         seen.append(record.pod.uid)
-        store.remove(record.pod.uid)
+        store.remove(record)
     assert seen == ["c", "a", "b"]
 
 
@@ -47,15 +48,20 @@ def test_a_uid_that_is_taken():
     other = Pod(SPEC.uid, "other", "default", ())
     with pytest.raises(RequestError, match="has the UID p of pod default/p: give every pod"):
         store.add(other)
-    assert len(list(store)) == 1
+    assert len(store.records()) == 1
 
 
 def test_a_failed_pod_may_be_replaced():
     store = PodStore()
     old = store.add(SPEC)
-    old.fail("OutOfCpu", "too little")
+    store.end(old, Phase.FAILED, "OutOfCpu", "too little")
     new = store.add(SPEC)
-    assert new is not old and list(store) == [new]
+    assert new is not old and store.records() == (new,)
+    assert store.snapshot().inactive == () and store.snapshot().active == (SPEC,)
+    # The old one's end comes late: it is not there any more.
+    store.end(old, Phase.FAILED)
+    store.remove(old)
+    assert new.is_active and store.records() == (new,)
 
 
 def test_started():
@@ -78,13 +84,42 @@ def test_all_started():
 
 
 def test_failed():
-    record = PodStore().add(SPEC)
+    store = PodStore()
+    record = store.add(SPEC)
     record.all_started()
-    record.fail("UnexpectedAdmissionError", "why")
+    store.end(record, Phase.FAILED, "UnexpectedAdmissionError", "why")
     assert (record.phase, record.reason, record.message) == (
         Phase.FAILED, "UnexpectedAdmissionError", "why",
     )  # fmt: skip
     assert not record.is_active and record.running == set()
+
+
+@pytest.mark.parametrize(
+    ("policy", "exit_codes", "phase"),
+    [
+        (RestartPolicy.NEVER, {}, Phase.SUCCEEDED),
+        (RestartPolicy.NEVER, {"app": 0}, Phase.SUCCEEDED),
+        (RestartPolicy.NEVER, {"app": 137}, Phase.FAILED),
+        (RestartPolicy.ON_FAILURE, {"app": 0}, Phase.SUCCEEDED),
+    ],
+)
+def test_the_phase_after_the_last_container(policy, exit_codes, phase):
+    record = PodStore().add(attrs.evolve(SPEC, restart_policy=policy))
+    assert record.phase_after(exit_codes) is phase
+
+
+@pytest.mark.parametrize(
+    ("policy", "exit_codes", "text"),
+    [
+        (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet starts every container again"),
+        (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet starts a failed container"),
+        (RestartPolicy.NEVER, {"x": 1}, "pod default/p has no container 'x'"),
+    ],
+)
+def test_a_pod_that_cannot_finish(policy, exit_codes, text):
+    record = PodStore().add(attrs.evolve(SPEC, restart_policy=policy))
+    with pytest.raises(RequestError, match=text):
+        record.phase_after(exit_codes)
 
 
 def test_a_container_by_name():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import checkpoint
 from devicemanager import manifests
 from devicemanager.core.devices import Device
-from devicemanager.core.errors import RpcError
+from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import Refused
@@ -21,6 +21,7 @@ from devicemanager.core.runoptions import ContainerSettings, PciDevice
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.checkpointing import MemoryStore
 from devicemanager.manager.manager import Manager
+from devicemanager.pods.records import Phase, PodStore, by_name
 from devicemanager.pods.workers import PodWorkers
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
@@ -50,7 +51,8 @@ class Node:
         self.events = EventStream()
         self.store = HookedStore()
         self.manager = Manager(Settings(), events=self.events, store=self.store)
-        self.workers = PodWorkers(Settings(), self.events)
+        self.pods = PodStore()
+        self.workers = PodWorkers(self.pods, self.manager, Settings(), self.events)
         if saved is not None:
             self.manager.restore(saved)
         self.plugin = FakePlugin(GPU, pre_start_required=True)
@@ -58,15 +60,19 @@ class Node:
         self.plugin.send_list(Device(DeviceId(f"gpu-{number}")) for number in range(4))
 
     def admit(self, pod: Pod, *, start: bool = False) -> bool:
-        return self.workers.admit(self.manager, pod, start=start).admitted
+        return self.workers.admit(pod, start=start).admitted
 
     def terminate(self, uid: str) -> None:
-        self.workers.terminate(self.manager, [uid])
+        self.workers.terminate([uid])
+
+    def held(self, uid: str) -> set[str]:
+        held = self.manager.holdings(PodUid(uid))
+        return {id_ for by_name in held.values() for one in by_name.values() for id_ in one.ids}
 
     def check_nothing_left(self) -> None:
         self.manager.self_check()
-        assert self.manager.pods() == frozenset() and self.workers.pods() == {}
-        assert self.workers.snapshot().active == ()
+        assert self.manager.pods() == frozenset() and self.pods.records() == ()
+        assert self.pods.snapshot().active == ()
         assert not checkpoint.loads(self.store.data or b"").entries
 
 
@@ -94,7 +100,7 @@ def test_terminated_while_its_checkpoint_is_written(node):
 
     def terminate():
         ending.start()
-        assert node.events.wait_for(lambda: not node.workers.pods(), 10)
+        assert node.events.wait_for(lambda: not node.pods.records(), 10)
 
     node.store.hook = terminate
     assert not node.admit(pod("p", {GPU: 1}), start=True)
@@ -109,7 +115,7 @@ def test_terminated_while_a_container_starts(node):
             node.terminate("p")
 
     node.plugin.before_answer = terminate
-    admission = node.workers.admit(node.manager, pod("p", {GPU: 1}, {GPU: 1}), start=True)
+    admission = node.workers.admit(pod("p", {GPU: 1}, {GPU: 1}), start=True)
     gone = "pod default/p was terminated meanwhile"
     assert [each.error for each in admission.containers.values()] == [gone, gone]
     methods = [call.method for call in node.plugin.calls]
@@ -124,7 +130,7 @@ def test_a_pod_that_failed_and_is_admitted_again_keeps_its_devices():
     assert not node.manager.is_sources_ready and not node.admit(pod("p", {GPU: 1}))
     node.plugin.allocate_error = None
     assert node.admit(pod("p", {GPU: 1}))
-    node.workers.sources_ready(node.manager)
+    node.workers.sources_ready()
     assert node.admit(pod("q", {GPU: 1}))
     assert node.manager.pods() == {"p", "q"}
 
@@ -165,7 +171,7 @@ def test_active_pods_are_shown_sorted_whatever_comes_and_goes(steps):
     there: dict[str, tuple[str, str]] = {}
     for verb, namespace, name in steps:
         uid = f"{namespace}-{name}"
-        if uid in there or (verb == "terminate" and uid in node.workers.pods()):
+        if uid in there or (verb == "terminate" and uid in node.pods.uids()):
             node.terminate(uid)
             there.pop(uid, None)
         if verb != "terminate":
@@ -174,5 +180,84 @@ def test_active_pods_are_shown_sorted_whatever_comes_and_goes(steps):
             pod = manifests.parse(pod_manifest(name, limits, namespace=namespace, uid=uid))
             if node.admit(pod):
                 there[uid] = namespace, name
-        snapshot = [(pod.namespace, pod.name) for pod in node.workers.snapshot().active]
-        assert snapshot == sorted(there.values())
+        snapshot = node.pods.snapshot()
+        assert [(pod.namespace, pod.name) for pod in snapshot.active] == sorted(there.values())
+        uids = [pod.uid for pod in (*snapshot.active, *snapshot.inactive)]
+        assert sorted(uids) == sorted(node.pods.uids())
+        assert list(snapshot.inactive) == sorted(snapshot.inactive, key=by_name)
+
+
+def never(name: str, limits: dict[str, int]) -> Pod:
+    manifest = pod_manifest(name, limits, uid=name)
+    manifest["spec"]["restartPolicy"] = "Never"
+    return manifests.parse(manifest)
+
+
+def test_a_finished_pod_frees_its_devices_and_stays_known(node):
+    assert node.admit(never("p", {GPU: 4}), start=True)
+    assert node.workers.finish("p", {"main": 3}) is Phase.FAILED
+    assert node.manager.holdings(PodUid("p")) == {}
+    assert not checkpoint.loads(node.store.data or b"").entries
+    assert [each.uid for each in node.pods.snapshot().inactive] == ["p"]
+    assert [event.pod for event in node.events.recent(EventKind.FINISHED)] == ["p"]
+    assert node.admit(pod("q", {GPU: 4}))
+    with pytest.raises(RequestError, match="is not active: it cannot finish"):
+        node.workers.finish("p", {})
+    with pytest.raises(RequestError, match="pod default/p has failed"):
+        node.workers.start_container("p", "main")
+    node.terminate("p")
+    assert node.pods.uids() == {"q"}
+
+
+def test_a_pod_that_cannot_finish_keeps_its_devices(node):
+    assert node.admit(pod("p", {GPU: 4}), start=True)
+    with pytest.raises(RequestError, match="restartPolicy Always"):
+        node.workers.finish("p", {})
+    assert node.manager.holdings(PodUid("p")) and node.pods.known("p").is_active
+
+
+def test_an_admission_that_is_interrupted_after_its_commit_leaves_nothing(node):
+    """KeyboardInterrupt comes at any moment: here just after the devices were recorded."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    node.store.hook = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        node.admit(pod("p", {GPU: 2}))
+    node.check_nothing_left()
+    assert node.admit(pod("p", {GPU: 4}))
+
+
+def test_a_pod_of_the_checkpoint_that_comes_while_the_sources_become_ready_keeps_its_devices():
+    """The known pods are read and others are freed in one step: whoever comes in between has
+    to wait, and finds either its devices or none."""
+    before = Node()
+    assert before.admit(pod("p", {GPU: 2})) and before.admit(pod("q", {GPU: 1}))
+    after = Node(checkpoint.loads(before.store.data or b""))
+    assert after.admit(pod("q", {GPU: 1}))
+    asked, uids = threading.Event(), after.pods.uids
+
+    def slow_uids() -> frozenset[PodUid]:
+        found = uids()
+        threading.Thread(target=lambda: (asked.set(), after.admit(pod("p", {GPU: 2})))).start()
+        assert asked.wait(10)
+        return found
+
+    after.pods.uids = slow_uids
+    after.workers.sources_ready()
+    assert after.events.wait_for(lambda: "p" in uids() and after.pods.known("p").admitted, 10)
+    assert {uid: len(after.held(uid)) for uid in "pq"} == {"p": 2, "q": 1}
+    after.manager.self_check()
+
+
+def test_allocated_resources_status_tells_of_app_containers():
+    node = Node()
+    manifest = pod_manifest("p", {GPU: 1}, uid="p")
+    manifest["spec"]["initContainers"] = [
+        {"name": "first", "image": "i", "resources": {"limits": {GPU: 2}}}
+    ]
+    assert node.admit(manifests.parse(manifest), start=True)
+    assert set(node.workers.allocated_resources_status("p")) == {"main"}
+    with pytest.raises(RequestError, match="no pod has the UID 'x'"):
+        node.workers.allocated_resources_status("x")

@@ -147,7 +147,7 @@ def test_a_finished_init_container_after_a_restart(quirks: Quirks) -> None:
     spec = pod("p", container("app", gpu=1), init=[container("init", gpu=1)])
     assert node.admit(spec, start=True).admitted
     node.restart()
-    record = node.workers.pods()["p"]
+    record = node.pods.known("p")
     assert (record.phase, record.message) == (("Failed", NO_HEALTHY) if quirks else ("Running", ""))
 
 
@@ -275,7 +275,7 @@ def test_q6_a_reboot_before_the_plugin_is_back(wait: float) -> None:
     node.admit(pod("without"), start=True)
     events.meanwhile = lambda: node.plugin(devices("a", "b"))
     node.restart(reboot=True)
-    record = node.workers.pods()["p"]
+    record = node.pods.known("p")
     if wait:
         # The second pod waits for nothing: it holds nothing.
         assert (record.phase, events.waits) == ("Running", [60.0, 60.0])
@@ -290,7 +290,7 @@ def test_q6_the_wait_has_an_end() -> None:
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1), start=True)
     node.restart(reboot=True)
-    assert (node.workers.pods()["p"].message, events.waits) == (NO_HEALTHY, [60.0])
+    assert (node.pods.known("p").message, events.waits) == (NO_HEALTHY, [60.0])
 
 
 def test_q6_after_a_restart_nobody_waits() -> None:
@@ -299,7 +299,7 @@ def test_q6_after_a_restart_nobody_waits() -> None:
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1), start=True)
     node.restart()
-    assert (node.workers.pods()["p"].phase, events.waits) == ("Running", [])
+    assert (node.pods.known("p").phase, events.waits) == ("Running", [])
 
 
 def test_q22_devices_in_the_order_of_a_seed() -> None:

@@ -20,6 +20,7 @@ from devicemanager.manager.checkpointing import MemoryStore
 from devicemanager.manager.manager import Manager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.podresources import PodSource
+from devicemanager.pods.records import PodStore
 from devicemanager.pods.workers import PodWorkers
 from devicemanager.settings import Settings
 from devicemanager.testing.fakes import ALLOCATE, FakePlugin
@@ -49,17 +50,23 @@ class Node:
         self.clock = ManualClock(1000.0)
         self.events = events or EventStream(self.clock)
         self.store = BrokenStore()
-        self.workers = PodWorkers(self.settings, self.events)
-        self.manager = self._manager(None)
+        self.pods = PodStore()
+        self._serve(None)
 
-    def _manager(self, providers: Any) -> Manager:
-        return Manager(
+    def _serve(self, providers: Any) -> None:
+        self.manager = Manager(
             self.settings,
             store=self.store,
             clock=self.clock,
             events=self.events,
             providers=providers,
         )
+        self.workers = PodWorkers(self.pods, self.manager, self.settings, self.events)
+
+    def forget_pods(self) -> None:
+        """A kubelet that only the checkpoint tells of the pods."""
+        self.pods = PodStore()
+        self.workers = PodWorkers(self.pods, self.manager, self.settings, self.events)
 
     def plugin(
         self,
@@ -75,28 +82,28 @@ class Node:
         return plugin
 
     def admit(self, pod: Pod, *, start: bool = False) -> Admission:
-        return self.workers.admit(self.manager, pod, start=start)
+        return self.workers.admit(pod, start=start)
 
     def terminate(self, *uids: str) -> None:
-        self.workers.terminate(self.manager, uids)
+        self.workers.terminate(uids)
 
     def start(self, uid: str, container: str = "app") -> Any:
-        return self.workers.start_container(self.manager, uid, container)
+        return self.workers.start_container(uid, container)
 
     def new_process(self, *, reboot: bool = False) -> None:
         """The kubelet's process starts anew; plugins and pods are not back yet."""
         providers = self.manager.providers()
         self.manager.close()
         if reboot:
-            self.workers.containers_stop()
-        self.manager = self._manager(providers)
+            self.pods.containers_stop()
+        self._serve(providers)
         if self.store.data is not None:
             self.manager.restore(checkpoint.loads(self.store.data))
 
     def readmit(self) -> None:
         """Every pod is admitted again, and then all pods are known."""
-        self.workers.readmit(self.manager)
-        self.workers.sources_ready(self.manager)
+        self.workers.readmit()
+        self.workers.sources_ready()
 
     def restart(self, *, reboot: bool = False) -> None:
         self.new_process(reboot=reboot)
@@ -116,7 +123,7 @@ class Node:
     def source(self) -> PodSource:
         """What PodResources would tell from."""
         return PodSource(
-            self.manager.state, self.workers.snapshot, quirks=self.settings.quirks, pod_level=True
+            self.manager.state, self.pods.snapshot, quirks=self.settings.quirks, pod_level=True
         )
 
     def entries(self) -> set[tuple[str, str, str]]:

@@ -18,7 +18,6 @@ from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Pod
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.pods.workers import PodWorkers
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, Call, first
@@ -95,9 +94,9 @@ def test_a_changed_request(running: bool) -> None:
     node.new_process(reboot=not running)
     node.plugin(devices("a", "b"))
     # A kubelet that only the checkpoint tells of the pod, whose spec is another one now.
-    node.workers = PodWorkers(node.settings, node.events)
+    node.forget_pods()
     if not running:
-        node.workers.containers_stop()
+        node.pods.containers_stop()
     admission = node.admit(pod("p", gpu=2))
     assert (admission.reason, admission.message) == (
         "UnexpectedAdmissionError",
@@ -139,7 +138,7 @@ def test_its_error_stops_the_start() -> None:
         "rpc error: code = Internal desc = too hot"
     )
     assert (admission.admitted, admission.containers["app"].error) == (True, text)
-    assert node.workers.pods()["p"].phase == "Pending"
+    assert node.pods.known("p").phase == "Pending"
     assert node.messages(EventKind.CONTAINER_FAILED) == [
         f"pod default/p container app did not start: {text}"
     ]
@@ -147,7 +146,7 @@ def test_its_error_stops_the_start() -> None:
         node.start("p")
     plugin.pre_start_error = None
     node.start("p")
-    assert node.workers.pods()["p"].phase == "Running"
+    assert node.pods.known("p").phase == "Running"
 
 
 def test_an_init_container_that_does_not_start_stops_those_after_it() -> None:
@@ -217,7 +216,7 @@ def test_too_few_are_there_by_then() -> None:
     )
     node.manager.self_check()
     # The pod stays, and may try again.
-    assert node.workers.pods()["p"].is_active
+    assert node.pods.known("p").is_active
     plugin.send_list(devices("a", "b"))
     node.start("p")
     assert node.devices("p") == {"app": {GPU: ["a", "b"]}}

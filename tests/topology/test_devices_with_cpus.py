@@ -193,7 +193,7 @@ def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
     node.readmit()
     assert (node.devices("p"), node.share("p")) == held
     assert plugin.calls == []
-    assert node.workers.pods()["p"].phase == "Running"
+    assert node.pods.known("p").phase == "Running"
     # Others still see it.
     assert node.admit(pod("q", guaranteed(cpus=3, gpu=1))).containers["app"].affinity == (0,)
     node.terminate("p", "q")
@@ -206,7 +206,7 @@ def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() 
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4, gpu=2)), start=True).admitted
     node.new_process(reboot=True)
     node.readmit()
-    assert node.workers.pods()["p"].phase == "Failed"
+    assert node.pods.known("p").phase == "Failed"
     assert node.share("p").cpu_ids == (4, 5, 6, 7)
     node.plugin(rows("11"))
     assert node.admit(pod("q", guaranteed(cpus=4, gib=4, gpu=2))).admitted

@@ -120,7 +120,7 @@ def test_a_known_pod_passes_while_its_plugin_is_away() -> None:
     node.admit(pod("p", gpu=2), start=True)
     node.restart()
     assert node.manager.capacity().allocatable == {GPU: 0}
-    record = node.workers.pods()["p"]
+    record = node.pods.known("p")
     assert (record.phase, record.message) == ("Running", "")
 
 
@@ -128,7 +128,7 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
     node = Node(node_allocatable={CPU: 4000, PODS: 1})
     node.admit(pod("p", guaranteed(cpus=4)), start=True)
     node.restart()
-    assert node.workers.pods()["p"].phase == "Running"
+    assert node.pods.known("p").phase == "Running"
     check = NodeCheck({CPU: 4000, PODS: 1})
     for _ in range(3):
         check.check(pod("p", guaranteed(cpus=4)), lambda _: None)
@@ -143,7 +143,7 @@ def test_a_failed_pod_gives_its_room_back() -> None:
     node.plugin(devices("a"))
     assert answers(node, pod("p", gpu=1)) == [ADMITTED]
     node.restart(reboot=True)
-    assert node.workers.pods()["p"].phase == "Failed"
+    assert node.pods.known("p").phase == "Failed"
     assert answers(node, pod("q")) == [ADMITTED]
 
 

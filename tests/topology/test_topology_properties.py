@@ -256,8 +256,8 @@ def test_a_restart_changes_nothing_for_running_pods(
         plugin.register(node.manager.plugins, f"{resource[-3:]}.sock")
         plugin.send_list(rows)
     node.readmit()
-    phases = {uid: node.workers.pods()[uid].phase.value for uid in admitted}
+    phases = {uid: node.pods.known(uid).phase.value for uid in admitted}
     assert phases == dict.fromkeys(admitted, "Running"), [
-        node.workers.pods()[uid].message for uid in admitted
+        node.pods.known(uid).message for uid in admitted
     ]
     assert {uid: (node.devices(uid), node.manager.providers()) for uid in admitted} == before

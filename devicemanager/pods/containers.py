@@ -1,0 +1,92 @@
+"""Starting the containers of a pod: the plugin's PreStartContainer, then the settings."""
+
+from __future__ import annotations
+
+import attrs
+
+from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.refusal import Refused
+from devicemanager.core.runoptions import RunOptions
+from devicemanager.events import EventKind, EventStream
+from devicemanager.manager.manager import Manager
+from devicemanager.pods.admission import Admission, merged_options
+from devicemanager.pods.records import PodRecord, PodStore, title
+
+
+class Containers:
+    """Starts containers of admitted pods. May be called from any thread."""
+
+    def __init__(self, store: PodStore, manager: Manager, events: EventStream) -> None:
+        self._store = store
+        self._manager = manager
+        self._events = events
+
+    def start(self, record: PodRecord, name: str) -> RunOptions:
+        """Start one container by name. Raises RequestError and AllocationError."""
+        container, is_init = record.container(name)
+        if not record.is_active:
+            why = f": {record.message}" if record.message else ""
+            raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
+        return self._start(record, container, is_init)
+
+    def start_all(self, record: PodRecord, admission: Admission) -> Admission:
+        """Start every container in order; an init container that fails stops the rest."""
+        outcomes = dict(admission.containers)
+        for container, is_init in record.pod.all_containers():
+            outcome = outcomes[container.name]
+            try:
+                options = self._start(record, container, is_init)
+                outcomes[container.name] = attrs.evolve(outcome, options=options)
+            except (DeviceManagerError, ValueError) as error:
+                outcomes[container.name] = attrs.evolve(outcome, error=str(error))
+                self._events.publish(
+                    EventKind.CONTAINER_FAILED,
+                    f"pod {title(record.pod)} container {container.name} did not start: {error}",
+                    pod=record.pod.uid,
+                )
+                if is_init:
+                    break
+        return attrs.evolve(admission, containers=outcomes)
+
+    def is_gone(self, record: PodRecord) -> bool:
+        """Whether the pod was terminated meanwhile. What it was given after that is freed:
+        nobody would do so later."""
+        known = self._store.get(record.pod.uid)
+        if known is None:
+            self._manager.release(record.pod.uid)
+        return known is not record
+
+    def _start(self, record: PodRecord, container: Container, is_init: bool) -> RunOptions:
+        pod = record.pod
+        # In the kubelet's order: a plugin that wants PreStartContainer is never asked to
+        # allocate at this point, for want of devices to prepare.
+        self._check_there(record)
+        requested = [name for name, count in container.limits.items() if count]
+        self._manager.pre_start(pod.uid, container.name, requested)
+        self._check_there(record)
+        self._allocate_missing(pod, container, is_init)
+        self._check_there(record)
+        options = merged_options(self._manager.holdings(pod.uid).get(container.name, {}))
+        with self._store.lock:
+            record.started(container, is_init)
+        where = f"pod {title(pod)} container {container.name}"
+        for conflict in options.conflicts:
+            self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)
+        self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
+        return options
+
+    def _check_there(self, record: PodRecord) -> None:
+        if self.is_gone(record):
+            raise RequestError(f"pod {title(record.pod)} was terminated meanwhile")
+
+    def _allocate_missing(self, pod: Pod, container: Container, is_init: bool) -> None:
+        """Allocate now what nothing is recorded for (``GetDeviceRunContainerOptions``)."""
+        held = self._manager.holdings(pod.uid).get(container.name, {})
+        wanted = [name for name, count in container.limits.items() if count and name not in held]
+        if not any(self._manager.is_known(name) for name in wanted):
+            return
+        try:
+            self._manager.allocate_now(pod, container, is_init)
+        except Refused as refused:
+            raise AllocationError(str(refused.cause or refused.message)) from refused
