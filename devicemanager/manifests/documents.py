@@ -20,15 +20,21 @@ _MAX_NODES = 200_000
 """Nodes once all aliases are unfolded; the largest manifests have some thousands."""
 
 
-def load_documents(text: str) -> list[object]:
-    """The documents of a YAML (or JSON) text, without empty ones. Raises ManifestError."""
-    if len(text) > MAX_SIZE:
-        raise ManifestError(TOO_LARGE)
+def load_documents(
+    text: str, max_size: int = MAX_SIZE, max_nodes: int = _MAX_NODES, too_large: str = TOO_LARGE
+) -> list[object]:
+    """The documents of a YAML (or JSON) text, without empty ones. Raises ManifestError.
+
+    ``max_size`` is in characters; ``too_large`` is said of a longer text. ``max_nodes`` counts
+    every value once all aliases are unfolded.
+    """
+    if len(text) > max_size:
+        raise ManifestError(too_large)
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_shape(yaml.parse(text, loader))
+        _check_shape(yaml.parse(text, loader), max_nodes)
         documents = list(yaml.load_all(text, loader))
     except ManifestError:
         raise
@@ -50,14 +56,14 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _check_shape(events: Any) -> None:
+def _check_shape(events: Any, max_nodes: int) -> None:
     """Refuse what the composer could not bear: it recurses in C and unfolds merge keys.
 
     Parser events come one by one from a state machine, so counting them is safe.
     """
     import yaml
 
-    shape = _Shape()
+    shape = _Shape(max_nodes)
     for event in events:
         if isinstance(event, yaml.ScalarEvent):
             shape.scalar(event)
@@ -83,6 +89,7 @@ class _Collection:
 class _Shape:
     """Depth, unfolded size and keys of what went by."""
 
+    max_nodes: int
     nodes: int = 0
     open_collections: list[_Collection] = attrs.field(factory=list)
     sizes: dict[str, int | None] = attrs.field(factory=dict)
@@ -135,5 +142,5 @@ class _Shape:
 
     def _grow(self, nodes: int) -> None:
         self.nodes += nodes
-        if self.nodes > _MAX_NODES:
-            raise ManifestError(f"more than {_MAX_NODES} values once aliases are unfolded")
+        if self.nodes > self.max_nodes:
+            raise ManifestError(f"more than {self.max_nodes} values once aliases are unfolded")

@@ -1,0 +1,143 @@
+"""Quantities and versions as CEL values, and the functions that know them.
+
+Both are one message type: the library has no types of one's own, and refuses two message
+types with functions of one name. Its texts are canonical, so that equal values are equal
+messages, which is what ``in`` and comparisons inside of lists go by. The names of its fields
+are words that CEL keeps to itself: no expression can spell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from devicemanager.claims.semver import SemVer
+from devicemanager.core.quantity import parse_quantity
+
+_PACKAGE, _NAME = "devicemanager.claims", "Value"
+VALUE = f"{_PACKAGE}.{_NAME}"
+_KIND, _TEXT = "null", "in"
+_QUANTITY, _SEMVER = "quantity", "semver"
+
+Comparable = int | SemVer
+"""Nano-units of a quantity, or a version."""
+
+
+@cache
+def descriptors() -> Any:
+    """The descriptor pool that has the message."""
+    file = descriptor_pb2.FileDescriptorProto(name="value.proto", package=_PACKAGE, syntax="proto3")
+    message = file.message_type.add(name=_NAME)
+    for number, name in enumerate((_KIND, _TEXT), start=1):
+        message.field.add(name=name, number=number, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
+
+
+@cache
+def _message_class() -> Any:
+    return message_factory.GetMessageClass(descriptors().FindMessageTypeByName(VALUE))
+
+
+@lru_cache(maxsize=4096)
+def of_nanos(nanos: int) -> Any:
+    """A quantity as CEL sees it."""
+    return _message_class()(**{_KIND: _QUANTITY, _TEXT: str(nanos)})
+
+
+@lru_cache(maxsize=4096)
+def of_version(text: str) -> Any:
+    """A version as CEL sees it, without build metadata. Raises ValueError."""
+    text = SemVer.parse(text).text.partition("+")[0]
+    return _message_class()(**{_KIND: _SEMVER, _TEXT: text})
+
+
+def quantity(text: str) -> Any:
+    """``quantity('1Gi')``."""
+    return of_nanos(parse_quantity(text))
+
+
+def _read(value: Any) -> Comparable:
+    text = getattr(value, _TEXT)
+    return int(text) if getattr(value, _KIND) == _QUANTITY else SemVer.parse(text)
+
+
+def _is_value(value: object) -> bool:
+    return type(value) is _message_class()
+
+
+def _pair(one: Any, other: Any) -> tuple[Any, Any]:
+    """Both as what they are compared by; a text is read as the type of the other side."""
+    if isinstance(one, str):
+        right, left = _pair(other, one)
+        return left, right
+    left = _read(one)
+    if isinstance(other, str):
+        return left, parse_quantity(other) if isinstance(left, int) else SemVer.parse(other)
+    right = _read(other)
+    if type(left) is not type(right):
+        raise ValueError("a quantity and a version have no order")
+    return left, right
+
+
+def compare(one: Any, other: Any) -> int:
+    """-1, 0 or 1. Raises ValueError if a text does not parse or the types differ."""
+    left, right = _pair(one, other)
+    return int(left > right) - int(left < right)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """``==`` with coercion: a text beside a quantity or version is parsed as one."""
+    if (_is_value(one) and isinstance(other, str)) or (isinstance(one, str) and _is_value(other)):
+        return compare(one, other) == 0
+    return same(one, other)
+
+
+def same(one: Any, other: Any) -> bool:
+    """``==`` without coercion: numbers compare across their types, nothing else does."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return _type(one) == _type(other) and bool(one == other)
+
+
+def _type(value: object) -> object:
+    return float if type(value) is int else type(value)
+
+
+def parses(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    """Whether ``parse`` takes a text, as ``isQuantity`` and ``isSemver`` tell."""
+
+    def answer(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return answer
+
+
+def version_part(name: str) -> Callable[[Any], int]:
+    """``major``, ``minor`` or ``patch`` of a version."""
+
+    def part(value: Any) -> int:
+        version = _read(value)
+        if isinstance(version, int):
+            raise ValueError(f"a quantity has no {name}()")
+        return int(getattr(version, name))
+
+    return part
+
+
+ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "_<_": lambda one, other: compare(one, other) < 0,
+    "_<=_": lambda one, other: compare(one, other) <= 0,
+    "_>_": lambda one, other: compare(one, other) > 0,
+    "_>=_": lambda one, other: compare(one, other) >= 0,
+}

@@ -1,0 +1,73 @@
+"""Semantic versions (semver.org, 2.0.0): the text is kept, the order is that of precedence."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, total_ordering
+
+import attrs
+
+_NUMBER = r"(0|[1-9][0-9]*)"
+_IDENTIFIER = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_SEMVER = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_IDENTIFIER}(?:\.{_IDENTIFIER})*))?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?\Z"
+)
+_LONGEST = 256
+
+_Identifier = tuple[int, int, str]
+_Precedence = tuple[int, int, int, int, tuple[_Identifier, ...]]
+
+
+@total_ordering
+@attrs.frozen(eq=False)
+class SemVer:
+    """A version. Build metadata (``+...``) counts neither in equality nor in order."""
+
+    text: str
+    precedence: _Precedence
+
+    @classmethod
+    def parse(cls, text: str) -> SemVer:
+        """The version that ``text`` spells; raises ValueError if it is none."""
+        return cls(text, _precedence(text))
+
+    @property
+    def major(self) -> int:
+        return self.precedence[0]
+
+    @property
+    def minor(self) -> int:
+        return self.precedence[1]
+
+    @property
+    def patch(self) -> int:
+        return self.precedence[2]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SemVer) and self.precedence == other.precedence
+
+    def __lt__(self, other: SemVer) -> bool:
+        return self.precedence < other.precedence
+
+    def __hash__(self) -> int:
+        return hash(self.precedence)
+
+
+@lru_cache(maxsize=4096)
+def _precedence(text: str) -> _Precedence:
+    match = _SEMVER.match(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise ValueError("a semantic version is MAJOR.MINOR.PATCH, such as 1.2.3 or 1.2.3-rc.1")
+    major, minor, patch, prerelease = match.groups()
+    # A version without pre-release comes after all those that have one.
+    identifiers = tuple(map(_identifier, prerelease.split("."))) if prerelease else ()
+    return int(major), int(minor), int(patch), int(not prerelease), identifiers
+
+
+def _identifier(text: str) -> _Identifier:
+    """Numbers by value before words by code point (clause 11.4)."""
+    return (0, int(text), "") if text.isdigit() else (1, 0, text)

@@ -1,0 +1,106 @@
+"""The objects that claims are decided by, with the rules of what may replace what.
+
+Every method checks first and then applies: a refused object leaves the old one in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.devmgmt.convert import inventory_of
+from devicemanager.claims.devmgmt.reading import check
+from devicemanager.claims.devmgmt.resolve import Constraints
+from devicemanager.claims.errors import ClaimsError
+
+
+class ObjectStore:
+    """Pools, classes and config objects by name. Not safe for threads."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, api.DevicePool] = {}
+        self._classes: dict[str, api.DeviceClass] = {}
+        self._configs: dict[api.ConfigReference, api.ConfigObject] = {}
+        self._by_node: dict[str, Constraints] = {}
+
+    @property
+    def pools(self) -> Mapping[str, api.DevicePool]:
+        return MappingProxyType(self._pools)
+
+    @property
+    def classes(self) -> Mapping[str, api.DeviceClass]:
+        return MappingProxyType(self._classes)
+
+    @property
+    def configs(self) -> Mapping[api.ConfigReference, api.ConfigObject]:
+        return MappingProxyType(self._configs)
+
+    def constraints(self, node: str) -> Constraints:
+        """Evaluates constraints on the devices that claims on ``node`` can get now.
+
+        Their inventory and what they remember live until a pool changes.
+        """
+        found = self._by_node.get(node)
+        if found is None:
+            found = Constraints(inventory_of(self._pools.values(), node))
+            self._by_node[node] = found
+        return found
+
+    def publish(self, pool: api.DevicePool) -> None:
+        """Create or replace a pool. Raises InvalidObject, and ClaimsError if it is another
+        driver's.
+        """
+        check(pool)
+        old = self._pools.get(pool.name)
+        if old is not None and old.driver != pool.driver:
+            raise ClaimsError(
+                f'DevicePool "{pool.name}": spec.driver: only "{old.driver}", which published the'
+                f' pool, may replace it, not "{pool.driver}"'
+            )
+        self._pools[pool.name] = pool
+        # What a driver says about availability changes nothing here.
+        if old is None or not _offer_the_same(old, pool):
+            self._by_node.clear()
+
+    def withdraw_pool(self, name: str) -> bool:
+        """Remove a pool; False if there is none. Nobody loses what is held of it."""
+        self._by_node.clear()
+        return self._pools.pop(name, None) is not None
+
+    def define(self, device_class: api.DeviceClass) -> None:
+        """Create or replace a class. Raises InvalidObject."""
+        check(device_class)
+        self._classes[device_class.name] = device_class
+
+    def withdraw_class(self, name: str) -> bool:
+        """Remove a class; False if there is none. Allocated claims keep what they have."""
+        return self._classes.pop(name, None) is not None
+
+    def configure(self, config: api.ConfigObject) -> None:
+        """Create or replace an object that classes and claims can refer to."""
+        check(config)
+        self._configs[config.reference] = config
+
+    def withdraw_config(self, reference: api.ConfigReference) -> bool:
+        """Remove a config object; False if there is none."""
+        return self._configs.pop(reference, None) is not None
+
+    def config(self, reference: api.ConfigReference) -> api.ConfigObject:
+        """The object; raises ClaimsError if it does not exist."""
+        found = self._configs.get(reference)
+        if found is None:
+            raise ClaimsError(
+                f'the config {reference.kind} "{reference.namespace}/{reference.name}"'
+                f" ({reference.api_version}) does not exist"
+            )
+        return found
+
+
+def _offer_the_same(one: api.DevicePool, other: api.DevicePool) -> bool:
+    return (one.node_name, one.attributes, one.resources, one.devices) == (
+        other.node_name,
+        other.attributes,
+        other.resources,
+        other.devices,
+    )

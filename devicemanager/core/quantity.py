@@ -1,0 +1,161 @@
+"""Resource quantities such as ``500m``, ``1Gi`` or ``1e3``, exactly.
+
+Amounts are whole numbers of nano-units: the finest step that a quantity keeps, so nothing is
+lost in a comparison. The grammar, the rounding and the canonical text are those of
+k8s.io/apimachinery/pkg/api/resource (``quantity.go``, ``suffix.go``; v1.32); unlike there
+amounts have no upper bound unless ``largest`` gives one.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal
+
+import attrs
+
+NANOS = 10**9
+"""Nano-units in one unit."""
+NANOS_PER_MILLI = 10**6
+LARGEST = (2**63 - 1) * NANOS
+"""``maxAllowed`` of quantity.go: the kubelet counts larger amounts as this one."""
+
+BAD_FORMAT = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+BAD_NUMBER = "unable to parse numeric part of quantity"
+BAD_SUFFIX = "unable to parse quantity's suffix"
+
+Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
+
+_FORMAT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z")
+_EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,18})\Z")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_LONGEST = 300
+_FARTHEST = 2 * _LONGEST
+_POWERS: list[int] = [10**power for power in range(4 * _LONGEST)]
+
+
+@attrs.frozen(order=True, hash=True)
+class Quantity:
+    """An amount and how it was written; equality, order and hash are those of the amount."""
+
+    nanos: int
+    format: Format = attrs.field(default="DecimalSI", eq=False, order=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Quantity:
+        """The quantity that ``text`` spells, rounded away from zero to nano-units.
+
+        Raises ValueError with the text of ``ParseQuantity``.
+        """
+        return cls(*_parsed(text))
+
+    def __str__(self) -> str:
+        """The canonical text: no fraction, the largest suffix that allows that."""
+        return canonical(self.nanos, self.format)
+
+
+def parse_quantity(text: str, largest: int | None = None) -> int:
+    """The amount in nano-units, rounded away from zero, at most ``largest`` either way.
+
+    Raises ValueError with the text of ``ParseQuantity``.
+    """
+    nanos, _ = _parsed(text)
+    return nanos if largest is None else max(-largest, min(nanos, largest))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> tuple[int, Format]:
+    match = _FORMAT.match(text)
+    if not text or match is None or len(text) > _LONGEST:
+        raise ValueError(BAD_FORMAT)
+    sign, whole, fraction, suffix = match.groups(default="")
+    if not whole + fraction:
+        raise ValueError(BAD_NUMBER)
+    amount, format_ = _scaled(int(whole + fraction), len(fraction), suffix)
+    return (-amount if sign == "-" else amount), format_
+
+
+def _scaled(digits: int, decimals: int, suffix: str) -> tuple[int, Format]:
+    """``digits`` / 10^``decimals`` times suffix, in nano-units, rounded up."""
+    if suffix in _BINARY:
+        return _ceil(digits * NANOS << _BINARY[suffix], _POWERS[decimals]), "BinarySI"
+    exponent, format_ = _exponent(suffix)
+    power = exponent + 9 - decimals
+    if power >= 0:
+        return digits * _POWERS[power], format_
+    return _ceil(digits, _POWERS[-power]), format_
+
+
+def _exponent(suffix: str) -> tuple[int, Format]:
+    exponent = _DECIMAL.get(suffix)
+    if exponent is not None:
+        return exponent, "DecimalSI"
+    match = _EXPONENT.match(suffix)
+    if match is None:
+        raise ValueError(BAD_SUFFIX)
+    # Beyond this no sensible amount remains: it only bounds the work.
+    return max(-_FARTHEST, min(int(match[1]), _FARTHEST)), "DecimalExponent"
+
+
+def canonical(nanos: int, format_: Format = "DecimalSI") -> str:
+    """The text that ``CanonicalizeBytes`` gives an amount of nano-units."""
+    if nanos == 0:
+        return "0"
+    if format_ == "BinarySI" and abs(nanos) >= 1024 * NANOS and nanos % NANOS == 0:
+        return _binary(nanos // NANOS)
+    # Small or fractional binary amounts are shown as decimal ones, so that nothing is lost.
+    number, exponent = _without_zeros(nanos)
+    if format_ == "DecimalExponent":
+        return f"{number}e{exponent}" if exponent else str(number)
+    beyond = max(exponent - 18, 0)
+    return f"{number * 10**beyond}{_DECIMAL_SUFFIX[exponent - beyond]}"
+
+
+def _without_zeros(nanos: int) -> tuple[int, int]:
+    """Mantissa and exponent, the exponent the largest multiple of three that divides."""
+    exponent = -9
+    while nanos % 1000 == 0:
+        nanos //= 1000
+        exponent += 3
+    return nanos, exponent
+
+
+def _binary(units: int) -> str:
+    power = 0
+    while units % 1024 == 0 and power < len(_BINARY_SUFFIX) - 1:
+        units //= 1024
+        power += 1
+    return f"{units}{_BINARY_SUFFIX[power]}"
+
+
+def _ceil(numerator: int, denominator: int) -> int:
+    return -(-numerator // denominator)
+
+
+def _away_from_zero(nanos: int, step: int) -> int:
+    return _ceil(nanos, step) if nanos >= 0 else -_ceil(-nanos, step)
+
+
+def whole_units(nanos: int) -> int:
+    """Whole units, rounded away from zero, as ``Quantity.Value`` has it."""
+    return _away_from_zero(nanos, NANOS)
+
+
+def milli_units(nanos: int) -> int:
+    """Thousandths, rounded away from zero, as ``Quantity.MilliValue`` has it."""
+    return _away_from_zero(nanos, NANOS_PER_MILLI)
+
+
+def round_up(nanos: int, block: int) -> int:
+    """The least multiple of ``block`` (> 0) that is not below ``nanos``."""
+    return _ceil(nanos, block) * block
+
+
+def round_down(nanos: int, block: int) -> int:
+    """The greatest multiple of ``block`` (> 0) that is not above ``nanos``."""
+    return nanos // block * block

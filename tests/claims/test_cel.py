@@ -1,0 +1,238 @@
+"""Constraints: what they mean, what they read, and what hostile ones come to."""
+
+import importlib
+
+import pytest
+
+from devicemanager.claims import cel
+from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.cel import cost, library
+from devicemanager.claims.errors import ClaimsUnavailable, CompileError, EvaluationError
+from devicemanager.core.quantity import parse_quantity
+
+DEVICE = {
+    "model": AttributeValue(Kind.STRING, "m1"),
+    "numa": AttributeValue(Kind.INT, 1),
+    "mem": AttributeValue(Kind.QUANTITY, parse_quantity("16Gi")),
+    "fw": AttributeValue(Kind.SEMVER, "1.10.0+build"),
+    "pcie-root": AttributeValue(Kind.STRING, "r0"),
+}
+
+
+def answer(text, attributes=None):
+    expression = cel.compile_devmgmt(text)
+    return expression.matches(DEVICE if attributes is None else attributes)
+
+
+def test_the_empty_constraint_is_always_true():
+    assert cel.compile_devmgmt("") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "device.model == 'm1' && device.numa == 1",
+        "device['pcie-root'] == 'r0'",
+        "device.numa == 1.0 && device.numa < 1.5",
+        "device.missing == 'x' || device.model == 'm1'",
+        "device.model == 'm1' || device.missing == 'x'",
+        "!has(device.missing) && has(device.mem) && 'mem' in device",
+        # A text beside a quantity or version is read as one, on either side.
+        "device.mem == '16384Mi' && '16384Mi' == device.mem && device.mem != '16G'",
+        "device.mem > '16G' && '15Gi' < device.mem && device.mem <= '16Gi' && device.mem >= '16Gi'",
+        "device.fw > '1.9.3' && device.fw == '1.10.0+other' && '1.10.1-rc.1' > device.fw",
+        "quantity('16Gi') == device.mem && semver('1.10.0') == device.fw",
+        "quantity('1Gi') == '1024Mi' && quantity('1Gi') != '1G'",
+        "device.mem.compareTo(quantity('16384Mi')) == 0 && device.mem.isLessThan(quantity('17Gi'))",
+        "device.fw.isGreaterThan(semver('1.9.0')) && device.fw.compareTo(semver('2.0.0')) == -1",
+        "device.fw.major() == 1 && device.fw.minor() == 10 && device.fw.patch() == 0",
+        "isQuantity('5Gi') && !isQuantity('5 Gi') && isSemver('1.2.3-a+b') && !isSemver('1.2')",
+        # There is no coercion inside of lists and `in`; equal values are equal there as well.
+        "!(device.mem in ['16Gi']) && device.mem in [quantity('16384Mi')]",
+        "[device.mem] != ['16Gi'] && [device.mem, device.fw] == [quantity('16Gi'), device.fw]",
+        "device.fw in [semver('1.10.0')]",
+        # Values of other types are not equal, and that is no error.
+        "device.mem != device.fw && device.mem != 16 && device.model != 1 && dyn(true) != dyn(1)",
+        "device == device && {'a': 1} != {'a': dyn('1')} && dyn([1, 2]) != dyn([1])",
+        "device.exists(key, device[key] == '16Gi' && key == 'mem')",
+        "device.model.matches('^m[12]$') && device.model.startsWith('m') && size(device) == 5",
+    ],
+)  # fmt: skip
+def test_true(text):
+    assert answer(text) is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "device.model == 'm2'",
+        "device.fw >= '1.10.1'",
+        "device.fw == '1.10.0-rc.1'",
+        "device.numa == '1'",
+        "false && device.missing == 1",
+    ],
+)
+def test_false(text):
+    assert answer(text) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("device.missing == 'x'", 'Key not found in map : "missing"'),
+        ("device.model < 1", "No matching overloads"),
+        ("device.numa >= '1'", "No matching overloads"),
+        ("device.mem >= 'plenty'", "quantities must match"),
+        ("device.mem == 'plenty'", "quantities must match"),
+        ("device.fw >= '1.9'", "semantic version"),
+        ("device.mem < device.fw", "have no order"),
+        ("device.mem.major() == 1", "a quantity has no major()"),
+        ("device.mem.text == 'x'", "no_such_field"),
+        ("isQuantity(device.mem)", "No matching overloads"),
+        ("quantity('x') == device.mem", "quantities must match"),
+        ("device.numa / 0 == 1", "divi"),
+        ("device.model.matches('[')", "missing ]"),
+        ("1", "the result is of type int, not bool"),
+        ("device.model", "the result is of type string, not bool"),
+        ("'yes'", "the result is of type string, not bool"),
+    ],
+)
+def test_runtime_errors_have_a_reason(text, reason):
+    with pytest.raises(EvaluationError) as caught:
+        answer(text)
+    assert reason in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("   ", "line 1, column 4: Syntax error"),
+        ("device.a ==", "line 1, column 12: Syntax error"),
+        ("1 ==\n1 ==\n$", "line 3, column 1: Syntax error"),
+        ("device.pcie-root == 'r0'", "line 1, column 13: undeclared reference to 'root'"),
+        ("nodevice.a == 'b'", "undeclared reference to 'nodevice"),
+        ("driver == 'x'", "undeclared reference to 'driver'"),
+        ("nosuch(device.a)", "undeclared reference to 'nosuch'"),
+        ("1 == 'a'", "no matching overload for '_==_'"),
+        # What stands in for == is no function of the user's.
+        (f"{library.EQUAL}(1, 1)", "undeclared reference"),
+        ("device.a == 'b", "Syntax error"),
+        ("device.a = 1", "Syntax error"),
+        ("device.a\x00 == 1", "Syntax error"),
+        ("'\ud800' == 'a'", "is no Unicode text"),
+    ],
+)
+def test_what_does_not_compile(text, reason):
+    with pytest.raises(CompileError) as caught:
+        cel.compile_devmgmt(text)
+    assert reason in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("device.a == 'b' && device['c-d'] > 1", {"a", "c-d"}),
+        ("has(device.a) || 'b' in device", {"a", "b"}),
+        ("device.a.b.c == 1", {"a"}),
+        ("[1, 2].exists(x, x == device.n)", {"n"}),
+        ("true", set()),
+        ("size(device) == 1", None),
+        ("device.all(k, k != 'x')", None),
+        ("device[device.a] == 1", None),
+        ("device == device", None),
+    ],
+)
+def test_the_attributes_that_are_read(text, reads):
+    found = cel.compile_devmgmt(text).reads
+    assert found == (reads if reads is None else frozenset(reads))
+
+
+ONES = "[" + ",".join(["1"] * 100) + "]"
+TWO_THOUSAND = "[" + ",".join(["1"] * 2000) + "]"
+
+
+def doubling(levels):
+    text = "device.model"
+    for level in range(levels):
+        text = f"[{text}].map(x{level}, {'+'.join([f'x{level}'] * 8)})[0]"
+    return f"size({text}) > 0"
+
+
+HOSTILE = {
+    "long": "device.a == '" + "x" * 10240 + "'",
+    "deep parentheses": "(" * 5000 + "true" + ")" * 5000,
+    "deep lists": "[" * 10000,
+    "deep maps": "{" * 10000,
+    "a chain of additions": "+".join(["1"] * 5000) + " == 1",
+    "a chain of selections": "device" + ".a" * 5000 + " == 1",
+    "a chain of conditions": "true ? true : " * 700 + "true",
+    "garbage": "$" * 10240,
+    "only not": "!" * 10240,
+    "a loop in a loop": f"{ONES}.all(a, {ONES}.all(b, b > 0))",
+    "a large loop in a large loop": f"{TWO_THOUSAND}.all(a, {TWO_THOUSAND}.all(b, b > 0))",
+    "a list that is copied in each step": f"{TWO_THOUSAND}.map(a, a).size() > 0",
+    "a text that doubles": doubling(7),
+    "text that grows in nested loops": (
+        "[device.model].all(a, [a+a+a+a+a+a+a+a].all(b, [b+b+b+b+b+b+b+b].all(c,"
+        " [c+c+c+c+c+c+c+c].all(d, [d+d+d+d+d+d+d+d].all(e, size(e + e + e + e) > 0)))))"
+    ),
+    "a large program for a regular expression": r"device.model.matches('\\pL{1000}')",
+    "repeats of repeats": r"device.model.matches('(\\pL{1,100}){1,10}')",
+    "many repeats": "device.model.matches('" + "|".join(["a{1000}"] * 500) + "')",
+    "a regular expression made in a loop": (
+        f"{ONES}.exists(x, device.model.matches('(a|b)+' + string(x)))"
+    ),
+    "two regular expressions out of attributes": (
+        "device.model.matches(device.a) || device.model.matches(device.b)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_expressions_are_refused_before_they_run(name):
+    with pytest.raises(CompileError) as caught:
+        cel.compile_devmgmt(HOSTILE[name])
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "||".join(["device.numa == 2"] * 500),
+        f"{TWO_THOUSAND}.all(a, a > 0)",
+        "device.model.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')",
+        "device.model.matches('(a+)+$')",
+        f"{ONES}.exists(x, device.model.matches('^[a-z]+-[0-9]+$'))",
+        "device.all(key, key != 'x')",
+        "(" * 25 + "true" + ")" * 25,
+    ],
+)
+def test_what_is_long_but_harmless_is_taken(text):
+    answer(text)
+
+
+def test_attributes_larger_than_usual_count_when_the_constraint_runs():
+    text = "[device.a].all(x, size(x + x + x + x + x + x + x + x) > 0)"
+    assert answer(text, {"a": AttributeValue(Kind.STRING, "x" * 100)})
+    with pytest.raises(EvaluationError, match=f"at most {cost.LIMIT} are allowed"):
+        answer(text, {"a": AttributeValue(Kind.STRING, "x" * 1_000_000)})
+
+
+def test_a_missing_library_is_one_clear_line(monkeypatch):
+    def missing(name):
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    library.load.cache_clear()
+    library.devmgmt.cache_clear()
+    cel.compile_devmgmt.cache_clear()
+    try:
+        assert cel.compile_devmgmt("") is None
+        with pytest.raises(ClaimsUnavailable) as caught:
+            cel.compile_devmgmt("device.a == 1")
+    finally:
+        monkeypatch.undo()
+    assert "pip install 'kubelet-devicemanager[claims]'" in str(caught.value)
+    assert cel.compile_devmgmt("true").matches({})

@@ -1,0 +1,85 @@
+"""What may replace what, and what a node can use."""
+
+import pytest
+
+from devicemanager.claims.devmgmt.objects import ConfigReference
+from devicemanager.claims.errors import ClaimsError, InvalidObject
+from devicemanager.claims.store import ObjectStore
+from tests.claims.documents import config, device_class, pool, read
+
+
+@pytest.fixture
+def store():
+    return ObjectStore()
+
+
+def keys(store, node):
+    return [(key.pool, key.name) for key in store.constraints(node).inventory.index]
+
+
+def test_pools_of_the_node_and_pools_without_one(store):
+    store.publish(read(pool("z", driver="b.example.com")))
+    store.publish(read(pool("y", ["one"], nodeName="n1")))
+    store.publish(read(pool("net", ["x"], nodeName=None, driver="c.example.com")))
+    assert keys(store, "n0") == [("z", "a"), ("z", "b"), ("net", "x")]
+    assert keys(store, "n1") == [("net", "x"), ("y", "one")]
+    assert keys(store, "elsewhere") == [("net", "x")]
+
+
+def test_a_pool_published_again_replaces_the_old_one(store):
+    store.publish(read(pool("p", ["a"])))
+    assert keys(store, "n0") == [("p", "a")]
+    store.publish(read(pool("p", ["b", "c"])))
+    assert keys(store, "n0") == [("p", "b"), ("p", "c")]
+    assert store.withdraw_pool("p") and not store.withdraw_pool("p")
+    assert keys(store, "n0") == []
+
+
+def test_what_did_not_change_need_not_be_looked_at_again(store):
+    store.publish(read(pool("p", ["a"])))
+    before = store.constraints("n0")
+    again = pool("p", ["a"])
+    again["status"] = {"availableDevices": 7}
+    store.publish(read(again))
+    assert store.constraints("n0") is before
+    assert store.pools["p"].available_devices == 7
+    store.publish(read(pool("p", ["a", "b"])))
+    assert store.constraints("n0") is not before
+
+
+def test_only_its_driver_may_replace_a_pool(store):
+    store.publish(read(pool("p", ["a"])))
+    with pytest.raises(ClaimsError) as caught:
+        store.publish(read(pool("p", ["b"], driver="evil.example.com")))
+    assert str(caught.value) == (
+        'DevicePool "p": spec.driver: only "d.example.com", which published the pool, may replace'
+        ' it, not "evil.example.com"'
+    )
+    assert keys(store, "n0") == [("p", "a")]
+
+
+def test_a_refused_object_leaves_the_old_one(store):
+    from attrs import evolve
+
+    good = read(device_class())
+    store.define(good)
+    with pytest.raises(InvalidObject, match="does not compile"):
+        store.define(evolve(good, constraints="device.a =="))
+    assert store.classes == {"gpu": good}
+    published = read(pool())
+    store.publish(published)
+    with pytest.raises(InvalidObject, match="Duplicate value"):
+        store.publish(evolve(published, devices=published.devices * 2))
+    assert store.pools == {"p": published}
+    assert store.withdraw_class("gpu") and not store.withdraw_class("gpu")
+
+
+def test_configs_are_found_by_all_of_their_name(store):
+    found = read(config("a", "n"))
+    store.configure(found)
+    reference = ConfigReference("d.example.com/v1", "Settings", "a", "n")
+    assert store.config(reference) is found
+    wrong = ConfigReference("d.example.com/v1", "Settings", "a", "m")
+    with pytest.raises(ClaimsError, match=r'the config Settings "m/a" .* does not exist'):
+        store.config(wrong)
+    assert store.withdraw_config(reference) and not store.withdraw_config(reference)
