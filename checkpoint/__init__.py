@@ -6,6 +6,7 @@ What may never appear here: protobuf (the allocation response is opaque bytes) a
 of ``devicemanager``, in particular what a checkpoint means for pods and devices.
 """
 
+from checkpoint.consistency import Finding, FindingKind, inconsistencies
 from checkpoint.document import Document, Snapshot
 from checkpoint.errors import (
     CheckpointCorrupt,
@@ -16,6 +17,7 @@ from checkpoint.errors import (
     ChecksumMismatch,
 )
 from checkpoint.files import Contents, Durability, FileOperations
+from checkpoint.inspection import Inspection, inspect
 from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, RegisteredDevices
 from checkpoint.parse import loads
 from checkpoint.reading import MAX_SIZE, load, read, verify
@@ -38,6 +40,9 @@ __all__ = [
     "Durability",
     "FileOperations",
     "FileStore",
+    "Finding",
+    "FindingKind",
+    "Inspection",
     "PodDevicesEntry",
     "RegisteredDevices",
     "Rendered",
@@ -45,6 +50,8 @@ __all__ = [
     "checksum",
     "dumps",
     "hashed_text",
+    "inconsistencies",
+    "inspect",
     "is_checkpoint_file",
     "load",
     "loads",

@@ -111,7 +111,7 @@ def test_lone_surrogates_become_replacement_characters():
         (entry(PodUID="7"), "Data.PodDeviceEntries[0].PodUID: a string belongs there"),
         (entry(ContainerName="true"), "ContainerName: a string belongs there, not a boolean"),
         (entry(ResourceName="[]"), "ResourceName: a string belongs there, not a list"),
-        (entry(DeviceIDs='["a"]'), "written by a kubelet before v1.20"),
+        (entry(DeviceIDs='["a"]'), "the format of kubelets before v1.20: v1.22 to v1.30 read it"),
         (entry(DeviceIDs='{"x":[]}'), '"x" is no NUMA node'),
         (entry(DeviceIDs='{"":[]}'), '"" is no NUMA node'),
         (entry(DeviceIDs='{"1_0":[]}'), '"1_0" is no NUMA node'),

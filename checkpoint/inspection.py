@@ -1,0 +1,87 @@
+"""What can be read of a file that a kubelet would refuse, and what is wrong with it.
+
+``loads`` gives all or nothing, which is right for a kubelet: half of a checkpoint would free
+devices that containers hold. Somebody who looks into the file wants the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import attrs
+
+from checkpoint.decode import Problem, Value, decode, decode_text, readable_part
+from checkpoint.errors import ChecksumMismatch
+from checkpoint.model import Checkpoint, PodDevicesEntry
+from checkpoint.parse import read_entry, read_file, read_resource
+from checkpoint.text import checksum
+
+__all__ = ["Inspection", "inspect"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@attrs.frozen
+class Inspection:
+    """A file's contents as far as they can be read."""
+
+    checkpoint: Checkpoint
+    problems: tuple[str, ...]
+    """Why a kubelet would refuse the file, a line each. Empty if it would not."""
+    found: int | None
+    """The file's checksum; None if the file ends before it or it is no number."""
+    expected: int
+    """The checksum of what can be read."""
+
+
+def inspect(data: bytes) -> Inspection:
+    """Read as much of ``data`` as there is. Raises nothing."""
+    problems: list[str] = []
+    value = _decoded(data, problems)
+    found: int | None
+    try:
+        entries, registered, found = read_file(value)
+    except Problem as problem:
+        problems.append(str(problem))
+        entries, registered, found = [], {}, None
+    if problems:
+        found = None  # it may be what is absent or damaged
+    checkpoint = Checkpoint(
+        None if entries is None else tuple(_each(enumerate(entries), _entry, problems)),
+        None if registered is None else dict(_each(registered.items(), read_resource, problems)),
+    )
+    expected = checksum(checkpoint)
+    if not problems and found is not None and found != expected:
+        problems.append(ChecksumMismatch(expected, found).problem)
+    return Inspection(checkpoint, tuple(problems), found, expected)
+
+
+def _decoded(data: bytes, problems: list[str]) -> Value:
+    """The value of the whole text, or of the part before the damage; None if there is none."""
+    try:
+        return decode(data)
+    except Problem as problem:
+        problems.append(str(problem))
+    text = data.decode(errors="replace")
+    try:
+        return decode_text(text)
+    except Problem as problem:
+        part = readable_part(text, problem.position or 0)
+    return decode_text(part) if part else None
+
+
+def _entry(index: int, value: Value) -> PodDevicesEntry:
+    return read_entry(value, index)
+
+
+def _each(
+    items: Iterable[tuple[K, Value]], read: Callable[[K, Value], V], problems: list[str]
+) -> Iterator[V]:
+    """Those that can be read; what is wrong with the others is added to ``problems``."""
+    for key, value in items:
+        try:
+            yield read(key, value)
+        except Problem as problem:
+            problems.append(str(problem))

@@ -1,0 +1,165 @@
+"""What can be read of a file that a kubelet would refuse, and what no kubelet would write."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoint import (
+    Checkpoint,
+    CheckpointCorrupt,
+    FindingKind,
+    PodDevicesEntry,
+    checksum,
+    dumps,
+    inconsistencies,
+    inspect,
+    loads,
+)
+
+GPU = "vendor.com/gpu"
+
+
+def entry(pod: str, *ids: str, container: str = "main", resource: str = GPU) -> PodDevicesEntry:
+    return PodDevicesEntry(pod, container, resource, {0: ids}, b"\x01")
+
+
+ENTRIES = tuple(entry(f"u{number}", f"g{number}") for number in range(3))
+WHOLE = Checkpoint(ENTRIES, {GPU: ("g0", "g1", "g2"), "vendor.com/nic": None})
+DATA = dumps(WHOLE)
+
+
+def test_of_a_good_file_all_is_read():
+    found = inspect(DATA)
+    assert found.checkpoint == WHOLE
+    assert found.problems == ()
+    assert found.found == found.expected == checksum(WHOLE)
+
+
+def test_a_wrong_checksum_hides_nothing():
+    altered = DATA.replace(b'"g1"', b'"g7"')
+    found = inspect(altered)
+    assert found.checkpoint == loads(altered, verify=False)
+    assert found.found == checksum(WHOLE)
+    (problem,) = found.problems
+    assert problem == (
+        f"the file says checksum {found.found}, but its data has {found.expected}: it was altered"
+    )
+
+
+def test_of_a_truncated_file_all_before_the_end_is_read():
+    for end in range(len(DATA)):
+        found = inspect(DATA[:end])
+        assert found.found is None
+        assert len(found.problems) == 1
+        entries = found.checkpoint.entries or ()
+        assert entries == ENTRIES[: DATA[:end].count(b'"AllocResp":"AQ=="}')]
+        registered = dict(found.checkpoint.registered_devices or {})
+        assert registered.items() <= dict(WHOLE.registered_devices or {}).items()
+        assert (GPU in registered) is (end >= DATA.index(b'"g2"],') + 5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
+        (b'{"0":["g0"]}', b'["g0"]', "Data.PodDeviceEntries[0].DeviceIDs is a list without NUMA"),
+        (b'"PodUID":"u0"', b'"PodUID":1', "Data.PodDeviceEntries[0].PodUID: a string belongs"),
+        (b'"PodUID":"u0"', b'"PodUID":"u","PodUID":"u"', 'the key "PodUID" stands twice'),
+    ],
+)
+def test_one_bad_entry_costs_no_other(old, new, problem):
+    found = inspect(DATA.replace(old, new, 1))
+    assert found.checkpoint == Checkpoint(ENTRIES[1:], WHOLE.registered_devices)
+    (said,) = found.problems
+    assert problem in said
+
+
+def test_one_bad_resource_costs_no_other():
+    found = inspect(DATA.replace(b'["g0","g1","g2"]', b'"g0"', 1))
+    assert found.checkpoint == Checkpoint(ENTRIES, {"vendor.com/nic": None})
+    assert found.problems == (
+        f'Data.RegisteredDevices["{GPU}"]: a list belongs there, not a string',
+    )
+
+
+def test_bytes_that_are_no_text_are_told_and_the_rest_is_read():
+    found = inspect(DATA.replace(b'"u1"', b'"u\xff"', 1))
+    assert [each.pod_uid for each in found.checkpoint.entries or ()] == ["u0", "u\ufffd", "u2"]
+    (problem,) = found.problems
+    assert problem.startswith("not UTF-8 at byte ")
+
+
+@pytest.mark.parametrize("data", [b"", b" ", b"{", b"[]", b"\0" * 9, b'{"Data":5}', b"[" * 10**5])
+def test_where_nothing_can_be_read_one_line_says_why(data):
+    found = inspect(data)
+    assert found.checkpoint == Checkpoint((), {})
+    assert len(found.problems) == 1
+    assert found.found is None
+
+
+@given(st.binary(max_size=30), st.integers(0, len(DATA)), st.integers(0, len(DATA)))
+def test_any_damage_is_told_without_an_error(noise, start, end):
+    data = DATA[:start] + noise + DATA[end:]
+    found = inspect(data)
+    try:
+        loads(data)
+    except CheckpointCorrupt as error:
+        assert found.problems
+        assert error.problem == found.problems[0]
+    else:
+        assert not found.problems
+
+
+def test_repeated_keys_take_linear_time():
+    # Comparing each key with all others would take longer than any test may.
+    many = b",".join(b'"r%d":[]' % number for number in range(300_000))
+    data = b'{"Data":{"RegisteredDevices":{%b,"r299999":[]}}}' % many
+    with pytest.raises(CheckpointCorrupt, match='the key "r299999" stands twice'):
+        loads(data)
+    assert 'the key "r299999" stands twice' in inspect(data).problems[0]
+
+
+# --- what no kubelet would write
+
+
+def findings(*entries: PodDevicesEntry, registered: tuple[str, ...] = (GPU,)):
+    saved = Checkpoint(entries, dict.fromkeys(registered, ()))
+    return [(each.kind, each.message, each.resource, each.pods) for each in inconsistencies(saved)]
+
+
+def test_a_consistent_file_has_no_findings():
+    assert findings(*ENTRIES) == []
+    assert inconsistencies(Checkpoint(None, None)) == ()
+    # A device of an init container goes on to the next container; one without a list is none.
+    assert findings(entry("u", "g", container="init"), entry("u", "g")) == []
+    assert findings(PodDevicesEntry("u", "c", GPU, None, None)) == []
+    assert findings(PodDevicesEntry("u", "c", GPU, {0: ("g",), 1: ("g",), 2: None}, None)) == []
+
+
+def test_a_device_that_two_pods_hold():
+    both = [entry("a", "g0", "g1"), entry("b", "g1"), entry("c", "g1", resource="vendor.com/nic")]
+    assert findings(*both, registered=(GPU, "vendor.com/nic")) == [
+        (
+            FindingKind.HELD_TWICE,
+            f"device g1 of {GPU} is held by 2 pods: a, b",
+            GPU,
+            ("a", "b"),
+        )
+    ]
+
+
+def test_an_entry_that_stands_twice():
+    assert findings(entry("a", "g0"), entry("a", "g1")) == [
+        (FindingKind.REPEATED_ENTRY, f"pod a, container main has 2 entries for {GPU}", GPU, ("a",))
+    ]
+
+
+def test_an_entry_of_an_unregistered_resource():
+    assert findings(entry("a", "g0"), entry("b", "g1"), registered=("other",)) == [
+        (
+            FindingKind.UNREGISTERED_RESOURCE,
+            f"{GPU} is not registered, but held by: a, b",
+            GPU,
+            ("a", "b"),
+        )
+    ]
