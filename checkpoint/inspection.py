@@ -28,6 +28,8 @@ class Inspection:
     """A file's contents as far as they can be read."""
 
     checkpoint: Checkpoint
+    is_complete: bool
+    """Whether all of it could be read; its checksum may still be wrong."""
     problems: tuple[str, ...]
     """Why a kubelet would refuse the file, a line each. Empty if it would not."""
     found: int | None
@@ -53,9 +55,10 @@ def inspect(data: bytes) -> Inspection:
         None if registered is None else dict(_each(registered.items(), read_resource, problems)),
     )
     expected = checksum(checkpoint)
-    if not problems and found is not None and found != expected:
+    is_complete = not problems
+    if is_complete and found is not None and found != expected:
         problems.append(ChecksumMismatch(expected, found).problem)
-    return Inspection(checkpoint, tuple(problems), found, expected)
+    return Inspection(checkpoint, is_complete, tuple(problems), found, expected)
 
 
 def _decoded(data: bytes, problems: list[str]) -> Value:

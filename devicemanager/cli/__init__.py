@@ -32,6 +32,7 @@ _KNOWN_ERRORS = (
 
 _STDOUT = "standard output"
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_TROUBLE = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 """What a shell reports for a process that SIGINT or SIGPIPE ended."""
@@ -40,15 +41,15 @@ _BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
 
-    0: done. 1: an error, told in one line on stderr. 2: wrong usage. 130: interrupted.
-    141: the reader of the output went away.
+    0: done. 1: the answer is no. 2: wrong usage or trouble, told in one line on stderr.
+    130: interrupted. 141: the reader of the output went away.
     """
     _be_lenient(sys.stdout)
     _be_lenient(sys.stderr)
-    trouble, debug = 1, False
+    debug = False
     try:
         args = _parser().parse_args(argv)
-        trouble, debug = args.trouble, args.debug
+        debug = args.debug
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), _STDOUT)
         status = _run(args)
@@ -59,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         broken = _silence_if_broken(sys.stdout)
         if broken is not None and not isinstance(broken, BrokenPipeError):
             _complain(broken)
-            return trouble
-        return exit_.code if isinstance(exit_.code, int) else 2
+            return _TROUBLE
+        return exit_.code if isinstance(exit_.code, int) else _TROUBLE
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _silence_if_broken(sys.stdout)
         _complain(error)
-        return trouble
+        return _TROUBLE
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -83,11 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="devicemanager",
         description="The kubelet's device manager, without a cluster.",
-        epilog="`devicemanager COMMAND --help` tells more about a command.",
+        epilog="Exit status: 0: done; 1: the answer is no; 2: wrong usage or trouble. "
+        "`devicemanager COMMAND --help` tells more about a command.",
     )
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error, too")
-    parser.set_defaults(trouble=1)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     for command in _COMMANDS:
         command.add(subparsers)

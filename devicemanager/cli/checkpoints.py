@@ -3,80 +3,131 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from devicemanager.cli.files import load_checkpoint
-from devicemanager.cli.options import CommandParser, add_format, command
+from devicemanager.cli.files import check_one_standard_input, inspect_checkpoint
+from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, ids_text, print_json, settings_lines
 
 if TYPE_CHECKING:
-    from checkpoint import Checkpoint, PodDevicesEntry
+    from checkpoint import Checkpoint, Finding, Inspection, PodDevicesEntry
     from devicemanager.cli.options import Subparsers
 
 _WITHOUT_TOPOLOGY = -1
-
-Facts = dict[tuple[str, ...], str]
-"""What a checkpoint says, by what it says it about; values are made to be compared."""
+_FILE = "a kubelet_internal_checkpoint; - for standard input"
 
 
 def add(subparsers: Subparsers) -> None:
     """Add the subcommand and its own subcommands."""
     parser = subparsers.add_parser("checkpoint", help="read, check or compare checkpoint files")
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
-    show = command(actions, "show", _show, "show what a checkpoint file holds")
-    show.add_argument("file", metavar="FILE")
+    show = command(actions, "show", _show, "show what a checkpoint file holds, as far as it goes")
+    show.add_argument("file", metavar="FILE", help=_FILE)
     show.add_argument(
-        "--no-verify",
-        action="store_true",
-        help="show the data even if it does not fit its checksum",
+        "--no-verify", action="store_true", help="do not mind a checksum that is wrong"
     )
     add_format(show, "text", "json")
-    verify = command(actions, "verify", _verify, "check a checkpoint file and its checksum")
-    verify.add_argument("file", metavar="FILE")
-    add_format(verify, "text", "json")
-    diff = command(
-        actions, "diff", _diff, "compare two checkpoint files: 0 if alike, 1 if not, 2 on trouble"
+    verify = command(
+        actions,
+        "verify",
+        _verify,
+        "check a checkpoint file: 0 if a kubelet would load it and it is consistent, 1 if not",
     )
-    diff.add_argument("old", metavar="A")
-    diff.add_argument("new", metavar="B")
-    diff.set_defaults(trouble=2)
+    verify.add_argument("file", metavar="FILE", help=_FILE)
+    add_format(verify, "text", "json")
+    diff = command(actions, "diff", _diff, "compare two checkpoint files: 0 if alike, 1 if not")
+    diff.add_argument("old", metavar="A", help=_FILE)
+    diff.add_argument("new", metavar="B", help=_FILE)
+    add_format(diff, "text", "json")
 
 
 def _show(args: argparse.Namespace) -> int:
-    import checkpoint
-
-    loaded = load_checkpoint(args.file, verify=not args.no_verify)
+    found = inspect_checkpoint(args.file)
+    problems = [] if args.no_verify and found.is_complete else list(found.problems)
     if args.output == "json":
-        print_json(_as_dict(loaded))
-        return 0
-    for line in _lines(loaded):
-        print(line)
-    print(f"checksum of this data: {checkpoint.checksum(loaded)}")
-    return 0
+        print_json("checkpoint", {**_as_dict(found), "problems": problems})
+    else:
+        for line in _lines(found.checkpoint):
+            print(line)
+        print(f"checksum of this data: {found.expected}")
+        _warn(args.file, problems)
+    return 1 if problems else 0
 
 
 def _verify(args: argparse.Namespace) -> int:
+    import attrs
+
     import checkpoint
 
-    loaded = load_checkpoint(args.file)
-    checksum = checkpoint.checksum(loaded)
-    entries, resources = len(loaded.entries or ()), len(loaded.registered_devices or ())
+    try:
+        found = inspect_checkpoint(args.file)
+    except (CommandError, checkpoint.CheckpointError) as error:
+        if args.output == "json":
+            problem = {"file": args.file, "valid": False, "problems": [str(error)]}
+            print_json("checkpoint-verify", problem)
+        raise
+    findings = [
+        each
+        for each in checkpoint.inconsistencies(found.checkpoint)
+        # Where the file ends early, the resources are what is missing.
+        if found.is_complete or each.kind is not checkpoint.FindingKind.UNREGISTERED_RESOURCE
+    ]
+    valid = not found.problems and not findings
     if args.output == "json":
-        facts = {"checksum": checksum, "entries": entries, "registered_resources": resources}
-        print_json({"file": args.file, "valid": True} | facts)
+        facts = {
+            "file": args.file,
+            "valid": valid,
+            "checksum": found.found,
+            "expected_checksum": found.expected,
+            "pod_device_entries": len(found.checkpoint.entries or ()),
+            "registered_resources": len(found.checkpoint.registered_devices or ()),
+            "problems": list(found.problems),
+            "findings": [attrs.asdict(each) for each in findings],
+        }
+        print_json("checkpoint-verify", facts)
     else:
-        counts = f"{entries} pod device entries, {resources} registered resources"
-        print(f"{clean(args.file)}: checksum {checksum} is right, {counts}")
-    return 0
+        for line in _verdict(found, findings):
+            print(f"{clean(args.file)}: {clean(line)}")
+    return 0 if valid else 1
+
+
+def _verdict(found: Inspection, findings: Sequence[Finding]) -> Iterator[str]:
+    if found.problems:
+        yield from found.problems
+        yield f"a kubelet would not load it; {_counts(found.checkpoint)} can be read"
+    else:
+        yield f"checksum {found.found} is right, {_counts(found.checkpoint)}"
+    for finding in findings:
+        yield finding.message
+
+
+def _counts(loaded: Checkpoint) -> str:
+    entries, resources = len(loaded.entries or ()), len(loaded.registered_devices or ())
+    return f"{entries} pod device entries, {resources} registered resources"
 
 
 def _diff(args: argparse.Namespace) -> int:
-    old, new = (_facts(load_checkpoint(path)) for path in (args.old, args.new))
-    lines = list(_differences(old, new))
-    for line in lines:
-        print(line)
-    return 1 if lines else 0
+    check_one_standard_input((args.old, args.new))
+    old, new = inspect_checkpoint(args.old), inspect_checkpoint(args.new)
+    changes = _changes(_facts(old.checkpoint), _facts(new.checkpoint))
+    if args.output == "json":
+        files = [{"file": args.old, "problems": list(old.problems)}]
+        files += [{"file": args.new, "problems": list(new.problems)}]
+        print_json("checkpoint-diff", {"files": files, "differences": _as_data(changes)})
+    else:
+        for line in _as_lines(changes):
+            print(line)
+        _warn(args.old, old.problems)
+        _warn(args.new, new.problems)
+    # The same data under another checksum is another file.
+    return 1 if changes or old.problems != new.problems else 0
+
+
+def _warn(file: str, problems: Sequence[str]) -> None:
+    for problem in problems:
+        print(f"devicemanager: warning: {clean(file)}: {clean(problem)}", file=sys.stderr)
 
 
 # --- as text
@@ -133,53 +184,85 @@ def _settings(entry: PodDevicesEntry) -> Any:
 # --- as data
 
 
-def _as_dict(loaded: Checkpoint) -> dict[str, Any]:
-    import checkpoint
-
-    registered = loaded.registered_devices
+def _as_dict(found: Inspection) -> dict[str, Any]:
+    loaded = found.checkpoint
+    registered = loaded.registered_devices or {}
     return {
         "pod_device_entries": [_entry_dict(entry) for entry in loaded.entries or ()],
-        "registered_devices": {name: list(ids or ()) for name, ids in (registered or {}).items()},
-        "checksum": checkpoint.checksum(loaded),
+        "registered_devices": {name: list(ids or ()) for name, ids in registered.items()},
+        "checksum": found.found,
+        "expected_checksum": found.expected,
     }
 
 
 def _entry_dict(entry: PodDevicesEntry) -> dict[str, Any]:
-    import attrs
+    from devicemanager.cli.data import settings_data
 
     settings = _settings(entry)
     if isinstance(settings, str):
-        answer: dict[str, Any] = {"settings_error": settings}
+        answer: dict[str, Any] = {"settings": None, "settings_error": settings}
     else:
-        answer = {"settings": attrs.asdict(settings)}
-    devices = {str(node): list(ids or ()) for node, ids in (entry.device_ids or {}).items()}
+        answer = {"settings": settings_data(settings), "settings_error": None}
     return {
         "pod_uid": entry.pod_uid,
         "container_name": entry.container_name,
         "resource_name": entry.resource_name,
-        "device_ids": devices,
+        "devices": [
+            {"numa_node": None if node == _WITHOUT_TOPOLOGY else node, "ids": list(ids or ())}
+            for node, ids in sorted((entry.device_ids or {}).items())
+        ],
     } | answer
 
 
 # --- compared
 
 
+class _Fact(NamedTuple):
+    """What a checkpoint says of one thing: as text, which is compared, and as data."""
+
+    text: str
+    data: object
+
+
+Facts = Mapping[tuple[str, ...], _Fact]
+"""By what it is about."""
+
+_Change = tuple[tuple[str, ...], _Fact | None, _Fact | None]
+"""What it is about, and what each of the two files says of it."""
+
+
 def _facts(loaded: Checkpoint) -> Facts:
-    facts: Facts = {}
+    facts: dict[tuple[str, ...], _Fact] = {}
     for entry in loaded.entries or ():
         about = ("pod", entry.pod_uid, entry.container_name, entry.resource_name)
-        facts[about] = "; ".join([_devices_text(entry), *_settings_lines(entry)])
+        text = "; ".join([_devices_text(entry), *_settings_lines(entry)])
+        facts[about] = _Fact(text, _entry_dict(entry))
     for resource, ids in (loaded.registered_devices or {}).items():
-        facts["registered", resource] = _ids_text(tuple(sorted(ids or ())))
+        healthy = tuple(sorted(ids or ()))
+        facts["registered", resource] = _Fact(_ids_text(healthy), list(healthy))
     return facts
 
 
-def _differences(old: Mapping[tuple[str, ...], str], new: Facts) -> Iterator[str]:
-    for about in sorted({*old, *new}):
-        if old.get(about) == new.get(about):
-            continue
+def _changes(old: Facts, new: Facts) -> list[_Change]:
+    abouts = ((about, old.get(about), new.get(about)) for about in sorted({*old, *new}))
+    return [
+        (about, before, after)
+        for about, before, after in abouts
+        if before is None or after is None or before.text != after.text
+    ]
+
+
+def _as_lines(changes: Sequence[_Change]) -> Iterator[str]:
+    for about, old, new in changes:
         name = " ".join(clean(part) for part in about)
-        if about in old:
-            yield f"- {name}: {old[about]}"
-        if about in new:
-            yield f"+ {name}: {new[about]}"
+        if old is not None:
+            yield f"- {name}: {old.text}"
+        if new is not None:
+            yield f"+ {name}: {new.text}"
+
+
+def _as_data(changes: Sequence[_Change]) -> list[dict[str, object]]:
+    return [
+        {"about": list(about), "old": old and old.data, "new": new and new.data}
+        for about, old, new in changes
+    ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.cli import device_option, settings_options
-from devicemanager.cli.files import load_checkpoint
+from devicemanager.cli.files import (
+    check_one_standard_input,
+    load_checkpoint,
+    read_standard_input,
+)
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, print_json
 
@@ -42,13 +45,11 @@ def add(subparsers: Subparsers) -> None:
         _run,
         "show why a pod gets its devices, or why it is refused",
         description="Admits pods, one after another, on a node that is only made up here, and "
-        "explains the last one: 0 if it is admitted, 1 if not or if it asks for a resource that "
-        "nobody registered, 2 on trouble.",
+        "explains the last one: 0 if it is admitted, 1 if not.",
     )
     parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.set_defaults(trouble=2)
     parser.add_argument(
         "manifests", nargs="+", metavar="MANIFEST", help="a pod's manifest; - for standard input"
     )
@@ -110,6 +111,7 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError(
             "which devices does the node have? Give --devices, --checkpoint or --allocatable"
         )
+    check_one_standard_input([*args.manifests, args.checkpoint, args.allocatable])
     saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
     inventory = _inventory(args, saved)
     settings = settings_options.settings_from(args, nodes_of(inventory))
@@ -119,12 +121,12 @@ def _run(args: argparse.Namespace) -> int:
     shown = told if args.all else told[-1:]
     notes = [*_kept(shown, saved), *_notes(args, inventory)]
     if args.output == "json":
-        print_json({"pods": [_as_dict(each) for each in shown], "notes": notes})
+        print_json("explain", {"pods": [_as_dict(each) for each in shown], "notes": notes})
     else:
         print("\n".join(map(_text, shown)), end="")
         for note in notes:
             print(f"\nnote: {clean(note)}")
-    return 0 if told[-1].admission.admitted and not told[-1].unregistered else 1
+    return 0 if told[-1].admission.admitted else 1
 
 
 def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
@@ -150,8 +152,15 @@ def _pod(manifest: str) -> Pod:
 
     if manifest == "-":
         # A line of its own, so that one word is not taken for a file's name.
-        return parse("\n" + sys.stdin.read(MAX_SIZE + 1))
+        return parse("\n" + _text_of(read_standard_input(MAX_SIZE)))
     return parse(Path(manifest))
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"standard input is not UTF-8 text (byte {error.start})") from None
 
 
 def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:

@@ -1,17 +1,21 @@
-"""Paths that the user names: what is wrong with one, and which may have been meant."""
+"""Files that the user names, ``-`` for standard input: what is wrong with one, and which may
+have been meant."""
 
 from __future__ import annotations
 
 import argparse
 import stat
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
-    from checkpoint import Checkpoint
+    from checkpoint import Checkpoint, Inspection
+
+STANDARD_INPUT = "-"
 
 _SOCKETS = ("kubelet.sock", "pod-resources/kubelet.sock")
 _CHECKPOINTS = ("kubelet_internal_checkpoint", "device-plugins/kubelet_internal_checkpoint")
@@ -34,25 +38,57 @@ def check_socket(text: str) -> None:
         raise CommandError(f"{text} is not a socket: the kubelet's is pod-resources/kubelet.sock")
 
 
-def load_checkpoint(text: str, verify: bool = True) -> Checkpoint:
-    """A checkpoint that is only looked at. Raises CommandError or CheckpointNotFound.
+def check_one_standard_input(files: Iterable[str | None]) -> None:
+    """Raises CommandError if more than one of the files is ``-``: it can be read once."""
+    if sum(file == STANDARD_INPUT for file in files) > 1:
+        raise CommandError("standard input, -, is given more than once: it can be read once")
+
+
+def read_standard_input(limit: int) -> bytes:
+    """All of it. Raises CommandError if it is closed or has more than ``limit`` bytes."""
+    if sys.stdin is None:
+        raise CommandError("standard input is closed")
+    binary = getattr(sys.stdin, "buffer", None)
+    data: bytes = sys.stdin.read().encode() if binary is None else binary.read(limit + 1)
+    if len(data) > limit:
+        raise CommandError(f"standard input has more than {limit} bytes")
+    return data
+
+
+def load_checkpoint(text: str) -> Checkpoint:
+    """A checkpoint that a kubelet would load. Raises CommandError.
 
     The errors' own advice is for who wants to start a kubelet.
     """
     import checkpoint
 
+    try:
+        return checkpoint.loads(read_checkpoint(text), source=text)
+    except checkpoint.ChecksumMismatch as error:
+        advice = "`devicemanager checkpoint show` shows what it holds"
+        raise CommandError(f"{text}: {error.problem}; {advice}") from error
+    except checkpoint.CheckpointCorrupt as error:
+        raise CommandError(f"{text}: {error.problem}") from error
+
+
+def inspect_checkpoint(text: str) -> Inspection:
+    """What can be read of a checkpoint. Raises CommandError if the file cannot be read."""
+    import checkpoint
+
+    return checkpoint.inspect(read_checkpoint(text))
+
+
+def read_checkpoint(text: str) -> bytes:
+    """A checkpoint's contents, whatever they are. Raises CommandError."""
+    import checkpoint
+
+    if text == STANDARD_INPUT:
+        return read_standard_input(checkpoint.MAX_SIZE)
     path = Path(text)
     if stat.S_ISDIR(_mode(path)):
         raise CommandError(f"{text} is a directory{_meant(path, _CHECKPOINTS, stat.S_ISREG)}")
     try:
-        if verify:
-            return checkpoint.load(text)
-        return checkpoint.loads(checkpoint.read(text), source=text, verify=False)
-    except checkpoint.ChecksumMismatch as error:
-        advice = "`devicemanager checkpoint show --no-verify` shows it all the same"
-        raise CommandError(f"{text}: {error.problem}; {advice}") from error
-    except checkpoint.CheckpointCorrupt as error:
-        raise CommandError(f"{text}: {error.problem}") from error
+        return checkpoint.read(text)
     except checkpoint.CheckpointUnreadable as error:
         advice = "check its type and permissions"
         raise CommandError(f"{text}: cannot be read: {error.reason}; {advice}") from error

@@ -12,6 +12,7 @@ import attrs
 from checkpoint import Checkpoint
 from devicemanager.api.deviceplugin import UNHEALTHY
 from devicemanager.cli.device_option import DeviceOption
+from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
 from devicemanager.cli.options import CommandError
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
@@ -26,6 +27,8 @@ from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodStore
 from devicemanager.pods.workers import PodWorkers
 from devicemanager.settings import Settings
+
+_MAX_ALLOCATABLE = 64 << 20
 
 Inventory = dict[ResourceName, dict[DeviceId, Device]]
 """Every resource's devices by id."""
@@ -124,7 +127,7 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
     Raises CommandError for a file that is something else.
     """
     try:
-        rows = list(_rows(json.loads(Path(path).read_text())))
+        rows = list(_rows(json.loads(_contents(path))))
     except (ValueError, LookupError, TypeError, AttributeError):
         raise CommandError(
             f"{path}: this is not what `devicemanager resources -o json` prints"
@@ -136,11 +139,15 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
         devices[id_] = Device(id_, numa=tuple(sorted(both)) or None)
 
 
+def _contents(path: str) -> bytes:
+    if path == STANDARD_INPUT:
+        return read_standard_input(_MAX_ALLOCATABLE)
+    return Path(path).read_bytes()
+
+
 def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:
     for entry in content["devices"]:
-        topology = entry.get("topology") or {}
-        # A node 0 is left out where fields that have their default are.
-        nodes = [int(node.get("ID", 0)) for node in topology.get("nodes", [])]
+        nodes = [int(node) for node in entry["numa_nodes"]]
         for id_ in entry["device_ids"]:
             yield ResourceName(str(entry["resource_name"])), DeviceId(str(id_)), nodes
 

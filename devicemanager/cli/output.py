@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,9 +17,14 @@ def clean(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
-def print_json(value: object) -> None:
-    """``value`` as indented JSON."""
-    print(json.dumps(value, indent=2))
+def print_json(schema: str, value: Mapping[str, object]) -> None:
+    """``value`` as indented JSON, under the name of its shape (docs/json.md)."""
+    print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
+
+
+def schema_name(schema: str) -> str:
+    """What stands in ``schema``: the shape's name and version."""
+    return f"devicemanager.{schema}/v1"
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

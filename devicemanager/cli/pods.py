@@ -30,13 +30,14 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from podresources import PodResourcesClient, as_dict
+    from devicemanager.cli.data import pod_data
+    from podresources import PodResourcesClient
 
     check_socket(args.socket)
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         pods = sorted(client.list(), key=lambda pod: (pod.namespace, pod.name))
     if args.output == "json":
-        print_json(as_dict(pods))
+        print_json("pods", {"pod_resources": [pod_data(pod) for pod in pods]})
     else:
         print_table(COLUMNS, rows(pods))
     return 0

@@ -26,13 +26,14 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from podresources import PodResourcesClient, as_dict
+    from devicemanager.cli.data import allocatable_data
+    from podresources import PodResourcesClient
 
     check_socket(args.socket)
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         allocatable = client.get_allocatable()
         if args.output == "json":
-            print_json(as_dict(allocatable))
+            print_json("resources", allocatable_data(allocatable))
             return 0
         print_table(COLUMNS, rows(allocatable, client.list()))
     return 0

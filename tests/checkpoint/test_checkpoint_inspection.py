@@ -32,6 +32,7 @@ def test_of_a_good_file_all_is_read():
     found = inspect(DATA)
     assert found.checkpoint == WHOLE
     assert found.problems == ()
+    assert found.is_complete
     assert found.found == found.expected == checksum(WHOLE)
 
 
@@ -39,6 +40,7 @@ def test_a_wrong_checksum_hides_nothing():
     altered = DATA.replace(b'"g1"', b'"g7"')
     found = inspect(altered)
     assert found.checkpoint == loads(altered, verify=False)
+    assert found.is_complete
     assert found.found == checksum(WHOLE)
     (problem,) = found.problems
     assert problem == (
@@ -70,6 +72,7 @@ def test_of_a_truncated_file_all_before_the_end_is_read():
 def test_one_bad_entry_costs_no_other(old, new, problem):
     found = inspect(DATA.replace(old, new, 1))
     assert found.checkpoint == Checkpoint(ENTRIES[1:], WHOLE.registered_devices)
+    assert not found.is_complete
     (said,) = found.problems
     assert problem in said
 

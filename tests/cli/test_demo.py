@@ -48,7 +48,7 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
 
 def test_a_claim_that_does_not_hold_fails_the_demo(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(demo, "_held", lambda _: {})
-    assert main(["demo", "--no-go"]) == 1
+    assert main(["demo", "--no-go"]) == 2
     out, err = capsys.readouterr()
     assert "checks passed" not in out
     found = re.fullmatch(

@@ -94,14 +94,35 @@ def test_pods_as_a_plain_table(socket: str, capsys: Any) -> None:
 
 def test_pods_as_json(socket: str, capsys: Any) -> None:
     status, out, _ = run(capsys, "pods", "--socket", socket, "-o", "json")
-    pods = json.loads(out)["pod_resources"]
+    shown = json.loads(out)
+    pods = shown["pod_resources"]
     assert status == 0
+    assert shown["schema"] == "devicemanager.pods/v1"
     assert [pod["name"] for pod in pods] == ["web", "train"]
     assert pods[1]["containers"][0]["devices"][0] == {
         "resource_name": GPU,
         "device_ids": ["gpu-1"],
-        "topology": {"nodes": [{"ID": "1"}]},
+        "numa_nodes": [1],
     }
+    assert pods[1]["containers"][0]["cpu_ids"] == [3, 2]
+    assert pods[1]["containers"][0]["memory"] == [
+        {"memory_type": "hugepages-2Mi", "size": 4096, "numa_nodes": [1]}
+    ]
+    assert pods[1]["containers"][0]["dynamic_resources"] == [
+        {
+            "claim_name": "net",
+            "claim_namespace": "ml",
+            "claim_resources": [
+                {
+                    "driver_name": "d",
+                    "pool_name": "pool",
+                    "device_name": "x",
+                    "share_id": None,
+                    "cdi_devices": [],
+                }
+            ],
+        }
+    ]
 
 
 def test_resources(socket: str, capsys: Any) -> None:
@@ -132,14 +153,14 @@ def test_long_cells_are_neither_cut_nor_wrapped(directory: Path, capsys: Any) ->
 @pytest.mark.parametrize("command", ["pods", "resources"])
 def test_no_socket_is_one_line(command: str, directory: Path, capsys: Any) -> None:
     status, out, err = run(capsys, command, "--socket", str(directory / "none.sock"))
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert err.startswith(f"devicemanager: error: there is no socket at {directory}/none.sock")
     assert len(err.splitlines()) == 1
 
 
 def test_a_path_too_long_for_a_socket(capsys: Any) -> None:
     status, _, err = run(capsys, "pods", "--socket", "/" + "x" * 120)
-    assert status == 1
+    assert status == 2
     assert "has 121 bytes, the kernel allows 107" in err
 
 
@@ -205,9 +226,17 @@ def test_show_as_json(file: Path, capsys: Any) -> None:
     shown = json.loads(out)
     assert status == 0
     first, second, _ = shown["pod_device_entries"]
-    assert first["device_ids"] == {"0": ["g0", "g1"], "-1": ["g2"]}
+    assert first["devices"] == [
+        {"numa_node": None, "ids": ["g2"]},
+        {"numa_node": 0, "ids": ["g0", "g1"]},
+    ]
     assert first["settings"]["envs"] == {"GPUS": "0\n1"}
-    assert "settings_error" in second
+    assert first["settings_error"] is None
+    assert second["settings"] is None
+    assert second["settings_error"].startswith("1 bytes are not")
+    assert shown["schema"] == "devicemanager.checkpoint/v1"
+    assert shown["problems"] == []
+    assert shown["checksum"] == shown["expected_checksum"]
     assert shown["registered_devices"] == {GPU: ["g0", "g1", "g2"], NIC: []}
     assert shown["checksum"] == checkpoint.verify(file)
 
@@ -228,26 +257,165 @@ def test_verify(file: Path, capsys: Any) -> None:
     )
     _, out, _ = run(capsys, "checkpoint", "verify", "-o", "json", str(file))
     assert json.loads(out) == {
+        "schema": "devicemanager.checkpoint-verify/v1",
         "file": str(file),
         "valid": True,
         "checksum": checksum,
-        "entries": 3,
+        "expected_checksum": checksum,
+        "pod_device_entries": 3,
         "registered_resources": 2,
+        "problems": [],
+        "findings": [],
     }
 
 
 def test_an_altered_file(file: Path, capsys: Any) -> None:
+    right = checkpoint.verify(file)
     file.write_bytes(file.read_bytes().replace(b"g0", b"g7"))
-    for action in ("show", "verify"):
-        status, out, err = run(capsys, "checkpoint", action, str(file))
-        assert (status, out) == (1, "")
-        assert f"devicemanager: error: {file}: the file says checksum" in err
-        assert "; `devicemanager checkpoint show --no-verify` shows it all the same" in err
-        assert "afresh" not in err
-        assert len(err.splitlines()) == 1
-    status, out, _ = run(capsys, "checkpoint", "show", "--no-verify", str(file))
-    assert status == 0
+    has = checkpoint.inspect(file.read_bytes()).expected
+    why = f"the file says checksum {right}, but its data has {has}: it was altered"
+    status, out, err = run(capsys, "checkpoint", "verify", str(file))
+    assert (status, err) == (1, "")
+    assert out == (
+        f"{file}: {why}\n{file}: a kubelet would not load it; 3 pod device entries, "
+        "2 registered resources can be read\n"
+    )
+    status, out, err = run(capsys, "checkpoint", "show", str(file))
+    assert status == 1
+    assert f"  {GPU}: g2; g7,g1 on NUMA node 0\n" in out
+    assert err == f"devicemanager: warning: {file}: {why}\n"
+    status, out, err = run(capsys, "checkpoint", "show", "--no-verify", str(file))
+    assert (status, err) == (0, "")
     assert "g7" in out
+    status, _, err = run(capsys, "explain", "pod.yaml", "--checkpoint", str(file))
+    assert status == 2
+    assert err == f"devicemanager: error: {file}: {why}; {SHOWS}\n"
+
+
+SHOWS = "`devicemanager checkpoint show` shows what it holds"
+
+
+def test_what_is_left_of_a_truncated_file(file: Path, capsys: Any) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[: data.index(b'"u-2"')])
+    status, out, err = run(capsys, "checkpoint", "show", str(file))
+    assert status == 1
+    assert "pod u-1, container main\n" in out
+    assert "u-2" not in out
+    assert "not JSON at character" in err
+    assert run(capsys, "checkpoint", "show", "--no-verify", str(file))[0] == 1
+    status, out, err = run(capsys, "checkpoint", "show", "-o", "json", str(file))
+    shown = json.loads(out)
+    assert (status, err) == (1, "")
+    assert [entry["pod_uid"] for entry in shown["pod_device_entries"]] == ["u-1", "u-1"]
+    assert shown["checksum"] is None
+    assert len(shown["problems"]) == 1
+    status, out, err = run(capsys, "checkpoint", "verify", str(file))
+    assert (status, err) == (1, "")
+    assert out.endswith("2 pod device entries, 0 registered resources can be read\n")
+
+
+def test_verify_finds_what_no_kubelet_would_write(tmp_path: Path, capsys: Any) -> None:
+    entries = (
+        PodDevicesEntry("u-1", "main", GPU, {0: ("g0",)}, b""),
+        PodDevicesEntry("u-2", "main", GPU, {0: ("g0",)}, b""),
+        PodDevicesEntry("u-2", "main", GPU, {0: ("g1",)}, b""),
+        PodDevicesEntry("u-3", "main", NIC, {0: ("n\x1b",)}, b""),
+    )
+    path = tmp_path / "saved"
+    path.write_bytes(checkpoint.dumps(Checkpoint(entries, {GPU: ("g0", "g1")})))
+    status, out, err = run(capsys, "checkpoint", "verify", str(path))
+    assert (status, err) == (1, "")
+    assert out.splitlines()[1:] == [
+        f"{path}: device g0 of {GPU} is held by 2 pods: u-1, u-2",
+        f"{path}: pod u-2, container main has 2 entries for {GPU}",
+        f"{path}: {NIC} is not registered, but held by: u-3",
+    ]
+    status, out, _ = run(capsys, "checkpoint", "verify", "-o", "json", str(path))
+    shown = json.loads(out)
+    assert (status, shown["valid"], shown["problems"]) == (1, False, [])
+    assert shown["findings"][0] == {
+        "kind": "held-twice",
+        "message": f"device g0 of {GPU} is held by 2 pods: u-1, u-2",
+        "resource": GPU,
+        "pods": ["u-1", "u-2"],
+    }
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"\0" * 100])
+def test_a_failed_verify_is_data_too(tmp_path: Path, capsys: Any, content: bytes) -> None:
+    file = tmp_path / "broken"
+    file.write_bytes(content)
+    status, out, err = run(capsys, "checkpoint", "verify", "-o", "json", str(file))
+    shown = json.loads(out)
+    assert (status, err) == (1, "")
+    assert shown["valid"] is False
+    assert len(shown["problems"]) == 1
+
+
+def test_a_file_that_cannot_be_read_is_data_too(tmp_path: Path, capsys: Any) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        status, out, err = run(capsys, "checkpoint", "verify", "-o", "json", str(path))
+        shown = json.loads(out)
+        assert status == 2
+        assert shown["valid"] is False
+        assert err == f"devicemanager: error: {shown['problems'][0]}\n"
+
+
+def test_checkpoints_from_standard_input(file: Path, capsys: Any, monkeypatch: Any) -> None:
+    def piped(*argv: str) -> tuple[int, str, str]:
+        with file.open() as stdin:
+            monkeypatch.setattr("sys.stdin", stdin)
+            return run(capsys, *argv)
+
+    status, out, _ = piped("checkpoint", "verify", "-")
+    assert (status, out.split()[:2]) == (0, ["-:", "checksum"])
+    assert piped("checkpoint", "show", "-") == run(capsys, "checkpoint", "show", str(file))
+    assert piped("checkpoint", "diff", "-", str(file)) == (0, "", "")
+    twice = "devicemanager: error: standard input, -, is given more than once: it can be read once"
+    assert piped("checkpoint", "diff", "-", "-") == (2, "", f"{twice}\n")
+    explain = ["explain", "-", "--devices", f"{GPU}=1", "--checkpoint", "-"]
+    assert piped(*explain) == (2, "", f"{twice}\n")
+    monkeypatch.setattr("sys.stdin", None)
+    closed = "devicemanager: error: standard input is closed\n"
+    assert run(capsys, "checkpoint", "verify", "-") == (2, "", closed)
+
+
+def test_files_with_a_wrong_checksum_are_compared_all_the_same(
+    file: Path, tmp_path: Path, capsys: Any
+) -> None:
+    altered = tmp_path / "altered"
+    altered.write_bytes(file.read_bytes().replace(b'"n0"', b'"n7"'))
+    status, out, err = run(capsys, "checkpoint", "diff", str(file), str(altered))
+    assert status == 1
+    assert out.splitlines() == [
+        f"- pod u-2 main {NIC}: n0 on NUMA node 0",
+        f"+ pod u-2 main {NIC}: n7 on NUMA node 0",
+    ]
+    assert err.startswith(f"devicemanager: warning: {altered}: the file says checksum ")
+    # The same data, and yet not the same file.
+    altered.write_bytes(file.read_bytes().replace(b'"Checksum":', b'"Checksum":1'))
+    status, out, err = run(capsys, "checkpoint", "diff", str(file), str(altered))
+    assert (status, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    status, out, err = run(capsys, "checkpoint", "diff", "-o", "json", str(file), str(altered))
+    shown = json.loads(out)
+    assert (status, err, shown["differences"]) == (1, "", [])
+    assert [len(each["problems"]) for each in shown["files"]] == [0, 1]
+
+
+def test_a_diff_as_data(file: Path, tmp_path: Path, capsys: Any) -> None:
+    empty = tmp_path / "empty"
+    empty.write_bytes(checkpoint.dumps(Checkpoint(None, {GPU: ("g0",)})))
+    _, out, _ = run(capsys, "checkpoint", "diff", "-o", "json", str(file), str(empty))
+    shown = json.loads(out)
+    assert shown["schema"] == "devicemanager.checkpoint-diff/v1"
+    first, *_, last, gone = shown["differences"]
+    assert first["about"] == ["pod", "u-1", "main", GPU]
+    assert first["old"]["settings"]["cdi_devices"] == ["v.com/c=d"]
+    assert first["new"] is None
+    assert last == {"about": ["registered", GPU], "old": ["g0", "g1", "g2"], "new": ["g0"]}
+    assert gone == {"about": ["registered", NIC], "old": [], "new": None}
 
 
 def test_diff(file: Path, tmp_path: Path, capsys: Any) -> None:
@@ -277,22 +445,22 @@ def test_no_file_content_makes_a_traceback(tmp_path: Path, capsys: Any, content:
     file = tmp_path / "broken"
     file.write_bytes(content)
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
-    assert (status, out) == (1, "")
-    assert err.startswith(f"devicemanager: error: {file}: ")
-    assert len(err.splitlines()) == 1
-    assert "afresh" not in err
+    assert (status, err) == (1, "")
+    assert all(line.startswith(f"{file}: ") for line in out.splitlines())
+    assert len(out.splitlines()) == 2
+    assert "afresh" not in out
 
 
 def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
     say = f"devicemanager: error: {tmp_path} is a directory"
     nothing = f"{say}, and there is no kubelet_internal_checkpoint in it\n"
-    assert run(capsys, "checkpoint", "show", str(tmp_path)) == (1, "", nothing)
+    assert run(capsys, "checkpoint", "show", str(tmp_path)) == (2, "", nothing)
     file = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
     file.parent.mkdir()
     file.touch()
     meant = f"{say}; did you mean {file}?\n"
     for flags in ([], ["--no-verify"]):
-        assert run(capsys, "checkpoint", "show", *flags, str(tmp_path)) == (1, "", meant)
+        assert run(capsys, "checkpoint", "show", *flags, str(tmp_path)) == (2, "", meant)
     explain = ["explain", "pod.yaml", "--checkpoint", str(file.parent)]
     assert run(capsys, *explain)[2] == meant.replace(str(tmp_path), str(file.parent), 1)
 
@@ -300,7 +468,7 @@ def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
 def test_what_is_no_regular_file_gets_advice_that_fits(tmp_path: Path, capsys: Any) -> None:
     os.mkfifo(tmp_path / "pipe")
     status, _, err = run(capsys, "checkpoint", "show", str(tmp_path / "pipe"))
-    assert status == 1
+    assert status == 2
     assert err.endswith("; check its type and permissions\n")
 
 
@@ -308,7 +476,7 @@ def test_what_is_no_regular_file_gets_advice_that_fits(tmp_path: Path, capsys: A
 def test_what_is_no_socket(command: str, directory: Path, socket: str, capsys: Any) -> None:
     def error_of(path: Path | str) -> str:
         status, out, err = run(capsys, command, "--socket", str(path))
-        assert (status, out) == (1, "")
+        assert (status, out) == (2, "")
         return err.removeprefix("devicemanager: error: ").rstrip("\n")
 
     assert error_of(directory) == f"{directory} is a directory; did you mean {socket}?"
@@ -348,9 +516,9 @@ def test_an_error_nobody_foresaw_is_one_line_unless_asked(capsys: Any, monkeypat
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a\nb")
 
-    monkeypatch.setattr(checkpoint, "load", fail)
+    monkeypatch.setattr(checkpoint, "read", fail)
     status, _, err = run(capsys, "checkpoint", "verify", "x")
-    assert status == 1
+    assert status == 2
     assert err == (
         "devicemanager: error: unexpected ZeroDivisionError: a b (a bug; --debug shows where)\n"
     )
@@ -362,7 +530,7 @@ def test_ctrl_c_is_quiet(capsys: Any, monkeypatch: Any) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint, "load", interrupt)
+    monkeypatch.setattr(checkpoint, "read", interrupt)
     assert run(capsys, "checkpoint", "verify", "x") == (130, "", "")
 
 
@@ -407,20 +575,20 @@ def test_a_full_disk_is_one_line(file: Path, argv: list[str], unbuffered: str) -
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             timeout=30,
         )
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr == b"devicemanager: error: standard output: No space left on device\n"
 
 
 def test_a_closed_output_is_one_line(file: Path) -> None:
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND]
     result = subprocess.run([*shell, "checkpoint", "show", str(file)], stderr=-1, timeout=30)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr == b"devicemanager: error: standard output: Bad file descriptor\n"
     result = subprocess.run([*shell, "nonsense"], stderr=-1, timeout=30)
     assert result.returncode == 2
     assert b"Traceback" not in result.stderr
     shell[2] = 'exec "$@" >&- 2>&-'
-    assert subprocess.run([*shell, "checkpoint", "show", "none"], timeout=30).returncode == 1
+    assert subprocess.run([*shell, "checkpoint", "show", "none"], timeout=30).returncode == 2
 
 
 def test_the_package_is_the_command() -> None:
@@ -437,5 +605,5 @@ def test_an_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         timeout=30,
     )
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert b"\\xe9: no such file" in result.stderr

@@ -246,7 +246,7 @@ def test_a_reader_that_goes_away_ends_it(directory: Path) -> None:
 
 
 def error_of(capsys: Any, *argv: str) -> str:
-    assert main(["run", *argv]) == 1
+    assert main(["run", *argv]) == 2
     line: str = capsys.readouterr().err
     assert len(line.splitlines()) == 1
     return line.removeprefix("devicemanager: error: ").rstrip("\n")

@@ -124,15 +124,15 @@ def test_what_the_kubelet_would_refuse_is_one_line(capsys: Any) -> None:
     policy = ["--topology-policy", "restricted"]
     # Under the policy `none` a kubelet would not look at it.
     for argv in (policy, []):
-        assert main(["run", *argv, "--topology-option", "x=1"]) == 1
+        assert main(["run", *argv, "--topology-option", "x=1"]) == 2
         assert capsys.readouterr().err == (
             'devicemanager: error: unknown Topology Manager Policy option: "x"\n'
         )
-    assert main(["run", *policy, "--numa", "0-8"]) == 1
+    assert main(["run", *policy, "--numa", "0-8"]) == 2
     assert "unsupported on machines with more than 8 NUMA Nodes" in capsys.readouterr().err
-    assert main(["run", "--numa", "0-"]) == 1
+    assert main(["run", "--numa", "0-"]) == 2
     assert "`0-` is neither a number nor a range" in capsys.readouterr().err
-    assert main(["run", "--simulate", "vendor.com/gpu=1@0,1@none"]) == 1
+    assert main(["run", "--simulate", "vendor.com/gpu=1@0,1@none"]) == 2
     assert "all devices are on NUMA nodes, or none is" in capsys.readouterr().err
 
 
