@@ -34,7 +34,7 @@ def assign(view: View, demands: Sequence[Demand], steps: Steps) -> list[int] | N
     """
     sets = sorted({devices for devices, _ in demands})
     wanted = tuple([sum(count for s, count in demands if s == each) for each in sets])
-    divided = _divide(_pools(view, sets, wanted), wanted, steps)
+    divided = _divide(_pools(view, sets, wanted, steps), wanted, steps)
     if divided is None:
         return None
     taken = [0] * len(sets)
@@ -80,7 +80,7 @@ class _Pool:
         return self.headroom, tuple([(g.size, g.cost, g.users) for g in self.groups])
 
 
-def _pools(view: View, sets: Sequence[int], wanted: Counts) -> list[_Pool]:
+def _pools(view: View, sets: Sequence[int], wanted: Counts, steps: Steps) -> list[_Pool]:
     """The pools that have devices for any of the demands."""
     kinds: dict[int, list[Kind]] = {}
     for kind in view.inventory.kinds:
@@ -88,6 +88,7 @@ def _pools(view: View, sets: Sequence[int], wanted: Counts) -> list[_Pool]:
     found = []
     for place, own in sorted(kinds.items()):
         headroom = {name: left for name, left in view.headroom[place].items() if left > 0}
+        steps.work(len(own) * len(headroom) // 64)
         groups = _groups(own, list(headroom), sets, wanted)
         if groups:
             found.append(_Pool(tuple(headroom.values()), groups))
@@ -168,23 +169,40 @@ def _servable(pool: _Pool, wanted: Counts, steps: Steps) -> Mapping[Counts, Divi
     demands = len(wanted)
     # What is served, then what is left of the budget: of both, more is better.
     states: dict[Counts, Division] = {(0,) * demands + pool.headroom: ()}
-    for group in pool.groups:
+    for group, later in _with_later(pool):
         after: dict[Counts, Division] = {}
         for state, division in states.items():
             counts, left = state[:demands], state[demands:]
             missing = tuple(map(sub, wanted, counts))
             for more in _ways(group.users, missing, _room(group, left)):
-                steps.work(1)
-                used = sum(more)
-                rest = tuple(
-                    [have - used * each for have, each in zip(left, group.cost, strict=True)]
-                )
+                steps.work(1 + len(left) // 32)
+                rest = _rest(left, group.cost, sum(more), later)
                 after.setdefault(tuple(map(add, counts, more)) + rest, (*division, more))
         states = {state: after[state] for state in _undominated(after, steps)}
     served: dict[Counts, Division] = {}
     for state, division in states.items():
         served.setdefault(state[:demands], division)
     return {counts: served[counts] for counts in _undominated(served, steps)}
+
+
+def _with_later(pool: _Pool) -> list[tuple[_Group, Sequence[bool]]]:
+    """Each group, with the budgets that a later group may need."""
+    found: list[tuple[_Group, Sequence[bool]]] = []
+    needed = [False] * len(pool.headroom)
+    for group in reversed(pool.groups):
+        found.append((group, needed))
+        needed = [before or each > 0 for before, each in zip(needed, group.cost, strict=True)]
+    return found[::-1]
+
+
+def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
+    """What is left of the budgets; of one that nobody asks for any more, 0."""
+    return tuple(
+        [
+            have - count * each if needed else 0
+            for have, each, needed in zip(left, cost, later, strict=True)
+        ]
+    )
 
 
 def _room(group: _Group, left: Costs) -> int:
@@ -211,7 +229,7 @@ def _undominated(found: Iterable[Counts], steps: Steps) -> list[Counts]:
     """Without those that another one reaches or exceeds in every place."""
     kept: list[Counts] = []
     for counts in sorted(found, reverse=True):
-        steps.work(1 + len(kept) // 8)
+        steps.work(1 + len(kept) // 5)
         if not any(all(map(ge, other, counts)) for other in kept):
             kept.append(counts)
     return kept

@@ -62,6 +62,8 @@ class _Attempt:
     slot: Slot
     tiers: list[Tiers]
     """For each resource of the request, as the search left it."""
+    extra: int
+    """What a pick costs beside itself, in steps: to look through the tiers."""
     picked: list[int] = attrs.field(factory=list)
 
 
@@ -111,7 +113,7 @@ class _Search:
             amounts = tuple(slot.alternative.amounts.values())
             if not _can_reach(tiers, available, count, amounts):
                 continue
-            attempt = _Attempt(place, slot, tiers)
+            attempt = _Attempt(place, slot, tiers, sum(map(len, tiers)) // 64)
             for devices in self._view.inventory.pool_sets:
                 if (devices & available).bit_count() >= count:
                     self._steps.work(1)
@@ -195,6 +197,7 @@ class _Search:
             low = candidates & -candidates
             number = low.bit_length() - 1
             self._steps.pick()
+            self._steps.work(attempt.extra)
             yield from self._try(attempt, need, number, candidates ^ low, missing, pool)
             candidates &= ~self._alike(number, low)
 

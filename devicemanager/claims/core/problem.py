@@ -87,6 +87,8 @@ class Problem:
     slots: list[Slot]
     constraints: list[Constraint]
     steps: Steps
+    _is_allowed: bool
+    """No claim asks for more devices than a claim may have."""
     _alike: dict[int, int] = attrs.field(factory=dict)
 
     @classmethod
@@ -109,7 +111,7 @@ class Problem:
             tiers = {name: view.tiers(name, usable) for name in alternative.amounts}
             room = _most(alternative, most - least[claim] + alternative.count)
             slots.append(Slot(claim, request, index, alternative, usable, room, tiers))
-        problem = cls(view, slots, [], steps)
+        problem = cls(view, slots, [], steps, max(least, default=0) <= most)
         problem._constrain(claims)
         return problem
 
@@ -161,7 +163,7 @@ class Problem:
 
     def reduce(self) -> bool:
         """Discard what cannot be part of an answer; False if nothing is left for a slot."""
-        changed = True
+        changed = self._is_allowed
         while changed:
             changed = False
             for slot in self.slots:
@@ -170,7 +172,7 @@ class Problem:
             for constraint in self.constraints:
                 if len(constraint.slots) > 1 and self._reduce_values(constraint):
                     changed = True
-        return True
+        return self._is_allowed
 
     def _reduce_slot(self, slot: Slot) -> bool:
         """Keep the cells that have enough devices."""

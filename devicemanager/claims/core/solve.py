@@ -157,7 +157,8 @@ class _Call:
     def _fill(self, choices: list[Choice]) -> list[Answer] | None:
         """Serve these alternatives; None if that cannot be."""
         problem = self._problem(choices)
-        self.steps.work(4 * len(choices))
+        # What it costs to set the problem up, compared with a pick.
+        self.steps.work(len(choices) * (4 + len(self.view.inventory.kinds) // 64))
         parts: dict[int, Part] = {}
         if not problem.reduce():
             self._note_too_many(problem)

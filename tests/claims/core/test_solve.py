@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.ir import Claim, Infeasible, Solution
+from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.ir import (
+    Alternative,
+    Cause,
+    Claim,
+    Error,
+    Exclusion,
+    Infeasible,
+    Limits,
+    Match,
+    Mode,
+    Request,
+    Solution,
+)
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import solve
+from devicemanager.claims.core.view import View
 from tests.claims.core import cases
 from tests.claims.core.brute_force import first_answer
 
@@ -26,7 +43,7 @@ def situations(draw: st.DrawFn) -> tuple[Inventory, Ledger, list[Claim]]:
 
 
 @given(situations())
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_the_solver_finds_what_a_brute_force_finds(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
@@ -38,3 +55,210 @@ def test_the_solver_finds_what_a_brute_force_finds(
     else:
         assert isinstance(outcome, Solution)
         assert outcome.allocations == expected
+
+
+@given(situations(), st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_the_order_of_the_claims_never_changes_whether_they_fit(
+    situation: tuple[Inventory, Ledger, list[Claim]], random: Random
+) -> None:
+    inventory, ledger, claims = situation
+    shuffled = random.sample(claims, len(claims))
+    fits = isinstance(solve(inventory, ledger, claims), Solution)
+    assert isinstance(solve(inventory, ledger, shuffled), Solution) == fits
+
+
+@given(situations())
+@settings(max_examples=200)
+def test_the_exact_decision_finds_an_answer_when_there_is_one(
+    situation: tuple[Inventory, Ledger, list[Claim]],
+) -> None:
+    """No first-fit picks at all: what can be decided otherwise is."""
+    inventory, ledger, claims = situation
+    outcome = solve(inventory, ledger, claims, Limits(first_fit=0))
+    if first_answer(inventory, ledger, claims) is None:
+        assert isinstance(outcome, Infeasible)
+    else:
+        assert isinstance(outcome, Solution)
+        ledger.commit(inventory, outcome.allocations)
+        ledger.self_check()
+
+
+@given(situations())
+@settings(max_examples=100)
+def test_a_refusal_accounts_for_every_device_once(
+    situation: tuple[Inventory, Ledger, list[Claim]],
+) -> None:
+    inventory, ledger, claims = situation
+    outcome = solve(inventory, ledger, claims)
+    if not isinstance(outcome, Infeasible):
+        return
+    assert outcome.reasons
+    alternatives = {
+        (claim.id, each.label): each
+        for claim in claims
+        for request in claim.requests
+        for each in request.alternatives
+    }
+    for refusal in outcome.reasons:
+        parts = [refusal.usable, *[each.devices for each in refusal.exclusions]]
+        assert sum(parts) == alternatives[refusal.claim, refusal.label].eligible
+        assert sum(map(int.bit_count, parts)) == sum(parts).bit_count()
+        assert len({each.rule for each in refusal.exclusions}) == len(refusal.exclusions)
+        assert (refusal.cause is Cause.DEVICES) == (refusal.usable.bit_count() < refusal.count)
+
+
+POOL = PoolKey("gpu.example.com", "card")
+
+
+def node(**devices: dict[str, int]) -> Inventory:
+    """Devices with attributes, in one pool."""
+    made = [Device(DeviceKey(*POOL, name), values) for name, values in devices.items()]
+    return Inventory.of([Pool(POOL, made)])
+
+
+def claim(name: str, *alternatives: Alternative, match: tuple[Match, ...] = ()) -> Claim:
+    return Claim(f"default/{name}", tuple([Request((each,)) for each in alternatives]), match)
+
+
+def refusal_rules(inventory: Inventory, ledger: Ledger, asked: Claim) -> list[tuple[str, int]]:
+    outcome = solve(inventory, ledger, [asked])
+    assert isinstance(outcome, Infeasible)
+    (refusal,) = outcome.reasons
+    return [(each.rule, each.devices.bit_count()) for each in refusal.exclusions]
+
+
+def test_a_refusal_names_the_first_rule_for_each_device() -> None:
+    inventory = node(a={"numa": 0}, b={"numa": 0}, c={"numa": 1}, d={}, e={"numa": 0})
+    ledger = Ledger()
+    held = solve(inventory, ledger, [claim("train", Alternative("claims[0]", 0b1))])
+    assert isinstance(held, Solution)
+    ledger.commit(inventory, held.allocations)
+    rule = "device.memory >= '40Gi' is false"
+    asked = Alternative(
+        "claims[0]", 0b01111, count=2, match=("numa",), exclusions=(Exclusion(rule, 0b10000),)
+    )
+    assert refusal_rules(inventory, ledger, claim("new", asked)) == [
+        (rule, 1),
+        ("held by claim default/train", 1),
+        ("has no attribute numa", 1),
+        ("attribute numa differs from the others chosen", 1),
+    ]
+
+
+def test_a_refusal_names_budgets_and_shares() -> None:
+    shares = {"memory": Share(4, 1)}
+    inventory = Inventory.of(
+        [
+            Pool(
+                POOL,
+                [
+                    Device(DeviceKey(*POOL, "a"), {}, {"slices": 2}, shares),
+                    Device(DeviceKey(*POOL, "b"), {}, {"slices": 2}, shares),
+                    Device(DeviceKey(*POOL, "c")),
+                ],
+                {"slices": 3},
+            )
+        ]
+    )
+    shared = Alternative("claims[0]", 0b111, Mode.SHARED, amounts={"memory": 4})
+    ledger = Ledger()
+    first = solve(inventory, ledger, [claim("first", shared)])
+    assert isinstance(first, Solution)
+    ledger.commit(inventory, first.allocations)
+    assert refusal_rules(inventory, ledger, claim("second", shared)) == [
+        ("offers no memory", 1),
+        ("has no memory left", 1),
+        ("pool card has too little slices left", 1),
+    ]
+    whole = Alternative("claims[0]", 0b011)
+    assert refusal_rules(inventory, ledger, claim("third", whole)) == [
+        ("held in part by claim default/first", 1),
+        ("pool card has too little slices left", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("alternative", "cause"),
+    [
+        (Alternative("r", 0b11, count=3), Cause.DEVICES),
+        (Alternative("r", 0b11, Mode.SHARED, amounts={"memory": 9}), Cause.AMOUNTS),
+        (Alternative("r", 0b11, count=2), Cause.BUDGET),
+        (Alternative("r", 0b111, Mode.ADMIN, every=True, match=("numa",)), Cause.MATCH),
+    ],
+)
+def test_a_refusal_says_what_is_short(alternative: Alternative, cause: Cause) -> None:
+    shares = {"memory": Share(4, 1)}
+    devices = [
+        Device(DeviceKey(*POOL, name), {"numa": numa}, {"slices": 2}, shares)
+        for name, numa in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    inventory = Inventory.of([Pool(POOL, devices, {"slices": 3})])
+    outcome = solve(inventory, Ledger(), [claim("c", alternative)])
+    assert isinstance(outcome, Infeasible)
+    assert [each.cause for each in outcome.reasons] == [cause]
+
+
+def test_requests_that_only_exclude_one_another_are_all_named() -> None:
+    inventory = node(a={}, b={})
+    both = Alternative("claims[0]", 0b11, count=2)
+    outcome = solve(inventory, Ledger(), [claim("x", both), claim("y", both)])
+    assert isinstance(outcome, Infeasible)
+    found = [(each.claim, each.cause) for each in outcome.reasons]
+    assert found == [("default/x", Cause.TOGETHER), ("default/y", Cause.TOGETHER)]
+
+
+def many(count: int) -> Inventory:
+    return node(**{f"d{number:02}": {"numa": number % 2} for number in range(count)})
+
+
+@pytest.mark.parametrize(
+    ("alternative", "count"),
+    [
+        (Alternative("claims[0]", (1 << 40) - 1, count=33), 33),
+        (Alternative("claims[0]", (1 << 40) - 1, Mode.ADMIN, every=True), 40),
+    ],
+)
+def test_a_claim_of_more_than_32_devices_is_an_error(alternative: Alternative, count: int) -> None:
+    outcome = solve(many(40), Ledger(), [claim("c", alternative)])
+    message = f"it takes {count} devices, and a claim may have 32 at most"
+    assert outcome == Error("default/c", message)
+
+
+def test_shares_of_more_than_32_devices_are_an_error() -> None:
+    devices = [Device(DeviceKey(*POOL, f"d{i:02}"), shares={"bw": Share(1, 1)}) for i in range(40)]
+    inventory = Inventory.of([Pool(POOL, devices)])
+    asked = Alternative("claims[0]", inventory.everything, Mode.SHARED, amounts={"bw": 35})
+    outcome = solve(inventory, Ledger(), [claim("c", asked)])
+    message = "it takes 35 devices, and a claim may have 32 at most"
+    assert outcome == Error("default/c", message)
+
+
+def test_an_alternative_of_too_many_devices_makes_way_for_the_next() -> None:
+    inventory = many(40)
+    request = Request(
+        (
+            Alternative("claims[0].oneOf[0]", inventory.everything, count=33),
+            Alternative("claims[0].oneOf[1]", inventory.everything, count=2),
+        )
+    )
+    outcome = solve(inventory, Ledger(), [Claim("default/c", (request,))])
+    assert isinstance(outcome, Solution)
+    (allocation,) = outcome.allocations
+    assert [grant.device.name for grant in allocation.grants] == ["d00", "d01"]
+
+
+def test_an_answer_explains_what_it_left() -> None:
+    inventory = node(a={"numa": 0}, b={"numa": 1}, c={"numa": 0}, d={"numa": 0})
+    asked = claim("c", Alternative("claims[0]", 0b1111), match=(Match("numa"),))
+    other = claim("o", Alternative("claims[0]", 0b0100))
+    outcome = solve(inventory, Ledger(), [asked, other])
+    assert isinstance(outcome, Solution)
+    view = View.of(inventory, Ledger())
+    first, _ = leftovers(view, Ledger(), [asked, other], outcome.allocations)
+    assert first.taken == 0b0001
+    assert [(each.rule, each.devices) for each in first.exclusions] == [
+        ("attribute numa differs from the others chosen", 0b0010),
+        ("taken by claim default/o", 0b0100),
+        ("not needed", 0b1000),
+    ]

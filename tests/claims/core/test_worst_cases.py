@@ -1,0 +1,79 @@
+"""The worst cases known for this search: what comes out, and in how many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from devicemanager.claims.core.ir import Budget, Infeasible, Limits, Solution
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.solve import solve
+from tools.bench import claimcases
+from tools.bench.claimcases import ClaimCase
+
+
+@pytest.mark.parametrize(
+    ("case", "at_most"),
+    [
+        (claimcases.one_too_few, 100),
+        (claimcases.small_groups, 200),
+        (claimcases.alternatives_that_collide, 1_000),
+    ],
+)
+def test_what_cannot_fit_is_known_in_few_steps(case: Callable[[], ClaimCase], at_most: int) -> None:
+    made = case()
+    outcome = solve(made.inventory, Ledger(), made.claims)
+    assert isinstance(outcome, Infeasible)
+    assert outcome.steps <= at_most
+
+
+@pytest.mark.parametrize(
+    ("case", "at_most"),
+    [(claimcases.wide_before_narrow, 2_000), (claimcases.staircase, 50_000)],
+)
+def test_what_needs_foresight_is_found_in_few_steps(
+    case: Callable[[], ClaimCase], at_most: int
+) -> None:
+    made = case()
+    outcome = solve(made.inventory, Ledger(), made.claims)
+    assert isinstance(outcome, Solution)
+    assert outcome.steps <= at_most
+    Ledger().commit(made.inventory, outcome.allocations)
+
+
+@pytest.mark.parametrize("case", [claimcases.independent_set, claimcases.knapsack])
+def test_what_takes_too_long_ends_as_a_spent_budget_and_always_at_the_same_step(
+    case: Callable[[], ClaimCase],
+) -> None:
+    made = case()
+    outcome = solve(made.inventory, Ledger(), made.claims)
+    assert outcome == Budget(Limits().total)
+    few = Limits(total=5_000)
+    assert solve(made.inventory, Ledger(), made.claims, few) == Budget(few.total)
+
+
+def test_a_node_of_partitions_is_packed_to_the_last_slice_and_not_beyond() -> None:
+    inventory = claimcases.partitions(4)
+    full = claimcases.partition_claim(inventory, {1: 4, 2: 4, 4: 4})
+    outcome = solve(inventory, Ledger(), [full])
+    assert isinstance(outcome, Solution)
+    ledger = Ledger()
+    ledger.commit(inventory, outcome.allocations)
+    assert [ledger.spent(pool.key)["slices"] for pool in inventory.pools] == [7] * 4
+    one_more = claimcases.partition_claim(inventory, {1: 5, 2: 4, 4: 4})
+    assert isinstance(solve(inventory, Ledger(), [one_more]), Infeasible)
+
+
+def test_the_exact_decision_agrees_with_the_search_where_both_know() -> None:
+    """A first-fit budget of 0 leaves everything to flow and budgets."""
+    inventory = claimcases.partitions(2)
+    for ones in range(5):
+        for twos in range(4):
+            wanted = {size: n for size, n in {1: ones, 2: twos, 4: 1}.items() if n}
+            claim = claimcases.partition_claim(inventory, wanted)
+            searched = solve(inventory, Ledger(), [claim], Limits(first_fit=10**6, total=10**6))
+            decided = solve(inventory, Ledger(), [claim], Limits(first_fit=0))
+            assert type(searched) is type(decided)
+            if isinstance(decided, Solution):
+                Ledger().commit(inventory, decided.allocations)

@@ -1,0 +1,207 @@
+"""Claims that are large, and claims that are hard, over inventories made for them.
+
+The hard ones are the worst cases that the allocator's search is known for; the tests ask
+for their answers and steps, the benchmarks for their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+import attrs
+
+from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.ir import Alternative, Claim, Mode, Request
+
+DRIVER = "gpu.example.com"
+
+
+@attrs.frozen(eq=False)
+class ClaimCase:
+    """A joint call of claims on an idle node."""
+
+    what: str
+    inventory: Inventory
+    claims: tuple[Claim, ...]
+
+
+def plain_inventory(devices: int, pools: int = 8, groups: int = 16) -> Inventory:
+    """Devices without charges, spread over pools and over the values of ``numa``."""
+    return Inventory.of(
+        _pool(
+            f"node-{number}",
+            [_device(f"node-{number}", f"gpu-{i}", i % groups) for i in range(devices // pools)],
+        )
+        for number in range(pools)
+    )
+
+
+def partitions(cards: int = 4) -> Inventory:
+    """Cards of 7 slices, each offered as partitions of 3 kinds: 1, 2 and 4 slices."""
+    kinds = {1: 4, 2: 2, 4: 2}
+    return Inventory.of(
+        _pool(
+            f"card-{card}",
+            [
+                _device(f"card-{card}", f"slices-{size}-{number}", size, {"slices": size})
+                for size, count in kinds.items()
+                for number in range(count)
+            ],
+            {"slices": 7},
+        )
+        for card in range(cards)
+    )
+
+
+def of_size(inventory: Inventory, size: int) -> int:
+    """The partitions of so many slices, as a set."""
+    return inventory.partition(["numa"])[(size,)]
+
+
+def claim(inventory: Inventory, count: int, match: tuple[str, ...] = (), name: str = "c") -> Claim:
+    """A claim of ``count`` devices, any of the inventory."""
+    return _claim(name, [Alternative("claims[0]", inventory.everything, count=count, match=match)])
+
+
+def partition_claim(inventory: Inventory, wanted: Mapping[int, int]) -> Claim:
+    """A claim of partitions: slices to count."""
+    return _claim(
+        "c",
+        *[
+            [Alternative(f"claims[{place}]", of_size(inventory, size), count=count)]
+            for place, (size, count) in enumerate(wanted.items())
+        ],
+    )
+
+
+def one_too_few(devices: int = 24) -> ClaimCase:
+    inventory = plain_inventory(devices, 1, 1)
+    return ClaimCase(
+        f"(a) {devices} identical devices, {devices + 1} wanted",
+        inventory,
+        (claim(inventory, devices // 2), claim(inventory, devices - devices // 2 + 1, name="d")),
+    )
+
+
+def small_groups(devices: int = 1_000, wanted: int = 8) -> ClaimCase:
+    inventory = plain_inventory(devices, 1, devices // (wanted - 1) + 1)
+    return ClaimCase(
+        f"(b) {wanted} of {devices} devices that match, no {wanted} match",
+        inventory,
+        (claim(inventory, wanted, ("numa",)),),
+    )
+
+
+def wide_before_narrow(requests: int = 12) -> ClaimCase:
+    inventory = plain_inventory(2 * requests, 1, 1)
+    narrow = (1 << requests) - 1
+    sets = [inventory.everything] * requests + [narrow] * requests
+    alternatives = [[Alternative(f"claims[{i}]", each)] for i, each in enumerate(sets)]
+    return ClaimCase(
+        f"(c) {requests} wide requests before {requests} narrow ones",
+        inventory,
+        (_claim("c", *alternatives),),
+    )
+
+
+def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> ClaimCase:
+    """Devices as vertices, budgets of one as edges. Nobody knows a short way."""
+    random = Random(1)
+    ends = sorted({tuple(sorted(random.sample(range(vertices), 2))) for _ in range(edges)})
+    charges: list[dict[str, int]] = [{} for _ in range(vertices)]
+    for number, (one, other) in enumerate(ends):
+        charges[one][f"edge-{number}"] = charges[other][f"edge-{number}"] = 1
+    budget = {f"edge-{number}": 1 for number in range(len(ends))}
+    devices = [_device("graph", f"v-{i}", 0, charge) for i, charge in enumerate(charges)]
+    inventory = Inventory.of([_pool("graph", devices, budget)])
+    return ClaimCase(
+        f"(d) {wanted} devices of a pool with {len(ends)} budgets of one",
+        inventory,
+        (claim(inventory, wanted),),
+    )
+
+
+def alternatives_that_collide(instances: int = 12) -> ClaimCase:
+    """Each instance has 8 alternatives, and all together are one device short."""
+    inventory = plain_inventory(instances - 1, 1, 1)
+    sets = [inventory.everything & ~(1 << i) for i in range(8)]
+    requests = [
+        [Alternative(f"claims[{i}].oneOf[{j}]", each) for j, each in enumerate(sets)]
+        for i in range(instances)
+    ]
+    return ClaimCase(
+        f"(e) oneOf: {instances} instances of 8 alternatives, {instances - 1} devices",
+        inventory,
+        (_claim("c", *requests),),
+    )
+
+
+def staircase(requests: int = 24) -> ClaimCase:
+    """Request i may have the devices 0 to i: the only answer is the last the order tries."""
+    inventory = plain_inventory(requests, 1, 1)
+    alternatives = [
+        [Alternative(f"claims[{i}]", (1 << (requests - i)) - 1)] for i in range(requests)
+    ]
+    return ClaimCase(
+        f"(f) {requests} requests with one perfect matching",
+        inventory,
+        (_claim("c", *alternatives),),
+    )
+
+
+def knapsack(devices: int = 40) -> ClaimCase:
+    """Shares that must add up, of two resources that pull apart."""
+    random = Random(2)
+    made = [
+        Device(
+            DeviceKey(DRIVER, "links", f"l-{i}"),
+            {"numa": 0},
+            {},
+            {"up": Share(up, 1), "down": Share(100 - up, 1)},
+        )
+        for i, up in enumerate(random.randint(1, 99) for _ in range(devices))
+    ]
+    inventory = Inventory.of([Pool(PoolKey(DRIVER, "links"), made)])
+    wanted = {"up": 901, "down": 901}
+    return ClaimCase(
+        f"two resources of {devices} devices to be shared, one unit too much wanted",
+        inventory,
+        (
+            _claim(
+                "c",
+                [
+                    Alternative(
+                        "claims[0]",
+                        inventory.everything,
+                        Mode.SHARED,
+                        limit=18,
+                        amounts=wanted,
+                    )
+                ],
+            ),
+        ),
+    )
+
+
+WORST: Sequence[Callable[[], ClaimCase]] = (
+    one_too_few,
+    small_groups,
+    wide_before_narrow,
+    independent_set,
+    alternatives_that_collide,
+    staircase,
+    knapsack,
+)
+
+
+def _claim(name: str, *requests: Sequence[Alternative]) -> Claim:
+    return Claim(f"default/{name}", tuple([Request(tuple(each)) for each in requests]))
+
+
+def _pool(name: str, devices: Sequence[Device], budget: Mapping[str, int] | None = None) -> Pool:
+    return Pool(PoolKey(DRIVER, name), devices, budget or {})
+
+
+def _device(pool: str, name: str, group: int, charge: Mapping[str, int] | None = None) -> Device:
+    return Device(DeviceKey(DRIVER, pool, name), {"numa": group}, charge or {})
