@@ -16,6 +16,7 @@ from enum import StrEnum
 import attrs
 
 from devicemanager.clock import Clock, SystemClock
+from devicemanager.core.printable import printable
 
 _LOG = logging.getLogger("devicemanager")
 
@@ -70,16 +71,21 @@ _WARNINGS = frozenset(
 
 @attrs.frozen
 class Event:
-    """One thing that happened. ``message`` is one line for people."""
+    """One thing that happened."""
 
     time: float
     """Seconds since the epoch, by the kubelet's clock."""
     kind: EventKind
     message: str
+    """One line for people, safe to print: control characters of device ids and of plugins'
+    errors are shown as escapes, and very long texts are cut."""
     resource: str | None = None
+    """The resource concerned, as its plugin wrote it; cut if it is too long for a name."""
     pod: str | None = None
     """The UID of the pod concerned."""
     details: Mapping[str, object] = attrs.field(factory=dict)
+    number: int = attrs.field(default=0, eq=False)
+    """Events of one stream are numbered from 1."""
 
     @property
     def is_warning(self) -> bool:
@@ -90,6 +96,11 @@ class Event:
 
 
 Callback = Callable[[Event], None]
+
+_LONGEST_NAME = 512
+"""Characters of a resource's name that an event keeps: a valid one has 317 at most
+(DNS subdomain, slash, label), so only names that were refused are cut."""
+_POLL_SECONDS = 0.25
 
 
 class EventStream:
@@ -104,6 +115,18 @@ class EventStream:
         self._changed = threading.Condition()
         self._recent: deque[Event] = deque(maxlen=keep)
         self._subscribers: tuple[Callback, ...] = ()
+        self._latest = 0
+        self._delivering = threading.local()
+
+    @property
+    def latest(self) -> int:
+        """The number of the latest event; 0 before the first."""
+        return self._latest
+
+    @property
+    def is_delivering(self) -> bool:
+        """Whether the calling thread is inside a callback of this stream."""
+        return getattr(self._delivering, "depth", 0) > 0
 
     def publish(
         self,
@@ -114,18 +137,34 @@ class EventStream:
         pod: str | None = None,
         **details: object,
     ) -> None:
-        """Something happened now. A callback that raises is logged and costs nobody else."""
-        message = " ".join(message.split("\n"))  # a plugin's error may have many lines
-        event = Event(self._clock.time(), kind, message, resource, pod, details)
+        """Something happened now. A callback that raises is logged and costs nobody else.
+
+        ``message`` is made safe to print here, whatever it contains.
+        """
+        message = printable(message)
+        if resource is not None and len(resource) > _LONGEST_NAME:
+            resource = resource[:_LONGEST_NAME]
+        now = self._clock.time()
         with self._changed:
+            self._latest += 1
+            event = Event(now, kind, message, resource, pod, details, self._latest)
             self._recent.append(event)
             subscribers = self._subscribers
             self._changed.notify_all()
-        for callback in subscribers:
-            try:
-                callback(event)
-            except Exception:
-                _LOG.exception("an event callback failed on %s", event)
+        if subscribers:
+            self._deliver(event, subscribers)
+
+    def _deliver(self, event: Event, subscribers: tuple[Callback, ...]) -> None:
+        depth = getattr(self._delivering, "depth", 0)
+        self._delivering.depth = depth + 1
+        try:
+            for callback in subscribers:
+                try:
+                    callback(event)
+                except Exception:
+                    _LOG.exception("an event callback failed on %s", event)
+        finally:
+            self._delivering.depth = depth
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` for every event from now on, on the thread that publishes it.
@@ -133,11 +172,11 @@ class EventStream:
         with self._changed:
             self._subscribers = (*self._subscribers, callback)
 
-        def unsubscribe() -> None:
-            with self._changed:
-                self._subscribers = tuple(c for c in self._subscribers if c is not callback)
+        return lambda: self._unsubscribe(callback)
 
-        return unsubscribe
+    def _unsubscribe(self, callback: Callback) -> None:
+        with self._changed:
+            self._subscribers = tuple(c for c in self._subscribers if c is not callback)
 
     def recent(self, *kinds: EventKind) -> tuple[Event, ...]:
         """The latest events, oldest first; of the given kinds only, if any are given."""
@@ -154,14 +193,40 @@ class EventStream:
         limit = SystemClock().monotonic() + timeout
         while True:
             with self._changed:
-                seen = self._recent[-1] if self._recent else None
+                seen = self._latest
             if condition():
                 return True
             with self._changed:
-                newest = self._recent[-1] if self._recent else None
                 rest = limit - SystemClock().monotonic()
                 if rest <= 0:
                     return False
-                if newest is seen:
+                if self._latest == seen:
                     # Bounded, so that conditions which time alone fulfils are seen too.
-                    self._changed.wait(min(rest, 0.25))
+                    self._changed.wait(min(rest, _POLL_SECONDS))
+
+    def wait_for_event(
+        self, matches: Callable[[Event], bool], timeout: float, after: int | None = None
+    ) -> Event | None:
+        """Wait for the first event that matches and is later than the one numbered
+        ``after``; without it, later than this call. None after ``timeout`` seconds.
+
+        Misses none, however many are published while it waits; of those before the call it
+        knows the ones that ``recent`` has.
+        """
+        found: list[Event] = []
+
+        def look(event: Event) -> None:
+            if not found and matches(event):
+                found.append(event)
+
+        with self._changed:
+            first = self._latest if after is None else after
+            earlier = [event for event in self._recent if event.number > first]
+            self._subscribers = (*self._subscribers, look)
+        try:
+            for event in earlier:
+                look(event)
+            self.wait_for(lambda: bool(found), timeout)
+        finally:
+            self._unsubscribe(look)
+        return found[0] if found else None

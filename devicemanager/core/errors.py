@@ -29,6 +29,10 @@ class StartError(DeviceManagerError):
     """A kubelet cannot start here; the text says what to do."""
 
 
+class StopError(DeviceManagerError):
+    """A kubelet has stopped, but could not clean everything up; the text says what."""
+
+
 class InternalError(DeviceManagerError):
     """A bug of ours: an invariant does not hold."""
 

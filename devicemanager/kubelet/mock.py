@@ -7,14 +7,10 @@ process on a node.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import random
-import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -22,20 +18,18 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from devicemanager.api.names import is_extended_resource_name
 from devicemanager.clock import Clock, SystemClock
-from devicemanager.core.errors import (
-    DeviceManagerError,
-    RequestError,
-)
-from devicemanager.core.ids import PodUid, ResourceName
+from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import PodUid
 from devicemanager.core.node import NodeStatus
-from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.kubelet.directories import Directories
+from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.process import KubeletProcess
+from devicemanager.kubelet.temporary import TemporaryRoot
+from devicemanager.kubelet.waiting import Waits, WaitTimeout
 from devicemanager.manager.manager import Capacity, Manager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import Phase, PodRecord, PodStore
@@ -46,21 +40,18 @@ if TYPE_CHECKING:
 
 __all__ = ["MockKubelet", "WaitTimeout"]
 
-_SHOWN_EVENTS = 20
-
-
-class WaitTimeout(DeviceManagerError, AssertionError):
-    """What was waited for did not happen; the text says what did."""
-
 
 class MockKubelet:
     """A kubelet's device manager, PodResources API and plugin watcher under ``root``.
 
-    Use it as a context manager, or call ``start`` and ``stop``. Without a root it makes a
-    short directory of its own and removes it at ``stop``. Everything may be called from
-    any thread.
+    Use it as a context manager, or call ``start`` and ``stop``. Everything may be called
+    from any thread, except that event callbacks cannot start or stop the kubelet.
 
-    Raises TopologyConfigError for topology settings that the kubelet would refuse.
+    Without a root it makes a short temporary directory at once, under TMPDIR if that is
+    short enough. The directory stays while the kubelet is stopped; it goes with ``close``,
+    at the end of the with block, or with the program.
+
+    Raises StartError if no temporary directory can be made.
     """
 
     def __init__(
@@ -70,22 +61,24 @@ class MockKubelet:
         *,
         clock: Clock | None = None,
     ) -> None:
-        if isinstance(root, Settings):
-            raise TypeError("settings is a keyword: MockKubelet(settings=…)")
+        _check_arguments(root, settings)
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = EventStream(self.clock)
-        self._own_root = root is None
-        self._cleaning: weakref.finalize[..., MockKubelet] | None = None
-        self._directories = Directories(Path(root) if root is not None else Path())
-        # Guards the fields below. Never held over an admission or a server's start.
-        self._lock = threading.Lock()
+        self._temporary = TemporaryRoot(self) if root is None else None
+        self._directories = Directories(
+            self._temporary.path if self._temporary is not None else Path(root or "")
+        )
         self._pods = PodStore()
-        self._process: KubeletProcess | None = None
+        self._life = Lifecycle(self.events, self._new_process, self._started)
+        self._waits = Waits(self.events, self._life, lambda: self.plugin_socket)
+        # Guards _errors and _node_status.
+        self._lock = threading.Lock()
         self._errors: list[Exception] = []
-        # What pods hold besides devices outlives the kubelet's process, as in its state files.
-        self._providers: tuple[HintProvider, ...] | None = None
         self._node_status = NodeStatus()
+        # What pods hold besides devices outlives the kubelet's process, as in its state
+        # files. Only a start or a stop touches it, and of these there is one at a time.
+        self._latest: KubeletProcess | None = None
 
     # -- where things are ------------------------------------------------------------
 
@@ -122,54 +115,40 @@ class MockKubelet:
     # -- life ------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Serve. Raises StartError with one line if that is not possible here."""
-        with self._lock:
-            if self._process is not None:
-                raise RequestError("the kubelet runs already: stop it first")
-            if self._own_root and self._directories.root == Path():
-                self._directories = Directories(Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp")))
-                # Also if nobody stops this kubelet before the program ends.
-                self._cleaning = weakref.finalize(self, _remove, self._directories.root)
-        process = KubeletProcess(
-            self._directories,
-            self.settings,
-            self.clock,
-            self.events,
-            self._pods,
-            self._failed,
-            self._providers,
-        )
-        try:
-            process.start()
-        except BaseException:
-            self._remove_own_root()
-            raise
-        with self._lock:
-            if process.is_fresh:
-                self._node_status.reset()
-            self._process = process
-        self.events.publish(EventKind.STARTED, f"kubelet serves {self.plugin_socket}")
+        """Serve. Pods that are known from before a ``stop`` are admitted again.
+
+        Raises StartError with one line if that is not possible here, and RequestError if
+        the kubelet runs already.
+        """
+        self._life.start().workers.readmit()
         return self
 
     def stop(self) -> None:
         """Stop serving. Pods and their containers stay as they are. Stopping twice does
-        nothing."""
-        with self._lock:
-            process, self._process = self._process, None
-        if process is None:
-            return
-        process.stop()
-        self._providers = process.manager.providers()
-        self.events.publish(EventKind.STOPPED, "kubelet stopped")
-        self._remove_own_root()
+        nothing.
 
-    def _remove_own_root(self) -> None:
-        if self._own_root and self._cleaning is not None:
-            self._cleaning()
-            self._directories = Directories(Path())
+        Raises StopError for files that could not be removed; the kubelet has stopped all
+        the same, and may be started again.
+        """
+        self._life.stop()
+
+    def close(self) -> None:
+        """Stop, and remove the directory if the kubelet made it itself. Raises as ``stop``
+        does."""
+        try:
+            self.stop()
+        finally:
+            if self._temporary is not None:
+                self._temporary.remove()
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except RequestError:
+            raise  # it runs already: whoever started it stops it
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(
         self,
@@ -177,48 +156,59 @@ class MockKubelet:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.close()
 
     def restart(self) -> None:
         """The kubelet's process starts anew; containers keep running, plugins find a new
-        ``kubelet.sock`` and have to register again."""
-        self._again()
+        ``kubelet.sock`` and have to register again. Raises StartError and StopError."""
+        self._resume(self._life.replace())
 
     def reboot(self) -> None:
         """The node starts anew: no container runs, so every pod is admitted again. With
         its plugin not back it is refused, unless ``Settings.wait_for_plugin`` allows the
-        time (Q6)."""
-        self._pods.containers_stop()
-        self._again()
+        time (Q6). Raises StartError and StopError."""
+        self._resume(self._life.replace(self._pods.containers_stop))
 
-    def _again(self) -> None:
-        own_root, self._own_root = self._own_root, False
-        try:
-            self.stop()
-        finally:
-            self._own_root = own_root
-        self.start()
-        self._running().workers.readmit()
-        self.sources_ready()
+    def _resume(self, process: KubeletProcess) -> None:
+        # With the workers of this very start: another thread may have stopped it again.
+        process.workers.readmit()
+        process.workers.sources_ready()
+
+    def _new_process(self) -> KubeletProcess:
+        if self._temporary is not None:
+            self._temporary.ensure()
+        latest = self._latest
+        providers = None if latest is None else latest.manager.providers()
+        return KubeletProcess(
+            self._directories,
+            self.settings,
+            self.clock,
+            self.events,
+            self._pods,
+            self._failed,
+            providers,
+        )
+
+    def _started(self, process: KubeletProcess) -> None:
+        self._latest = process
+        if process.is_fresh:
+            with self._lock:
+                self._node_status.reset()
 
     def sources_ready(self) -> None:
         """All pods of the node are known now: devices of others are freed.
 
         A kubelet on a directory with a checkpoint frees nothing until it knows the pods
         the checkpoint names. That is so when each was admitted again, or from this call.
+        Raises RequestError if the kubelet is stopped.
         """
-        self._running().workers.sources_ready()
+        self._life.serving().workers.sources_ready()
 
     @property
     def manager(self) -> Manager:
-        """The device manager of the running kubelet. Raises RequestError if it is stopped."""
-        return self._running().manager
-
-    def _running(self) -> KubeletProcess:
-        process = self._process
-        if process is None:
-            raise RequestError("the kubelet is not running: start it, or use it in a with block")
-        return process
+        """The device manager of the running kubelet. Raises RequestError if it is stopped,
+        or in a forked child."""
+        return self._life.serving().manager
 
     # -- pods ------------------------------------------------------------------------
 
@@ -235,12 +225,12 @@ class MockKubelet:
         # Not needed before the first pod comes, and a fifth of all that a start imports.
         from devicemanager import manifests
 
-        return self._running().workers.admit(manifests.parse(manifest), start=start)
+        return self._life.serving().workers.admit(manifests.parse(manifest), start=start)
 
     def terminate(self, *uids: str) -> None:
         """The pods end and are deleted: their devices are free. Raises RequestError, and
         terminates none, if there is no pod with one of these UIDs."""
-        self._running().workers.terminate(uids)
+        self._life.serving().workers.terminate(uids)
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
         """Every app container of the pod ends by itself: the pod has Succeeded if all exit
@@ -250,7 +240,7 @@ class MockKubelet:
         Raises RequestError for an unknown UID, a pod that is not active, and one whose
         restartPolicy makes the kubelet start its containers again.
         """
-        workers = self._running().workers
+        workers = self._life.serving().workers
         if isinstance(exit_codes, int):
             record = self._pods.known(uid)
             exit_codes = {container.name: exit_codes for container in record.pod.containers}
@@ -264,7 +254,7 @@ class MockKubelet:
         kubelet's text if the container must not start, RequestError for an unknown pod or
         container or a pod that was refused.
         """
-        return self._running().workers.start_container(uid, container)
+        return self._life.serving().workers.start_container(uid, container)
 
     def restart_container(self, uid: str, container: str) -> RunOptions:
         """A container starts again: the same devices, with no second Allocate. Raises as
@@ -300,7 +290,7 @@ class MockKubelet:
         """``allocatedResourcesStatus`` by container: each resource a container holds, and
         each device of it with ``Healthy``, ``Unhealthy`` or ``Unknown``. Sorted. As in the
         API only app containers have it. Raises RequestError for an unknown UID."""
-        status = self._running().workers.allocated_resources_status(uid)
+        status = self._life.serving().workers.allocated_resources_status(uid)
         if "Q7" in self.settings.quirks:
             return {name: _shuffled(resources) for name, resources in status.items()}
         return {str(name): resources for name, resources in status.items()}
@@ -335,37 +325,11 @@ class MockKubelet:
     ) -> None:
         """Wait until ``count`` devices of the resource are allocatable (None: any).
 
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen, and
-        RequestError at once for a name that no plugin can register.
+        A resource that no plugin has registered has no count, not even 0. Raises
+        WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError at
+        once for a name that no plugin can register.
         """
-        if not is_extended_resource_name(resource):
-            raise RequestError(
-                f"no plugin can register {resource!r}: a resource is named with its domain, "
-                "such as vendor.com/gpu"
-            )
-
-        def there() -> bool:
-            found = self.allocatable().get(resource, 0)
-            return found > 0 if count is None else found == count
-
-        wanted = "any" if count is None else str(count)
-        what = f"{wanted} allocatable devices of {resource}"
-        if not self.events.wait_for(there, timeout):
-            raise self._too_late(timeout, what, self._missing(ResourceName(resource)))
-
-    def _missing(self, resource: ResourceName) -> str:
-        """Why devices of a resource are not there, if its plugin never came."""
-        process = self._process
-        if process is None:
-            return "the kubelet is not running; "
-        state = process.manager.state
-        with state.lock:
-            is_known, serving = resource in state.endpoints, state.endpoints.serving(resource)
-        if not is_known:
-            return f"no plugin has registered it on {self.plugin_socket}; "
-        if serving is None or not serving.id:  # no registration, but the checkpoint's word
-            return f"its plugin has not registered on {self.plugin_socket} since the restart; "
-        return "" if state.endpoints.is_connected(serving.id) else "its plugin has left; "
+        self._waits.resource(resource, count, timeout)
 
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
@@ -374,32 +338,25 @@ class MockKubelet:
 
         Raises WaitTimeout after ``timeout`` seconds, with what did happen.
         """
-        if not self.events.wait_for(condition, timeout):
-            raise self._too_late(timeout, what)
+        self._waits.condition(condition, timeout, what)
 
     def wait_for_event(
-        self, *kinds: EventKind, resource: str | None = None, timeout: float = 10.0
+        self,
+        *kinds: EventKind | str,
+        resource: str | None = None,
+        after: int | None = None,
+        timeout: float = 10.0,
     ) -> Event:
-        """Wait until an event of one of these kinds has happened, and return the latest."""
+        """Wait for the next event of one of these kinds (none given: of any) and return it.
 
-        def found() -> list[Event]:
-            events = self.events.recent(*kinds)
-            return [e for e in events if resource is None or e.resource == resource]
+        Only events later than this call count. With ``after``, all that are later than the
+        event of that number: take ``kubelet.events.latest`` before you do what causes the
+        event, or 0 for everything since the kubelet was made.
 
-        names = " or ".join(kind.value for kind in kinds)
-        suffix = f" of {resource}" if resource else ""
-        self.wait_for(lambda: bool(found()), timeout, f"the event {names}{suffix}")
-        return found()[-1]
-
-    def _too_late(self, timeout: float, what: str, why: str = "") -> WaitTimeout:
-        return WaitTimeout(f"waited {timeout:g} s for {what}; {why}{self._story()}")
-
-    def _story(self) -> str:
-        events = self.events.recent()[-_SHOWN_EVENTS:]
-        lines = [f"  {event}" for event in events] or ["  nothing"]
-        with contextlib.suppress(DeviceManagerError):
-            lines.append(f"  allocatable now: {self.allocatable()}")
-        return "what did happen:\n" + "\n".join(lines)
+        Raises WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError
+        for a kind that there is not.
+        """
+        return self._waits.event(kinds, resource, after, timeout)
 
     # -- what goes wrong on server threads ---------------------------------------------
 
@@ -416,8 +373,13 @@ class MockKubelet:
         self.events.publish(EventKind.SERVER_ERROR, f"on a server thread: {error!r}")
 
 
-def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+def _check_arguments(root: object, settings: object) -> None:
+    if isinstance(root, Settings):
+        raise TypeError("settings is a keyword: MockKubelet(settings=…)")
+    if root is not None and not isinstance(root, (str, os.PathLike)):
+        raise TypeError(f"root is the path of a directory: not {root!r}")
+    if settings is not None and not isinstance(settings, Settings):
+        raise TypeError(f"settings is a Settings, such as Settings(strict=True): not {settings!r}")
 
 
 def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import checkpoint
 from checkpoint import Checkpoint
 from devicemanager.clock import Clock
-from devicemanager.core.errors import StartError
+from devicemanager.core.errors import DeviceManagerError, StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
 from devicemanager.events import EventKind, EventStream
@@ -75,7 +75,9 @@ class KubeletProcess:
         )
         self.is_fresh = False
         """Whether it started without a checkpoint."""
-        self._stops: contextlib.ExitStack = contextlib.ExitStack()
+        self.socket: Path = directories.plugin_socket
+        """Where plugins register."""
+        self._stops: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Make the directories ready, take over the checkpoint, serve.
@@ -83,30 +85,57 @@ class KubeletProcess:
         PodResources comes first and registration last: a plugin that sees kubelet.sock
         finds everything there. Raises StartError; nothing is left behind then.
         """
-        self._directories.prepare()
-        with contextlib.ExitStack() as stack:
-            # Last in, first out: no list may come in once the manager has closed.
-            stack.callback(self.registrar.stop)
-            stack.callback(self.manager.close)
-            self._load()
-            stack.callback(self.pod_resources.stop)
-            try:
-                self.pod_resources.start()
-            except PodResourcesError as error:
-                raise StartError(str(error)) from error
-            stack.callback(self._watcher.stop)
-            self._watcher.start()
-            stack.callback(self._registration.stop)
-            self._registration.start()
-            self._stops = stack.pop_all()
+        try:
+            self._directories.prepare()
+            self._serve()
+        except BaseException as error:
+            self._stop_all()
+            if isinstance(error, (OSError, RuntimeError, PodResourcesError)):
+                # Descriptors, threads or memory that ran out, or a socket that cannot be.
+                raise StartError(f"the kubelet cannot start: {_reason(error)}") from error
+            raise
+
+    def _serve(self) -> None:
+        # Stopped in the opposite order: no list may come in once the manager has closed.
+        self._stops += [self.registrar.stop, self.manager.close]
+        self._load()
+        self._stops.append(self.pod_resources.stop)
+        try:
+            self.pod_resources.start()
+        except PodResourcesError as error:
+            raise StartError(str(error)) from error
+        self._stops.append(self._watcher.stop)
+        self._watcher.start()
+        self._stops.append(self._registration.stop)
+        self._registration.start()
 
     def stop(self) -> None:
-        """Stop serving and wait for every thread."""
+        """Stop serving and wait for every thread. Raises StopError, after everything has
+        ended, for what could not be cleaned up."""
         self.registrar.interrupt()
         # A plugin that sees kubelet.sock vanish may end its stream before we do: that is
         # no news any more, and a kubelet that is killed would not write it down either.
         self.manager.plugins.ignore()
-        self._stops.close()
+        failures = self._stop_all()
+        if failures:
+            reasons = "; ".join(map(_reason, failures))
+            raise StopError(f"the kubelet has stopped, but: {reasons}") from failures[0]
+
+    def _stop_all(self) -> list[Exception]:
+        """Stop everything that was started, the latest first, whatever goes wrong with one
+        of them. An interrupt is raised when all have been stopped."""
+        failures: list[Exception] = []
+        interrupt: BaseException | None = None
+        while self._stops:
+            try:
+                self._stops.pop()()
+            except Exception as error:
+                failures.append(error)
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+        return failures
 
     def _load(self) -> None:
         self._store.remove_leftovers()
@@ -162,3 +191,11 @@ class KubeletProcess:
             # Without the error's advice: it is followed already.
             f"{error.source}: {error.problem}; set aside as {aside}, starting afresh",
         )
+
+
+def _reason(error: BaseException) -> str:
+    """One line: what cannot be done, and with which file."""
+    if not isinstance(error, OSError) or isinstance(error, DeviceManagerError):
+        return str(error) or repr(error)
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{error.filename}: {what}"

@@ -173,6 +173,11 @@ class ClientHandler:
         current = endpoints.serving(resource)
         return None if current is None else endpoints.disconnect(current.id, now)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the kubelet stops or has stopped."""
+        return self._closed
+
     def ignore(self) -> None:
         """What plugins say from now on is ignored; their connections stay."""
         with self._state.lock:

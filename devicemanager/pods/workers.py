@@ -73,6 +73,7 @@ class PodWorkers:
             admission = self._admit(record)
             if admission.admitted and not was_running:
                 self._containers.start_all(record, admission)
+        self._check_sources()
 
     def _admit(self, record: PodRecord) -> Admission:
         pod = record.pod
@@ -106,21 +107,16 @@ class PodWorkers:
 
     def _refuse(self, record: PodRecord, refused: Refused) -> Admission:
         pod = record.pod
+        if record.admitted and self._manager.plugins.is_closed:
+            # A kubelet that stops refuses nobody: its successor decides about the pod.
+            return _refusal(pod, refused)
         with self._store.lock:
             self._store.end(record, Phase.FAILED, refused.reason, refused.message)
             if self._store.is_current(record):
                 # Under the lock: another pod may be admitted with this UID from here on.
                 self._manager.deactivate(pod.uid)
         self._events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
-        explanation = refused.explanation
-        return Admission(
-            pod,
-            False,
-            refused.reason,
-            refused.message,
-            NoContainers(f"pod {title(pod)} was refused: {refused}"),
-            explaining=None if explanation is None else lambda: explanation,
-        )
+        return _refusal(pod, refused)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
         held = self._manager.holdings(pod.uid)
@@ -244,3 +240,15 @@ class PodWorkers:
             return status
         shown = {container.name for container in record.pod.containers}
         return {name: resources for name, resources in status.items() if name in shown}
+
+
+def _refusal(pod: Pod, refused: Refused) -> Admission:
+    explanation = refused.explanation
+    return Admission(
+        pod,
+        False,
+        refused.reason,
+        refused.message,
+        NoContainers(f"pod {title(pod)} was refused: {refused}"),
+        explaining=None if explanation is None else lambda: explanation,
+    )

@@ -195,7 +195,7 @@ def test_a_plugin_killed_during_allocate(start: Start) -> None:
         hung.kill()
         message = answer.result(10).message
         assert "rpc error: code = Unavailable desc = " in message or "has been stopped" in message
-        kubelet.wait_for_event(EventKind.STREAM_ENDED)
+        kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         kubelet.wait_for(lambda: kubelet.allocatable() == {R: 0})
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as back:
         kubelet.wait_for_resource(R, 2, timeout=20)

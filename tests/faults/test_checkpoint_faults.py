@@ -171,7 +171,7 @@ def test_with_the_references_defect_an_unreadable_checkpoint_stays_and_is_replac
         fail(patch, "read", errno.EIO, times=10**6)
         kubelet = start(attrs.evolve(IMPATIENT, quirks={"Q21"}))
     assert path.read_bytes() == data
-    event = kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED)
+    event = kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED, after=0)
     assert event.message.endswith("; it stays in place")
     assert not kubelet.manager.pods()
 
@@ -359,7 +359,8 @@ def test_a_list_that_cannot_be_written_counts_all_the_same(small_disk: Path, sta
     """Devices and health keep up with the plugin; the next write brings it all to disk."""
     kubelet = start(at=small_disk)
     with filled(small_disk), plugin(kubelet, 300):
-        assert "the disk is full" in kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED).message
+        event = kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED, after=0)
+        assert "the disk is full" in event.message
         assert kubelet.allocatable() == {RESOURCE: 300}
         kubelet.stop()  # stopping in trouble is no trouble
 

@@ -65,7 +65,7 @@ def test_a_suspect_list(
         kubelet.wait_for_resource(R, allocatable)
         assert kubelet.capacity() == {R: capacity}
         if complaint:
-            event = kubelet.wait_for_event(EventKind.LIST_SUSPECT)
+            event = kubelet.wait_for_event(EventKind.LIST_SUSPECT, after=0)
             assert event.is_warning
             assert complaint in event.message
         assert kubelet.admit(pod("a", allocatable)).admitted
@@ -93,7 +93,7 @@ def test_a_list_over_the_limit(start: Start) -> None:
     listed = hostile.lists(hostile.devices("d0", "x" * (4 << 20)))
     kubelet = start()
     with raw(kubelet, listed):
-        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED)
+        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert "a list is larger than 4194304 bytes" in ended.message
         assert "raise Settings.max_list_bytes" in ended.message
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
@@ -108,7 +108,7 @@ def test_a_list_that_grows_over_the_limit(kubelet: MockKubelet) -> None:
     """What was listed before stays known, but nothing of it may be allocated."""
     big = hostile.devices("d0", "x" * (4 << 20))
     with raw(kubelet, hostile.lists(hostile.devices("d0", "d1"), big)):
-        kubelet.wait_for_event(EventKind.STREAM_ENDED)
+        kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 2}, {R: 0})
 
 
@@ -122,7 +122,7 @@ NO_UTF8 = b"\x0a\x0e\x0a\x02\xff\xfe\x12\x07Healthy" + b"\x0a\x03"
 def test_garbage_in_place_of_a_list(kubelet: MockKubelet, garbage: bytes) -> None:
     """The stream is given up with one line; the next registration starts afresh."""
     with raw(kubelet, hostile.lists(hostile.devices("d0"), garbage)) as plugin:
-        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED)
+        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert "are not a ListAndWatchResponse" in ended.message
         assert "the plugin is broken" in ended.message
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 1}, {R: 0})
@@ -161,7 +161,7 @@ def test_a_stream_that_breaks(kubelet: MockKubelet, fault: ListFault, cause: str
         assert kubelet.admit(pod("a", 2, uid="a")).admitted
         plugin.faults.lists = fault
         kubelet.restart()
-        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED)
+        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert cause in ended.message
         assert ended.is_warning
         plugin.faults.clear()
@@ -172,14 +172,14 @@ def test_a_stream_that_breaks(kubelet: MockKubelet, fault: ListFault, cause: str
 
 def test_a_stream_that_ends_before_its_first_list(kubelet: MockKubelet) -> None:
     with raw(kubelet, hostile.lists(stay=False)):
-        kubelet.wait_for_event(EventKind.STREAM_ENDED)
+        kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
         assert "no healthy devices present" in kubelet.admit(pod("a")).message
 
 
 def test_a_plugin_that_lists_nothing_ever(kubelet: MockKubelet) -> None:
     with simulated(kubelet, ListFault.SILENT):
-        kubelet.wait_for_event(EventKind.REGISTERED)
+        kubelet.wait_for_event(EventKind.REGISTERED, after=0)
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
         assert "no healthy devices present" in kubelet.admit(pod("a")).message
 

@@ -116,7 +116,7 @@ def test_an_unknown_resource(start: Start) -> None:
     """A warning by default; a refusal when strict (Q14)."""
     kubelet = start()
     assert kubelet.admit(pod("a")).admitted
-    event = kubelet.wait_for_event(EventKind.UNKNOWN_RESOURCE)
+    event = kubelet.wait_for_event(EventKind.UNKNOWN_RESOURCE, after=0)
     assert event.is_warning
     assert "asks for example.com/dev, which no plugin registered" in event.message
     kubelet.stop()

@@ -42,7 +42,7 @@ def assert_refused(kubelet: MockKubelet, reason: str | None, expected: str) -> N
     """The plugin is told, an event tells everybody else, no resource came of it."""
     assert reason is not None
     assert expected in reason
-    event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+    event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
     assert reason in event.message
     assert event.is_warning
     assert "\n" not in event.message
@@ -228,7 +228,7 @@ def test_the_late_end_of_an_old_stream(kubelet: MockKubelet) -> None:
         kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.LISTED)) == 2)
         seen = allocatables(kubelet)
         leave.set()
-        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED)
+        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert "list stream of old.sock ended: the plugin ended it" in ended.message
         assert kubelet.admit(pod("a", 2)).admitted
         assert new.allocations == [("d0", "d1")]
@@ -285,7 +285,7 @@ def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
             assert kubelet.admit(pod("a", 1, uid="a")).admitted
             seen = allocatables(kubelet)
             leave.set()
-            promoted = kubelet.wait_for_event(EventKind.PROMOTED)
+            promoted = kubelet.wait_for_event(EventKind.PROMOTED, after=0)
             assert promoted.message == f"{R}: 1.sock serves now"
         second.stop()
         kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.PROMOTED)) == 2)

@@ -19,7 +19,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -182,31 +181,18 @@ def test_no_watches_left(root: Path, monkeypatch: pytest.MonkeyPatch, where: str
         pass
 
 
-def test_a_kubelet_without_a_root_leaves_no_directory(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kubelet_without_a_root_leaves_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when it does not start."""
     with MockKubelet() as kubelet:
         own = kubelet.root
         assert own.is_dir()
     assert not own.exists()
-    made: list[Path] = []
-    make = _recorded(made, root)
-    monkeypatch.setattr("tempfile.mkdtemp", make)
     monkeypatch.setattr("devicemanager.kubelet.directories.Directories.prepare", _failing)
-    with pytest.raises(StartError):
-        MockKubelet().start()
-    assert made
-    assert not made[0].exists()
-
-
-def _recorded(made: list[Path], root: Path) -> Callable[..., str]:
-    def mkdtemp(*_: object, **__: object) -> str:
-        made.append(root / "own")
-        made[0].mkdir()
-        return str(made[0])
-
-    return mkdtemp
+    kubelet = MockKubelet()
+    own = kubelet.root
+    with pytest.raises(StartError), kubelet:
+        pass
+    assert not own.exists()
 
 
 def _failing(_: object) -> None:

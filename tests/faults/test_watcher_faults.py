@@ -77,7 +77,7 @@ def test_a_refused_plugin(kubelet: MockKubelet, given: hostile.Unary, expected: 
         [(registered, error)] = told(plugin)
         assert not registered
         assert expected in error
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
         assert error in event.message
         assert kubelet.capacity() == {}
         assert plugin.streams == 0
@@ -101,7 +101,7 @@ def test_a_plugin_that_does_not_say_who_it_is(
 ) -> None:
     path = kubelet.plugins_registry_dir / "p.sock"
     with hostile.RawPlugin(path, info=given) as plugin:
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
         assert event.message.startswith("plugin p.sock: registration handshake failed: rpc error: ")
         assert expected in event.message
         assert "\n" not in event.message
@@ -112,7 +112,7 @@ def test_a_plugin_that_does_not_say_who_it_is(
 @pytest.mark.parametrize("answer", [b"", b"\xff" * 1000])
 def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugins_registry_dir / "p.sock", answer):
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
         assert "plugin p.sock: registration handshake failed: rpc error: " in event.message
 
 
@@ -123,7 +123,7 @@ def test_a_plugin_that_does_not_want_to_know(
     monkeypatch.setattr(hostile.RawPlugin, "_notify", lambda *call: _failing(*call[1:]))
     with announced(kubelet):
         kubelet.wait_for_resource(R, 2)
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
         assert "who am I?" in event.message
 
 
@@ -158,7 +158,7 @@ def test_a_socket_that_vanishes(kubelet: MockKubelet, root: Path, elsewhere: boo
         with announced(kubelet, info=info(endpoint=endpoint)) as plugin:
             kubelet.wait_for_resource(R, 2)
             plugin.path.unlink()
-            kubelet.wait_for_event(EventKind.STREAM_ENDED)
+            kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
             assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 2}, {R: 0})
 
 
@@ -170,7 +170,7 @@ def test_equal_names_in_two_directories(kubelet: MockKubelet) -> None:
         with announced(kubelet, lists=hostile.lists(hostile.devices("d0"))) as newer:
             kubelet.wait_for_resource(R, 1)
             newer.path.unlink()
-            kubelet.wait_for_event(EventKind.PROMOTED)
+            kubelet.wait_for_event(EventKind.PROMOTED, after=0)
             assert kubelet.allocatable() == {R: 2}
             assert not kubelet.events.recent(EventKind.REPLACED)
 

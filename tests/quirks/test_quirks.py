@@ -432,7 +432,7 @@ def test_q11_a_list_above_the_limit(limit: int, root: Path) -> None:
         if limit < 0:
             kubelet.wait_for_resource(hostile.RESOURCE, 45)
             return
-        event = kubelet.wait_for_event(EventKind.STREAM_ENDED, resource=hostile.RESOURCE)
+        event = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0, resource=hostile.RESOURCE)
         assert "a list is larger than 4194304 bytes" in event.message
         assert "raise Settings.max_list_bytes" in event.message
         assert kubelet.capacity() == {hostile.RESOURCE: 0}

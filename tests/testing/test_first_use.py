@@ -1,5 +1,6 @@
 """What somebody who writes a first test is told when something is amiss."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,15 @@ from pathlib import Path
 import pytest
 
 import devicemanager
-from devicemanager import EventKind, MockKubelet, Refused, RequestError, Settings, WaitTimeout
+from devicemanager import (
+    EventKind,
+    ManualClock,
+    MockKubelet,
+    Refused,
+    RequestError,
+    Settings,
+    WaitTimeout,
+)
 from devicemanager.testing import pod_manifest
 
 GPU = "vendor.com/gpu"
@@ -18,11 +27,24 @@ def test_settings_in_the_place_of_the_root_are_noticed():
         MockKubelet(Settings())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"settings": {"strict": True}}, "settings is a Settings, such as Settings(strict=True)"),
+        ({"root": 3}, "root is the path of a directory: not 3"),
+    ],
+)
+def test_arguments_of_another_type_are_noticed(arguments, text):
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
+        MockKubelet(**arguments)
+
+
 @pytest.mark.parametrize("name", ["train", "ml/train"])
 @pytest.mark.parametrize(
     "ask",
     [
         lambda kubelet, uid: kubelet.devices(uid),
+        lambda kubelet, uid: kubelet.allocated_resources_status(uid),
         lambda kubelet, uid: kubelet.terminate(uid),
         lambda kubelet, uid: kubelet.start_container(uid, "main"),
     ],
@@ -57,6 +79,45 @@ def test_a_wait_says_that_the_plugin_did_not_come_back(make_mock_kubelet, simula
     kubelet.restart()
     with pytest.raises(WaitTimeout, match=r"; its plugin has not registered on \S+ since the rest"):
         kubelet.wait_for_resource(GPU, timeout=0)
+
+
+def test_a_resource_that_never_was_has_no_count_not_even_0(mock_kubelet):
+    with pytest.raises(WaitTimeout, match=f"0 allocatable devices of {GPU}; no plugin has reg"):
+        mock_kubelet.wait_for_resource(GPU, 0, timeout=0)
+
+
+def test_a_resource_that_was_removed_has_0(make_mock_kubelet, simulated_plugin):
+    clock = ManualClock()
+    kubelet = make_mock_kubelet(clock=clock)
+    simulated_plugin(GPU, kubelet=kubelet).stop()
+    kubelet.wait_for_resource(GPU, 0)
+    clock.advance(301)
+    assert kubelet.capacity() == {}
+    kubelet.wait_for_resource(GPU, 0, timeout=0)
+
+
+def test_a_wait_for_an_event_does_not_return_an_old_one(mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    with pytest.raises(WaitTimeout, match="0 s for the event registered of vendor"):
+        mock_kubelet.wait_for_event("registered", resource=GPU, timeout=0)
+    before = mock_kubelet.events.latest
+    simulated_plugin("vendor.com/nic", 1)
+    event = mock_kubelet.wait_for_event(EventKind.REGISTERED, after=before)
+    assert event.resource == "vendor.com/nic"
+    assert mock_kubelet.wait_for_event("registered", after=0).resource == GPU
+
+
+def test_an_event_that_there_is_not_is_noticed(mock_kubelet):
+    with pytest.raises(RequestError, match=r"^there is no event 'gone': choose from started, "):
+        mock_kubelet.wait_for_event("gone")
+
+
+def test_what_a_plugin_wrote_does_not_reach_the_terminal(mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 1, device_id_prefix="\x1b[2J")
+    assert mock_kubelet.admit(pod_manifest("a", {GPU: 1})).admitted
+    with pytest.raises(WaitTimeout) as caught:
+        mock_kubelet.wait_for(lambda: False, timeout=0)
+    assert r"\x1b[2J" in str(caught.value) and "\x1b" not in str(caught.value)
 
 
 def test_a_wait_has_nothing_to_add_while_the_plugin_is_there(mock_kubelet, simulated_plugin):

@@ -1,0 +1,39 @@
+"""What people are shown of texts that others wrote."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.printable import LONGEST, printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gpu-0", "gpu-0"),
+        ("größe 東京 🚀", "größe 東京 🚀"),
+        ("two\nlines", "two lines"),
+        ("\x1b[2Jgone", r"\x1b[2Jgone"),
+        ("tab\tbell\x07\x7f\x9b", r"tab\x09bell\x07\x7f\x9b"),
+        ("\u202eevil\ud800", r"\u202eevil\ud800"),
+        ("", ""),
+    ],
+)
+def test_unsafe_characters_are_shown_as_escapes(text, shown):
+    assert printable(text) == shown
+
+
+def test_a_long_text_is_cut():
+    assert printable("x" * LONGEST) == "x" * LONGEST
+    assert printable("abcdef", 4) == "abcd... (2 more characters)"
+
+
+@given(st.text(st.characters(codec=None)))
+def test_nothing_a_terminal_obeys_is_left(text):
+    shown = printable(text)
+    kinds = {unicodedata.category(character) for character in shown}
+    assert kinds.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
+    shown.encode()
+    assert printable(shown) == shown

@@ -1,0 +1,268 @@
+"""Starting, stopping, restarting and rebooting, in any order and from any thread."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from devicemanager import EventKind, MockKubelet, RequestError, Settings, manifests
+from devicemanager.core.devices import Device
+from devicemanager.core.errors import RpcError, StartError, StopError
+from devicemanager.core.ids import DeviceId
+from devicemanager.events import EventStream
+from devicemanager.kubelet.lifecycle import Lifecycle
+from devicemanager.manager.manager import Manager
+from devicemanager.pods.records import PodStore
+from devicemanager.pods.workers import PodWorkers
+from devicemanager.testing import pod_manifest
+from devicemanager.testing.fakes import Call, FakePlugin
+from tests.faults import hostile
+
+GPU = hostile.RESOURCE
+
+
+# -- one life at a time --------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Process:
+    """Counts how many serve; fails as it is told to."""
+
+    serving: list[Process]
+    fails_to_start: bool = False
+    fails_to_stop: bool = False
+    socket: Path = Path("/r/kubelet.sock")
+
+    def start(self) -> None:
+        assert not self.serving, "two at a time"
+        if self.fails_to_start:
+            raise StartError("no")
+        self.serving.append(self)
+
+    def stop(self) -> None:
+        self.serving.remove(self)
+        if self.fails_to_stop:
+            raise StopError("not quite")
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """What serves is what the calls that succeeded say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.serving: list[Process] = []
+        self.next = Process(self.serving)
+        self.events = EventStream()
+        self.life = Lifecycle(self.events, lambda: self.next, lambda _: None)
+        self.expected: Process | None = None
+
+    @rule(start=st.booleans(), stop=st.booleans())
+    def choose(self, start: bool, stop: bool) -> None:
+        self.next = Process(self.serving, start, stop)
+
+    @rule()
+    def start(self) -> None:
+        try:
+            self.life.start()
+            assert self.expected is None
+            self.expected = self.next
+        except RequestError:
+            assert self.expected is not None
+        except StartError:
+            assert self.next.fails_to_start and self.expected is None
+        self.next = attrs.evolve(self.next)
+
+    @rule()
+    def stop(self) -> None:
+        before, self.expected = self.expected, None
+        try:
+            self.life.stop()
+        except StopError:
+            assert before is not None and before.fails_to_stop
+
+    @rule()
+    def replace(self) -> None:
+        before, self.expected = self.expected, None
+        between: list[int] = []
+        try:
+            self.life.replace(lambda: between.append(len(self.serving)))
+            self.expected = self.next
+        except StartError:
+            assert self.next.fails_to_start
+        except StopError:
+            assert before is not None and before.fails_to_stop
+        assert between in ([], [0])
+        self.next = attrs.evolve(self.next)
+
+    @invariant()
+    def what_serves_is_known(self) -> None:
+        assert self.serving == ([] if self.expected is None else [self.expected])
+        assert self.life.process is self.expected
+
+    @invariant()
+    def every_start_has_its_stop(self) -> None:
+        kinds = [event.kind for event in self.events.recent()]
+        assert kinds[::2] == [EventKind.STARTED] * len(kinds[::2])
+        assert kinds[1::2] == [EventKind.STOPPED] * len(kinds[1::2])
+
+
+TestAnyOrder = AnyOrder.TestCase
+
+
+def test_two_threads_start_at_once():
+    """One serves, the other is told so, and nothing of the first is lost."""
+    for _ in range(10):
+        kubelet = MockKubelet()
+        together = threading.Barrier(2)
+
+        def start(kubelet: MockKubelet = kubelet, together: threading.Barrier = together) -> str:
+            together.wait()
+            try:
+                kubelet.start()
+            except RequestError as error:
+                return str(error)
+            return ""
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = sorted(pool.map(lambda _: start(), range(2)))
+        assert answers == ["", "the kubelet runs already: stop it first"]
+        assert kubelet.plugin_socket.is_socket()
+        kubelet.close()
+        assert not kubelet.root.exists()
+
+
+def test_any_calls_from_four_threads():
+    """At the end it serves, with every pod and device in its place."""
+    kubelet = MockKubelet()
+    seen: list[BaseException] = []
+
+    def hurry(seed: int) -> None:
+        chosen = random.Random(seed)
+        for _ in range(6):
+            try:
+                getattr(kubelet, chosen.choice(["start", "stop", "restart", "reboot"]))()
+                kubelet.admit(pod_manifest(f"p{seed}-{chosen.random()}"))
+            except RequestError:
+                continue  # it runs already, or another thread has stopped it
+            except BaseException as error:
+                seen.append(error)
+                raise
+
+    threads = [threading.Thread(target=hurry, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert not seen and not any(thread.is_alive() for thread in threads)
+    kubelet.restart()
+    assert kubelet.plugin_socket.is_socket() and kubelet.pod_resources_socket.is_socket()
+    kubelet.manager.self_check()
+    kinds = [e.kind for e in kubelet.events.recent(EventKind.STARTED, EventKind.STOPPED)]
+    assert kinds == [EventKind.STARTED, EventKind.STOPPED] * (len(kinds) // 2) + kinds[-1:]
+    assert kinds[-1] is EventKind.STARTED
+    kubelet.close()
+    kubelet.check()
+
+
+# -- stop and start ------------------------------------------------------------------------
+
+
+def test_stop_and_start_keep_directory_and_devices():
+    with MockKubelet() as kubelet:
+        root = kubelet.root
+        with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+            assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+            kubelet.wait_for_resource(GPU, 2)
+            uid = kubelet.admit(pod_manifest("train", {GPU: 1})).uid
+            kubelet.stop()
+            assert root.is_dir()
+            kubelet.start()
+            assert kubelet.root == root
+            assert kubelet.devices(uid) == {"main": {GPU: ["d0"]}}
+            # As after a restart, what belongs to no pod is free: all pods are known.
+            assert kubelet.manager.is_sources_ready
+    assert not root.exists()
+
+
+def test_a_pod_that_is_gone_for_a_start_is_admitted_again():
+    """Its containers do not run, and its plugin is not back: refused, as after a restart."""
+    with MockKubelet() as kubelet:
+        with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+            assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+            kubelet.wait_for_resource(GPU, 2)
+            uid = kubelet.admit(pod_manifest("train", {GPU: 1}), start=False).uid
+            kubelet.stop()
+        kubelet.start()
+        assert kubelet.pods()[uid].phase == "Failed"
+
+
+def test_paths_are_absolute_before_the_start():
+    kubelet = MockKubelet()
+    assert kubelet.plugin_dir.is_absolute() and kubelet.root.is_dir()
+    before = kubelet.root
+    with kubelet:
+        assert kubelet.root == before
+    with kubelet:
+        assert kubelet.root == before and kubelet.plugin_socket.is_socket()
+
+
+def test_somebody_elses_directory_of_the_same_name_is_not_used():
+    kubelet = MockKubelet()
+    kubelet.close()
+    kubelet.root.mkdir()
+    with pytest.raises(StartError, match=f"^cannot make directory {kubelet.root}: File exists$"):
+        kubelet.start()
+    kubelet.root.rmdir()
+
+
+def test_a_kubelet_that_runs_is_not_closed_by_a_second_with():
+    with MockKubelet() as kubelet:
+        with pytest.raises(RequestError, match="runs already"), kubelet:
+            pass
+        assert kubelet.capacity() == {}
+
+
+def test_an_event_callback_cannot_stop_the_kubelet(caplog):
+    """It would wait for the thread it runs on."""
+    with MockKubelet() as kubelet:
+        kubelet.events.subscribe(lambda event: kubelet.stop())
+        assert kubelet.admit(pod_manifest("a")).admitted
+        assert "an event callback cannot start or stop the kubelet" in caplog.text
+        assert kubelet.capacity() == {}
+
+
+def test_a_stop_during_the_readmission_refuses_no_pod():
+    """The next start decides about it."""
+    pods = PodStore()
+    uid = workers_of(pods, FakePlugin(GPU)).admit(TRAIN, start=False).uid
+    plugin = FakePlugin(GPU)
+    second_manager = Manager()
+    second = workers_of(pods, plugin, second_manager)
+
+    def stop(_: Call) -> None:
+        second_manager.close()
+        raise RpcError("Canceled", "the connection is closing")
+
+    plugin.before_answer = stop
+    second.readmit()
+    assert plugin.calls and pods.known(uid).phase == "Pending"
+    workers_of(pods, FakePlugin(GPU)).readmit()
+    assert pods.known(uid).phase == "Running"
+
+
+TRAIN = manifests.parse(pod_manifest("train", {GPU: 1}))
+
+
+def workers_of(pods: PodStore, plugin: FakePlugin, manager: Manager | None = None) -> PodWorkers:
+    """The workers of one life of the kubelet, with one plugin of one device."""
+    manager = manager or Manager()
+    plugin.register(manager.plugins)
+    plugin.send_list([Device(DeviceId("d0"))])
+    return PodWorkers(pods, manager, Settings(), EventStream())
