@@ -1,4 +1,4 @@
-"""``python -m tools.replay checkpoint FILE`` and ``... admission FILE [--policy P]``.
+"""``python -m tools.replay FORMAT FILE``, where FORMAT is checkpoint, admission or claims.
 
 Exit status: 0 if every vector agrees, 1 if one does not, 2 if the file cannot be replayed.
 """
@@ -29,6 +29,10 @@ def _outcomes(options: argparse.Namespace) -> Iterable[Outcome]:
         from tools.replay import admission
 
         return admission.replay_file(options.file, options.policy)
+    if options.format == "claims":
+        from tools.replay import claims
+
+        return claims.replay_file(options.file)
     from tools.replay import checkpoint
 
     return checkpoint.replay_file(options.file)
@@ -42,7 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     formats = parser.add_subparsers(dest="format", required=True)
     of_checkpoint = formats.add_parser("checkpoint", help="checkpoint files, one a line")
     of_admission = formats.add_parser("admission", help="scenarios of pods, one a line")
-    for sub in (of_checkpoint, of_admission):
+    of_claims = formats.add_parser("claims", help="a YAML file of structured claims")
+    for sub in (of_checkpoint, of_admission, of_claims):
         sub.add_argument("file", type=Path, metavar="FILE")
     of_admission.add_argument(
         "--policy", help="only scenarios with this topology manager policy, such as none"

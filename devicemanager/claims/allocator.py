@@ -1,0 +1,173 @@
+"""Claims and what they hold: allocation of several together, all or nothing, and release.
+
+Free of locks, files and clocks; whoever has those wraps this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import attrs
+
+from devicemanager.claims.core.inventory import Inventory
+from devicemanager.claims.core.ir import Allocation, Budget, Error, Infeasible, Limits, Refusal
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
+from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.devmgmt.convert import allocations_of
+from devicemanager.claims.devmgmt.reading import check
+from devicemanager.claims.devmgmt.resolve import Choice, ResolvedClaim, Resolver
+from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
+from devicemanager.claims.store import ObjectStore
+
+
+class Allocator:
+    """Claims over the objects of a store. Not safe for threads."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        ledger: Ledger | None = None,
+        claims: Iterable[api.DeviceClaim] = (),
+        limits: Limits = DEFAULT_LIMITS,
+        admin_namespaces: frozenset[str] | None = None,
+    ) -> None:
+        self.store = store
+        self.ledger = Ledger() if ledger is None else ledger
+        self._claims = {claim.id: claim for claim in claims}
+        self._limits = limits
+        self._admin_namespaces = admin_namespaces
+
+    @property
+    def claims(self) -> Mapping[str, api.DeviceClaim]:
+        """By ``namespace/name``, each with its status."""
+        return MappingProxyType(self._claims)
+
+    def is_allocated(self, claim: str) -> bool:
+        return self.ledger.allocation(claim) is not None
+
+    def submit(self, claim: api.DeviceClaim) -> None:
+        """Create or replace a claim; its status is kept here, so the one it brings is dropped.
+
+        Raises InvalidObject, and ClaimsError if it changes what is already allocated.
+        """
+        check(attrs.evolve(claim, status=api.ClaimStatus()))
+        old = self._claims.get(claim.id)
+        if old is not None and self.is_allocated(claim.id):
+            if not old.same_spec(claim):
+                raise ClaimsError(
+                    f'DeviceClaim "{claim.id}": spec: Forbidden: the claim is allocated, it cannot'
+                    " be changed before it is released"
+                )
+            claim = attrs.evolve(claim, status=old.status)
+        else:
+            claim = attrs.evolve(claim, status=api.ClaimStatus())
+        self._claims[claim.id] = claim
+
+    def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
+        """Allocate the claims together on a node; gives those that were not allocated before.
+
+        Raises DoesNotFit, TryAgain, or ClaimsError for what cannot be allocated as it is
+        written; then nothing has changed.
+        """
+        new = [self._known(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
+        if not new:
+            return ()
+        constraints = self.store.constraints(node)
+        inventory = constraints.inventory
+        resolver = Resolver(constraints, self.store.classes, self._admin_namespaces)
+        resolved = [resolver.resolve(claim) for claim in new]
+        found = self._solve(inventory, resolved)
+        statuses = [
+            self._status(claim, each, allocation, inventory)
+            for claim, each, allocation in zip(new, resolved, found, strict=True)
+        ]
+        self.ledger.commit(inventory, found)
+        for claim, status in zip(new, statuses, strict=True):
+            self._claims[claim.id] = attrs.evolve(claim, status=status)
+        return tuple([claim.id for claim in new])
+
+    def release(self, *claims: str) -> tuple[str, ...]:
+        """Free all that the claims hold; gives those that held something. Idempotent."""
+        released = self.ledger.release(*claims)
+        for claim in released:
+            self._claims[claim] = attrs.evolve(self._claims[claim], status=api.ClaimStatus())
+        return released
+
+    def forget(self, claim: str) -> bool:
+        """Release a claim and remove it; False if it is not known."""
+        self.release(claim)
+        return self._claims.pop(claim, None) is not None
+
+    def set_status(self, claim: str, status: api.ClaimStatus) -> None:
+        """Replace the status of an allocated claim, all but its allocations and configs."""
+        old = self._claims[claim]
+        kept = old.status
+        changed = attrs.evolve(
+            kept, device_statuses=status.device_statuses, pod_names=status.pod_names
+        )
+        self._claims[claim] = attrs.evolve(old, status=changed)
+
+    def _known(self, claim: str) -> api.DeviceClaim:
+        found = self._claims.get(claim)
+        if found is None:
+            raise ClaimsError(f'there is no DeviceClaim "{claim}"')
+        return found
+
+    def _solve(
+        self, inventory: Inventory, resolved: Sequence[ResolvedClaim]
+    ) -> tuple[Allocation, ...]:
+        claims = [each.claim for each in resolved]
+        outcome = solve(inventory, self.ledger, claims, self._limits)
+        if isinstance(outcome, Error):
+            raise ClaimsError(f'DeviceClaim "{outcome.claim}": {outcome.message}')
+        if isinstance(outcome, Infeasible):
+            raise DoesNotFit(_reason(outcome.reasons), outcome, inventory)
+        if isinstance(outcome, Budget):
+            raise TryAgain(
+                f"the search for devices was cut off after {outcome.steps} steps, undecided: try"
+                " again, or ask in a simpler way"
+            )
+        return outcome.allocations
+
+    def _status(
+        self,
+        claim: api.DeviceClaim,
+        resolved: ResolvedClaim,
+        allocation: Allocation,
+        inventory: Inventory,
+    ) -> api.ClaimStatus:
+        class_configs: dict[api.ConfigReference, api.ConfigObject] = {}
+        claim_configs: dict[api.ConfigReference, api.ConfigObject] = {}
+        try:
+            for grant in allocation.grants:
+                choice = resolved.choices[grant.request][grant.alternative]
+                through = choice.class_of(inventory.index[grant.device])
+                for reference in through.configs:
+                    class_configs[reference] = self.store.config(reference)
+                for reference in _in_namespace(choice, claim.metadata.namespace):
+                    claim_configs[reference] = self.store.config(reference)
+        except ClaimsError as error:
+            raise ClaimsError(f'DeviceClaim "{claim.id}": {error}') from None
+        return api.ClaimStatus(
+            allocations_of(allocation, self.store.pools),
+            tuple(class_configs.values()),
+            tuple(claim_configs.values()),
+        )
+
+
+def _in_namespace(choice: Choice, namespace: str) -> list[api.ConfigReference]:
+    return [attrs.evolve(each, namespace=namespace) for each in choice.detail.configs]
+
+
+def _reason(reasons: Sequence[Refusal]) -> str:
+    """One line: each alternative that does not get its devices, and the rules against them."""
+    return "; ".join(map(_refusal, reasons)) or "the claims do not fit together"
+
+
+def _refusal(refusal: Refusal) -> str:
+    rules = [f"{each.devices.bit_count()}: {each.rule}" for each in refusal.exclusions]
+    usable = refusal.usable.bit_count()
+    left = f"{usable} of {refusal.count} devices can be used"
+    return f'DeviceClaim "{refusal.claim}", {refusal.label}: {", ".join([left, *rules])}'

@@ -1,0 +1,103 @@
+"""Recorded files: those that came with the specification, and our own beside this test."""
+
+import copy
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tools.replay.__main__ import main
+from tools.replay.claims import replay_file, replay_vectors
+from tools.replay.report import ReplayError
+
+OWN = Path(__file__).parent / "data" / "claims.yaml"
+_BESIDE = Path(__file__).parents[3] / "shared" / "vectors"
+RECORDED = [
+    Path(os.environ.get("DEVICEMANAGER_VECTORS", _BESIDE)) / name
+    for name in ("claims.yaml", "claims-random.yaml")
+]
+
+
+def disagreeing(outcomes):
+    return [each.id for each in outcomes if each.differences]
+
+
+def test_own_rows_agree(capsys):
+    assert main(["claims", str(OWN)]) == 0
+    assert capsys.readouterr().out == "20 of 20 agree\n"
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_recorded_rows_agree(path):
+    if not path.exists():
+        pytest.skip("the vectors are not at hand")
+    outcomes = list(replay_file(path))
+    assert len(outcomes) > 100
+    assert disagreeing(outcomes) == []
+
+
+def wrong_rows():
+    """Our own rows, each with one expectation changed: where, and the new value."""
+    yield "alloc", 0, ("steps", 0, "want", "a", 0, 2, "memory"), "4Gi"
+    yield "alloc", 0, ("steps", 0, "want", "b", 0, 1), "d0"
+    yield "alloc", 0, ("steps", 1, "want"), "error"
+    yield "alloc", 0, ("steps", 3, "want"), None
+    yield "alloc", 0, ("steps", 4, "want"), None
+    yield "alloc", 0, ("steps", 5, "want"), "fail"
+    yield "alloc", 1, ("steps", 0, "want_node", "n1"), {}
+    yield "alloc", 1, ("pools", 1, "devices"), [{"name": "b"}]
+    yield "cel", 0, ("want",), False
+    yield "cel", 1, ("want", "devmgmt"), True
+    yield "cel", 2, ("want",), "compile-error"
+    yield "cel", 3, ("want",), "runtime-error"
+    yield "equal", 0, (2,), False
+    yield "round", 0, (2,), "7140m"
+    yield "round", 0, (3,), "7130m"
+    yield "quantity", 0, (1,), "1024Mi"
+    yield "quantity", 0, (2,), 1
+    yield "quantity", 1, (1,), "1k"
+    yield "semver", 1, (1,), "<"
+    yield "validation", 0, ("valid",), True
+    yield "validation", 1, ("valid",), False
+    yield "podresources", 0, ("want", "claim_resources", 1, "cdi_devices"), [{"name": "x"}]
+    yield "podresources", 1, ("want",), {}
+
+
+@pytest.mark.parametrize(("section", "row", "path", "value"), list(wrong_rows()))
+def test_a_wrong_expectation_is_found(section, row, path, value):
+    vectors = yaml.safe_load(OWN.read_text())
+    changed = copy.deepcopy(vectors[section][row])
+    *parents, last = path
+    inner = changed
+    for key in parents:
+        inner = inner[key]
+    inner[last] = value
+    assert len(disagreeing(replay_vectors({section: [changed]}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[1]", "is not a file of format claims-vectors/1"),
+        ("format: claims-vectors/2", "is not a file of format claims-vectors/1"),
+        ("a: [", "not YAML: line"),
+        ("format: claims-vectors/1\nmood: [1]", "the section mood is not known"),
+        ("format: claims-vectors/1\ncel: [{}]", "row cel[0] is malformed"),
+        ("format: claims-vectors/1\nalloc: [{id: x, mood: 1}]", "a field that is not known: mood"),
+    ],
+)
+def test_a_file_that_cannot_be_replayed(tmp_path, capsys, text, complaint):
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    assert main(["claims", str(path)]) == 2
+    assert complaint in capsys.readouterr().err
+    with pytest.raises(ReplayError):
+        list(replay_file(path))
+
+
+def test_nothing_replayed_is_no_success(tmp_path, capsys):
+    path = tmp_path / "x.yaml"
+    path.write_text("format: claims-vectors/1\n")
+    assert main(["claims", str(path)]) == 1
+    assert capsys.readouterr().out == "0 of 0 agree\n"
