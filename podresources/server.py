@@ -15,6 +15,7 @@ from typing import NoReturn, Self
 import grpc
 
 from podresources import sockets
+from podresources.backlog import Backlog
 from podresources.counters import Counters
 from podresources.errors import ServeError
 from podresources.ratelimit import TokenBucket
@@ -24,6 +25,18 @@ from podresources.source import Source
 DEFAULT_QPS = 100.0
 DEFAULT_BURST = 10
 """The kubelet's limits (``DefaultQPS``, ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
+
+UNREAD_TEXT = "too many answers wait for clients that do not read them: try again"
+
+_CONCURRENT_CALLS = 4096
+_OPTIONS = (
+    # A client may have many calls open; further ones wait on its side of the connection.
+    ("grpc.max_concurrent_streams", 64),
+    # A client that does not read does not answer pings either. Its connection goes, and
+    # with it what was written there. Connections without calls are left alone.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +132,12 @@ class _Running:
     @classmethod
     def start(cls, service: Service, path: Path, max_workers: int) -> Self:
         executor = ThreadPoolExecutor(max_workers, thread_name_prefix="podresources")
-        server = grpc.server(executor, handlers=[_Handlers(service)])
+        server = grpc.server(
+            executor,
+            handlers=[_Handlers(service, Backlog(time.monotonic))],
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=_CONCURRENT_CALLS,
+        )
         try:
             with sockets.published(path) as private:
                 _listen(server, private)
@@ -141,8 +159,8 @@ class _Running:
 class _Handlers(grpc.GenericRpcHandler):
     """Method path → handler. Requests and responses stay bytes."""
 
-    def __init__(self, service: Service) -> None:
-        self._handlers = {m.path: _handler(service, m) for m in service.methods()}
+    def __init__(self, service: Service, backlog: Backlog) -> None:
+        self._handlers = {m.path: _handler(service, m, backlog) for m in service.methods()}
 
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
@@ -150,12 +168,17 @@ class _Handlers(grpc.GenericRpcHandler):
         return self._handlers.get(handler_call_details.method)
 
 
-def _handler(service: Service, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+def _handler(
+    service: Service, method: Method, backlog: Backlog
+) -> grpc.RpcMethodHandler[bytes, bytes]:
     def behaviour(request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
-            return service.answer(method, request)
+            answer = service.answer(method, request)
         except Refusal as refusal:
             _abort(context, refusal)
+        if not backlog.add(context, len(answer)):
+            _abort(context, Refusal("RESOURCE_EXHAUSTED", UNREAD_TEXT))
+        return answer
 
     return grpc.unary_unary_rpc_method_handler(behaviour)
 
