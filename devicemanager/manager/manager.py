@@ -19,7 +19,6 @@ from devicemanager.clock import Clock, SystemClock
 from devicemanager.core import bitset, messages
 from devicemanager.core.allocation.container import (
     AdmissionContext,
-    Affinities,
     AllocationSteps,
     PodAllocation,
     all_or_nothing,
@@ -49,6 +48,7 @@ from devicemanager.manager.driver import Driver
 from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.manager.pci import PciAssignment
+from devicemanager.manager.podstates import PodStates
 from devicemanager.manager.state import State
 from devicemanager.settings import Settings
 from devicemanager.wire.errors import WireError
@@ -110,12 +110,9 @@ class Manager:
         )
         # Guarded by the state's lock, too.
         self._hints = DeviceHintProvider(self.policy)
-        self._open: dict[PodUid, PodAllocation] = {}
-        self._affinities: dict[PodUid, Affinities] = {}
-        self._inactive: set[PodUid] = set()
-        self._deleted: set[PodUid] = set()  # while they were being admitted
+        self._pods = PodStates()
         self._sources_ready = True
-        self._pci = PciAssignment(self.state.lock, self.settings.sysfs)
+        self._pci = PciAssignment(self._pods, self.state.lock, self.settings.sysfs)
         self._driver = Driver(self.state, self._pci)
         self._pick = _pick(self.settings.shuffle_seed)
 
@@ -169,26 +166,23 @@ class Manager:
         with self.state.lock:
             allocation = self._begin(pod, context)
             steps = admit_pod(allocation, self._hints)
-            addresses = self._pci.held(pod.uid)
-        return self._carry_out(allocation, steps, addresses)
+        return self._carry_out(allocation, steps)
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
         """Allocate for one container of an active pod of which nothing is recorded
         (``GetDeviceRunContainerOptions``, v1.32)."""
         with self.state.lock:
             allocation = self._begin(pod, None)
-            allocation.affinities = dict(self._affinities.get(pod.uid, {}))
+            allocation.affinities = dict(self._pods.get(pod.uid).affinities)
             steps = all_or_nothing(allocation, allocate_container(allocation, container, is_init))
-            addresses = self._pci.held(pod.uid)
-        return self._carry_out(allocation, steps, addresses)
+        return self._carry_out(allocation, steps)
 
     def _begin(self, pod: Pod, context: AdmissionContext | None) -> PodAllocation:
-        if pod.uid in self._open:
+        if self._pods.get(pod.uid).admission is not None:
             raise RequestError(f"pod {pod.uid} is being admitted already: wait for the answer")
         if self._sources_ready:
-            while self._inactive:
-                self._forget(self._inactive.pop())
-        self._inactive.discard(pod.uid)
+            for inactive in self._pods.take_inactive():
+                self._forget(inactive)
         allocation = PodAllocation(
             pod,
             self.state.endpoints,
@@ -198,41 +192,38 @@ class Manager:
             self.state.hint_providers,
             self.state.node,
         )
-        self._open[pod.uid] = allocation
+        self._pods.begin(allocation)
         return allocation
 
-    def _carry_out(
-        self, allocation: PodAllocation, steps: AllocationSteps, addresses: frozenset[str]
-    ) -> PodAllocation:
-        """``addresses`` of PCI devices are what the pod had before."""
+    def _carry_out(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
         uid = allocation.pod.uid
+        with self.state.lock:
+            before = self._pods.get(uid).pci_addresses
         try:
             self._driver.run(steps, uid)
             self._commit(allocation)
         except BaseException:
             with self.state.lock:
-                self._pci.reset(uid, frozenset() if uid in self._deleted else addresses)
+                gone = self._pods.get(uid).is_deleted
+                self._pods.assign_pci(uid, frozenset() if gone else before)
             raise
         finally:
             with self.state.lock:
-                del self._open[uid]
-                self._deleted.discard(uid)
+                self._pods.end(uid)
         return allocation
 
     def _commit(self, allocation: PodAllocation) -> None:
         """Make the draft an entry and durable; if it cannot be, it was never there."""
         pod, draft, state = allocation.pod, allocation.draft, self.state
         with state.lock:
-            if pod.uid in self._deleted:
+            if self._pods.get(pod.uid).is_deleted:
                 give_back(allocation)
                 raise refused_by_allocation(AllocationError("the pod was deleted meanwhile"))
             if draft:
                 state.ledger.commit(draft)
             if draft or allocation.took:
                 state.note_pod(pod.uid)
-            self._affinities.pop(pod.uid, None)
-            if allocation.affinities:
-                self._affinities[pod.uid] = allocation.affinities
+            self._pods.align(pod.uid, allocation.affinities)
         if not draft:
             return
         try:
@@ -242,7 +233,7 @@ class Manager:
                 state.ledger.retract(draft)
                 give_back(allocation)
                 state.note_pod(pod.uid)
-                self._affinities.pop(pod.uid, None)
+                self._pods.align(pod.uid, {})
             self.events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
             # Another pod's write may have taken this one along before it was retracted.
             with contextlib.suppress(checkpoint.CheckpointWriteError):
@@ -268,7 +259,8 @@ class Manager:
         """Free what pods hold, and write that down once (Q10)."""
         with self.state.lock:
             released = [pod for pod in pods if self._forget(pod)]
-            self._deleted.update(pod for pod in pods if pod in self._open)
+            for pod in pods:
+                self._pods.delete(pod)
         if released:
             self.write()
 
@@ -276,13 +268,11 @@ class Manager:
         """A pod has failed, but is not deleted: what it holds is freed before the next
         allocation, and shown until then (``UpdateAllocatedDevices``, v1.32)."""
         with self.state.lock:
-            self._inactive.add(pod)
+            self._pods.deactivate(pod)
             self.state.node.remove(pod)
 
     def _forget(self, pod: PodUid) -> bool:
-        self._affinities.pop(pod, None)
-        self._pci.reset(pod)
-        self._inactive.discard(pod)
+        self._pods.forget(pod)
         return self.state.forget(pod, keep_entries="Q10" in self.settings.quirks)
 
     # -- containers ------------------------------------------------------------------
@@ -323,6 +313,11 @@ class Manager:
         """What a pod holds, by container and resource."""
         with self.state.lock:
             return self.state.holdings(pod)
+
+    def affinities(self, pod: PodUid) -> Affinities:
+        """The NUMA alignment of the pod's containers (``GetAffinity``, v1.32)."""
+        with self.state.lock:
+            return dict(self._pods.get(pod).affinities)
 
     def pods(self) -> frozenset[PodUid]:
         """The pods that hold something."""
@@ -390,7 +385,7 @@ class Manager:
     def self_check(self) -> None:
         """Recount every index. Raises InternalError if one is wrong."""
         with self.state.lock:
-            self.state.ledger.self_check(open_.draft for open_ in self._open.values())
+            self.state.ledger.self_check(each.draft for each in self._pods.admissions())
 
     def close(self) -> None:
         """End, as a kubelet that stops does: connections are closed, admissions under way

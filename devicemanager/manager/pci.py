@@ -12,6 +12,7 @@ from pathlib import Path
 from devicemanager.core.ids import PodUid
 from devicemanager.core.runoptions import PciDevice
 from devicemanager.host import pci
+from devicemanager.manager.podstates import PodStates
 from devicemanager.wire.settings import settings_from_bytes, settings_to_bytes
 
 # The key of field 1000 (typed_devices), length-delimited: without it there is nothing to do.
@@ -19,13 +20,12 @@ _TYPED_DEVICES = b"\xc2\x3e"
 
 
 class PciAssignment:
-    """Addresses by pod, guarded by the state's lock. ``resolve`` and ``restore`` take it;
-    the others want it held."""
+    """Addresses in the records of the pods. May be used from any thread."""
 
-    def __init__(self, lock: threading.Lock, sysfs: Path) -> None:
+    def __init__(self, pods: PodStates, lock: threading.Lock, sysfs: Path) -> None:
+        self._pods = pods
         self._lock = lock
         self._sysfs = sysfs
-        self._held: dict[PodUid, frozenset[str]] = {}
 
     def resolve(self, pod: PodUid, response: bytes) -> bytes:
         """The answer with an address for every PCI device in it.
@@ -41,9 +41,8 @@ class PciAssignment:
         # under it, so two pods never get one device.
         host = pci.find(settings, self._sysfs)
         with self._lock:
-            in_use = frozenset[str]().union(*self._held.values())
-            resolved = pci.assign(settings, host, in_use)
-            self._hold(pod, _addresses(resolved.pci_devices))
+            resolved = pci.assign(settings, host, self._pods.pci_in_use())
+            self._add(pod, _addresses(resolved.pci_devices))
         return settings_to_bytes(resolved)
 
     def restore(self, pod: PodUid, response: bytes) -> None:
@@ -51,20 +50,10 @@ class PciAssignment:
         if _TYPED_DEVICES in response:
             addresses = _addresses(settings_from_bytes(response).pci_devices)
             with self._lock:
-                self._hold(pod, addresses)
+                self._add(pod, addresses)
 
-    def held(self, pod: PodUid) -> frozenset[str]:
-        """The addresses a pod has."""
-        return self._held.get(pod, frozenset())
-
-    def reset(self, pod: PodUid, addresses: frozenset[str] = frozenset()) -> None:
-        """The pod has only these addresses from now on."""
-        self._held.pop(pod, None)
-        self._hold(pod, addresses)
-
-    def _hold(self, pod: PodUid, addresses: frozenset[str]) -> None:
-        if addresses:
-            self._held[pod] = self._held.get(pod, frozenset()) | addresses
+    def _add(self, pod: PodUid, addresses: frozenset[str]) -> None:
+        self._pods.assign_pci(pod, self._pods.get(pod).pci_addresses | addresses)
 
 
 def _addresses(devices: tuple[PciDevice, ...]) -> frozenset[str]:

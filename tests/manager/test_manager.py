@@ -355,7 +355,7 @@ def test_a_policy_without_hints_keeps_no_affinities():
     harness = Harness()
     harness.plugin("a")
     harness.manager.admit(pod("p", gpu=1))
-    assert harness.manager._affinities == {}
+    assert harness.manager.affinities(PodUid("p")) == {}
 
 
 def test_a_checkpoint_that_cannot_be_written_refuses_the_pod():
@@ -367,7 +367,7 @@ def test_a_checkpoint_that_cannot_be_written_refuses_the_pod():
     assert message.startswith("Allocate failed due to failed to write checkpoint file ")
     assert "no space left on device" in message and message.endswith(", which is unexpected")
     assert harness.kinds(EventKind.CHECKPOINT_FAILED) == [EventKind.CHECKPOINT_FAILED]
-    assert PodUid("p") not in harness.manager._affinities
+    assert harness.manager.affinities(PodUid("p")) == {}
     harness.manager.self_check()
     harness.store.full = False
     harness.manager.admit(pod("p", gpu=1))

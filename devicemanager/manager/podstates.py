@@ -1,0 +1,104 @@
+"""What the manager knows of a pod besides what it holds, which the ledger knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from devicemanager.core.allocation.container import Affinities, PodAllocation
+from devicemanager.core.ids import PodUid
+
+__all__ = ["PodState", "PodStates"]
+
+
+@attrs.define(eq=False)
+class PodState:
+    """One pod's record; one that says nothing is not kept."""
+
+    admission: PodAllocation | None = None
+    """The admission that is under way, or the allocation for one container."""
+    is_deleted: bool = False
+    """Whether the pod was deleted while its admission was under way."""
+    affinities: Affinities = attrs.field(factory=dict)
+    """The NUMA nodes that its containers were aligned to."""
+    pci_addresses: frozenset[str] = frozenset()
+    """The PCI devices of the host that were given to it."""
+
+    @property
+    def says_nothing(self) -> bool:
+        return self.admission is None and not self.affinities and not self.pci_addresses
+
+
+class PodStates:
+    """The records by UID. Whoever calls holds the state's lock."""
+
+    def __init__(self) -> None:
+        self._states: dict[PodUid, PodState] = {}
+        # Apart from the records: every admission looks whether there are any.
+        self._inactive: set[PodUid] = set()
+
+    def get(self, pod: PodUid) -> PodState:
+        """The pod's record, or one that says nothing; not for changes."""
+        return self._states.get(pod, PodState())
+
+    def begin(self, allocation: PodAllocation) -> None:
+        """An admission is under way from now on; the pod is active."""
+        self._inactive.discard(allocation.pod.uid)
+        self._of(allocation.pod.uid).admission = allocation
+
+    def end(self, pod: PodUid) -> None:
+        """The pod's admission has ended, one way or the other."""
+        state = self._of(pod)
+        state.admission, state.is_deleted = None, False
+        self._tidy(pod)
+
+    def align(self, pod: PodUid, affinities: Affinities) -> None:
+        """The pod's containers are aligned so, and not as before."""
+        self._of(pod).affinities = affinities
+        self._tidy(pod)
+
+    def assign_pci(self, pod: PodUid, addresses: frozenset[str]) -> None:
+        """The pod has these PCI devices and no other."""
+        self._of(pod).pci_addresses = addresses
+        self._tidy(pod)
+
+    def pci_in_use(self) -> frozenset[str]:
+        """The PCI devices that some pod has."""
+        return frozenset[str]().union(*(state.pci_addresses for state in self._states.values()))
+
+    def deactivate(self, pod: PodUid) -> None:
+        """What the pod holds goes with the next admission of another."""
+        self._inactive.add(pod)
+
+    def take_inactive(self) -> list[PodUid]:
+        """The pods whose devices are to be freed now; none is left."""
+        inactive, self._inactive = sorted(self._inactive), set()
+        return inactive
+
+    def forget(self, pod: PodUid) -> None:
+        """The pod holds nothing any more. Its admission learns that, if one is under way."""
+        self._inactive.discard(pod)
+        state = self._states.get(pod)
+        if state is not None:
+            state.affinities, state.pci_addresses = {}, frozenset()
+            self._tidy(pod)
+
+    def delete(self, pod: PodUid) -> None:
+        """The pod is gone; an admission that is under way must come to nothing."""
+        state = self._states.get(pod)
+        if state is not None and state.admission is not None:
+            state.is_deleted = True
+
+    def admissions(self) -> Iterator[PodAllocation]:
+        """Those that are under way."""
+        for state in self._states.values():
+            if state.admission is not None:
+                yield state.admission
+
+    def _of(self, pod: PodUid) -> PodState:
+        return self._states.setdefault(pod, PodState())
+
+    def _tidy(self, pod: PodUid) -> None:
+        if self._states[pod].says_nothing:
+            del self._states[pod]

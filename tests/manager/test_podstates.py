@@ -1,0 +1,40 @@
+"""The manager's record of a pod: made when there is something to say, gone when there is not."""
+
+from __future__ import annotations
+
+from devicemanager.core.ids import PodUid
+from devicemanager.manager.podstates import PodStates
+
+P, Q = PodUid("p"), PodUid("q")
+
+
+def test_inactive_pods_are_taken_once_in_order():
+    states = PodStates()
+    states.deactivate(Q)
+    states.deactivate(P)
+    assert states.take_inactive() == [P, Q]
+    assert states.take_inactive() == []
+
+
+def test_a_pod_that_is_forgotten_is_not_inactive_any_more():
+    states = PodStates()
+    states.deactivate(P)
+    states.forget(P)
+    assert states.take_inactive() == []
+
+
+def test_pci_devices_in_use_are_those_of_all_pods():
+    states = PodStates()
+    states.assign_pci(P, frozenset({"0000:01:00.0"}))
+    states.assign_pci(Q, frozenset({"0000:02:00.0"}))
+    assert states.pci_in_use() == {"0000:01:00.0", "0000:02:00.0"}
+    states.forget(P)
+    assert states.pci_in_use() == {"0000:02:00.0"}
+    states.assign_pci(Q, frozenset())
+    assert states.pci_in_use() == frozenset()
+
+
+def test_only_an_admission_under_way_learns_that_its_pod_was_deleted():
+    states = PodStates()
+    states.delete(P)
+    assert not states.get(P).is_deleted
