@@ -6,7 +6,7 @@ for their answers and steps, the benchmarks for their times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import attrs
@@ -72,6 +72,24 @@ def partition_claim(inventory: Inventory, wanted: Mapping[int, int]) -> Claim:
             [Alternative(f"claims[{place}]", of_size(inventory, size), count=count)]
             for place, (size, count) in enumerate(wanted.items())
         ],
+    )
+
+
+def matching(devices: int, wanted: int = 8) -> ClaimCase:
+    inventory = plain_inventory(devices)
+    return ClaimCase(
+        f"{wanted} of {devices} devices that match",
+        inventory,
+        (claim(inventory, wanted, ("numa",)),),
+    )
+
+
+def full_cards(cards: int = 4) -> ClaimCase:
+    inventory = partitions(cards)
+    return ClaimCase(
+        f"all slices of {8 * cards} partitions of 3 kinds",
+        inventory,
+        (partition_claim(inventory, {1: cards, 2: cards, 4: cards}),),
     )
 
 
@@ -182,17 +200,6 @@ def knapsack(devices: int = 40) -> ClaimCase:
             ),
         ),
     )
-
-
-WORST: Sequence[Callable[[], ClaimCase]] = (
-    one_too_few,
-    small_groups,
-    wide_before_narrow,
-    independent_set,
-    alternatives_that_collide,
-    staircase,
-    knapsack,
-)
 
 
 def _claim(name: str, *requests: Sequence[Alternative]) -> Claim:

@@ -29,7 +29,7 @@ def cases(scale: Scale) -> list[Case]:
     ]
 
 
-def _resident(process: int | str = _SELF) -> int:
+def resident(process: int | str = _SELF) -> int:
     """Bytes of memory that a process has now."""
     gc.collect()
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
@@ -44,19 +44,19 @@ def _rest() -> list[Measurement]:
         for line in run.stdout:
             if "ready" in line:
                 break
-        resident = _resident(run.pid)
-    return [Measurement("memory of devicemanager run at rest", [resident / _MB], "MB", at_most=60)]
+        used = resident(run.pid)
+    return [Measurement("memory of devicemanager run at rest", [used / _MB], "MB", at_most=60)]
 
 
 def _per_device(devices: int) -> list[Measurement]:
     with MockKubelet() as kubelet, PluginProcess(kubelet.plugin_dir, devices, 2) as plugin:
-        before = _resident()
+        before = resident()
         plugin.register()
         kubelet.wait_for_resource(RESOURCE, devices, timeout=_TIMEOUT)
         # The second list leaves behind what decoding the first one has taken.
         plugin.change(0)
         kubelet.wait_for_resource(RESOURCE, devices - 1, timeout=_TIMEOUT)
-        added = _resident() - before
+        added = resident() - before
     return [Measurement("memory per device", [added / devices / _KB], "kB", at_most=1)]
 
 
@@ -65,7 +65,7 @@ def _per_pod(pods: int) -> list[Measurement]:
     half = pods // 2
     with node(pods) as (kubelet, _):
         admit(kubelet, *map(pod, range(half)))
-        before = _resident()
+        before = resident()
         admit(kubelet, *map(pod, range(half, 2 * half)))
-        added = _resident() - before
+        added = resident() - before
     return [Measurement("memory per pod with one device", [added / half / _KB], "kB", at_most=4)]

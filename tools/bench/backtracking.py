@@ -1,0 +1,100 @@
+"""The plain search that the claim allocator is compared with.
+
+One device after the other for one request after the other, in order, undone when it leads
+nowhere: what anybody would write first. It counts its picks and gives up after some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from devicemanager.claims.core.inventory import Device, Inventory, PoolKey
+from devicemanager.claims.core.ir import Alternative, Claim, Mode
+from tools.bench.claimcases import ClaimCase
+
+
+class GivenUpError(Exception):
+    """The picks are spent."""
+
+
+@attrs.frozen
+class Tried:
+    """What came of a search."""
+
+    picks: int
+    found: bool
+    given_up: bool
+
+
+def backtrack(case: ClaimCase, most: int) -> Tried:
+    """Search an idle node for the case's claims with ``most`` picks."""
+    search = _Search(case.inventory, case.claims, most)
+    try:
+        return Tried(search.picks, search.request(0), False)
+    except GivenUpError:
+        return Tried(most, False, True)
+
+
+class _Search:
+    def __init__(self, inventory: Inventory, claims: Sequence[Claim], most: int) -> None:
+        self.picks = 0
+        self._most = most
+        self._devices = inventory.devices
+        self._requests = [request.alternatives for claim in claims for request in claim.requests]
+        self._taken: set[int] = set()
+        self._left: dict[PoolKey, dict[str, int]] = {
+            pool.key: dict(pool.budget) for pool in inventory.pools
+        }
+
+    def request(self, place: int) -> bool:
+        if place == len(self._requests):
+            return True
+        return any(self._pick(place, each, 0, []) for each in self._requests[place])
+
+    def _pick(self, place: int, wanted: Alternative, start: int, picked: list[int]) -> bool:
+        if self._is_enough(wanted, picked):
+            return self.request(place + 1)
+        if len(picked) == (wanted.limit or wanted.count):
+            return False
+        for number in range(start, len(self._devices)):
+            if number in self._taken or not wanted.eligible >> number & 1:
+                continue
+            device = self._devices[number]
+            self._count()
+            if not self._matches(wanted, device, picked) or not self._pay(device, 1):
+                continue
+            self._taken.add(number)
+            if self._pick(place, wanted, number + 1, [*picked, number]):
+                return True
+            self._taken.remove(number)
+            self._pay(device, -1)
+        return False
+
+    def _count(self) -> None:
+        self.picks += 1
+        if self.picks > self._most:
+            raise GivenUpError
+
+    def _is_enough(self, wanted: Alternative, picked: Sequence[int]) -> bool:
+        if wanted.mode is not Mode.SHARED:
+            return len(picked) == wanted.count
+        return all(
+            sum(self._devices[number].shares[name].capacity for number in picked) >= amount
+            for name, amount in wanted.amounts.items()
+        )
+
+    def _matches(self, wanted: Alternative, device: Device, picked: Sequence[int]) -> bool:
+        return not picked or all(
+            self._devices[picked[0]].attributes[name] == device.attributes[name]
+            for name in wanted.match
+        )
+
+    def _pay(self, device: Device, sign: int) -> bool:
+        left = self._left[device.key.pool_key]
+        if sign > 0 and any(left[name] < amount for name, amount in device.charge.items()):
+            return False
+        for name, amount in device.charge.items():
+            left[name] -= sign * amount
+        return True

@@ -1,0 +1,52 @@
+"""Pools, a class and claims as users write them, in any number."""
+
+from __future__ import annotations
+
+from devicemanager.claims.allocator import Allocator
+from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.store import ObjectStore
+from devicemanager.core.quantity import NANOS, Quantity
+
+NODE = "n1"
+_DRIVER = "gpu.example.com"
+_PROJECTIONS = 50
+"""How many different values the attributes that constraints read have together."""
+_GIB = 2**30 * NANOS
+
+
+def pool(number: int, devices: int) -> api.DevicePool:
+    return api.DevicePool(
+        api.ObjectMeta(f"pool-{number}"),
+        _DRIVER,
+        NODE,
+        (api.Attribute("model", string_value="a100"),),
+        devices=tuple([_device(place) for place in range(devices)]),
+    )
+
+
+def _device(place: int) -> api.Device:
+    memory = api.Attribute(
+        "memory", quantity_value=Quantity((40 + place % (_PROJECTIONS // 5)) * _GIB)
+    )
+    numa = api.Attribute("numa", int_value=place % 5)
+    return api.Device(f"gpu-{place}", (memory, numa))
+
+
+def claim(number: int, count: int) -> api.DeviceClaim:
+    """Devices of one NUMA node and enough memory."""
+    detail = api.ClaimDetail(
+        device_class="gpu",
+        constraints="device.memory >= '40Gi' && device.numa < 4",
+        requests={api.COUNT: Quantity(count * NANOS)},
+        match_attributes=("numa",),
+    )
+    return api.DeviceClaim(api.ObjectMeta(f"c{number}", "default"), (api.ClaimInstance(detail),))
+
+
+def allocator(devices: int, pools: int = 4) -> Allocator:
+    """A node with its pools, and no claim."""
+    store = ObjectStore()
+    for number in range(pools):
+        store.publish(pool(number, devices // pools))
+    store.define(api.DeviceClass(api.ObjectMeta("gpu"), _DRIVER, "gpu", "device.model == 'a100'"))
+    return Allocator(store)
