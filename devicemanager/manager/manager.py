@@ -19,6 +19,7 @@ from devicemanager.clock import Clock, SystemClock
 from devicemanager.core import bitset, messages
 from devicemanager.core.allocation.container import (
     AdmissionContext,
+    Affinities,
     AllocationSteps,
     PodAllocation,
     all_or_nothing,
