@@ -85,6 +85,13 @@ def test_the_cheapest_tests_that_run_the_line_come_first():
     assert Selection({}, {}).for_mutant(first) == []
 
 
+def test_the_file_with_most_cheap_tests_goes_first():
+    tests = [f"a.py::{n}" for n in range(5)] + ["b.py::1", "b.py::2", "c.py::1"]
+    selection = Selection({}, dict.fromkeys(tests, 0.1))
+    assert selection.stages(tests) == [tests[:7], ["c.py::1"]]
+    assert selection.stages(tests[:5]) == [tests[:5]]
+
+
 MODULE = """\
 def middle(low, high):
     return (low + high) // 2

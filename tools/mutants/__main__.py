@@ -75,8 +75,8 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
         last = json.loads((CACHE / "survivors.json").read_text())
         mutants = [mutant for mutant in mutants if _key(mutant) in last]
     if options.sample is not None and options.sample < len(mutants):
-        chosen = random.Random(options.seed).sample(range(len(mutants)), options.sample)
-        mutants = [mutants[index] for index in sorted(chosen)]
+        # In no order: a run that is broken off has tried a sample, too.
+        mutants = random.Random(options.seed).sample(mutants, options.sample)
     return mutants
 
 

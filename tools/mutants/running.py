@@ -101,20 +101,26 @@ def _attempt(repository: Path, tree: Tree, mutant: Mutant, selection: Selection)
     if not tests:
         return Result(mutant, UNTESTED, 0)
     source = (repository / mutant.file).read_text()
+    tree.put(mutant.file, mutant.applied_to(source))
+    try:
+        outcomes = (_outcome(tree, stage, selection) for stage in selection.stages(tests))
+        outcome = next((each for each in outcomes if each != SURVIVED), SURVIVED)
+    finally:
+        tree.put(mutant.file, source)
+    return Result(mutant, outcome, len(tests))
+
+
+def _outcome(tree: Tree, tests: list[str], selection: Selection) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as chosen:
         chosen.write("".join(f"{test}\n" for test in tests))
         chosen.flush()
-        tree.put(mutant.file, mutant.applied_to(source))
-        try:
-            patience = _TOO_SLOW * selection.expected(tests)
-            done = tree.pytest(["-x", "--no-header", "--tb=no", f"@{chosen.name}"], patience)
-        finally:
-            tree.put(mutant.file, source)
+        patience = _TOO_SLOW * selection.expected(tests)
+        done = tree.pytest(["-x", "--no-header", "--tb=no", f"@{chosen.name}"], patience)
     if done is None:
-        return Result(mutant, TIMED_OUT, len(tests))
+        return TIMED_OUT
     if done.returncode == _NO_TESTS_RAN:
         raise CannotMeasure(f"pytest ran none of {tests}:\n{done.stdout}")
-    return Result(mutant, SURVIVED if done.returncode == 0 else KILLED, len(tests))
+    return SURVIVED if done.returncode == 0 else KILLED
 
 
 def _digest(tree: Path, arguments: Sequence[str]) -> str:

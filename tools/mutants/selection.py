@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tools.mutants.mutations import Mutant
 
 __all__ = ["Selection", "read_selection"]
 
+_CHEAP, _FILES = 40, 2
 LONGEST = 40.0
 """Seconds of tests that one mutant is given at most: the cheapest come first."""
 
@@ -35,6 +37,16 @@ class Selection:
         return self._within(
             sorted(chosen & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
         )
+
+    def stages(self, tests: list[str]) -> list[list[str]]:
+        """The tests in two turns. Most mutants die in the first: the cheap tests of the
+        files that have most of them. Only what survives that loads all the other files."""
+        cheap = tests[:_CHEAP]
+        files = Counter(test.partition("::")[0] for test in cheap)
+        best = {file for file, _ in files.most_common(_FILES)}
+        first = [test for test in cheap if test.partition("::")[0] in best]
+        rest = [test for test in tests if test not in set(first)]
+        return [stage for stage in (first, rest) if stage]
 
     def expected(self, tests: list[str]) -> float:
         """How many seconds these tests took."""
