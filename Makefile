@@ -24,7 +24,7 @@ setup: $(READY)
 	@:
 
 demo: $(READY)
-	@$(BIN)/devicemanager demo $(ARGS)
+	@$(BIN)/python -m tools.demo $(ARGS)
 
 # The whole suite comes last: its closing line is the last line.
 test: test-lines

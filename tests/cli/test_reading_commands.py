@@ -506,7 +506,7 @@ def test_wrong_usage_is_status_2(argv: list[str], capsys: Any) -> None:
 def test_help_and_version(capsys: Any) -> None:
     status, out, _ = run(capsys, "--help")
     assert status == 0
-    for command in ("run", "demo", "simulate", "explain", "pods", "resources", "checkpoint"):
+    for command in ("run", "simulate", "explain", "pods", "resources", "checkpoint"):
         assert f"\n    {command}" in out
     status, out, _ = run(capsys, "--version")
     assert (status, out.split()[0]) == (0, "devicemanager")

@@ -18,12 +18,12 @@ import pytest
 from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.offline_node import OfflineNode
-from devicemanager.cli.processes import Process
 from devicemanager.core.ids import ResourceName
 from devicemanager.manifests import parse
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient, ids_by_resource
+from tools.demo.processes import Process
 
 DEADLINE = 30
 RUN = [sys.executable, "-m", "devicemanager.cli", "run"]

@@ -1,4 +1,4 @@
-"""``devicemanager demo``: kubelet and plugins in processes of their own, pods, a crash.
+"""The demo's acts: kubelet and plugins in processes of their own, pods, a crash.
 
 Every line that says something is so has been checked; the demo fails on the first that
 is not.
@@ -6,68 +6,35 @@ is not.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import shutil
-import signal
+import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from devicemanager.cli import demo_topology, pods, resources
-from devicemanager.cli.options import CommandError, command
+import checkpoint
+import podresources
+from devicemanager.cli import pods, resources
+from devicemanager.cli.options import CommandError
 from devicemanager.cli.output import print_table
-from devicemanager.cli.processes import Process, Record
-
-if TYPE_CHECKING:
-    import podresources
-    from devicemanager.cli.options import Subparsers
+from devicemanager.manifests import parse
+from podresources import PodResourcesClient, ids_by_resource
+from tools.demo import topology
+from tools.demo.processes import Process, Record
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 GPUS, NICS = 6, 4
-EXAMPLES = Path(__file__).parent / "examples"
-_GO_SOURCES = Path(__file__).parents[2] / "tests" / "interop" / "go"
+_ROOT = Path(__file__).parents[2]
+EXAMPLES = _ROOT / "examples"
+_GO_SOURCES = _ROOT / "tests" / "interop" / "go"
 _TIMEOUT = 30.0
 _BUILD_TIMEOUT = 240.0
 
 Held = dict[tuple[str, str, str], frozenset[str]]
 """Device ids by pod (``namespace/name``), container and resource."""
-
-
-def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
-    parser = command(
-        subparsers,
-        "demo",
-        _run,
-        "show it all: a kubelet, plugins, pods, a crash, NUMA nodes",
-        description="Starts a mock kubelet and plugins, each in a process of its own, admits "
-        "the example pods, kills the kubelet and starts it again, and aligns devices to NUMA "
-        "nodes.",
-    )
-    parser.add_argument("--no-go", action="store_true", help="leave the plugin written in Go out")
-
-
-def _run(args: argparse.Namespace) -> int:
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-demo-"))
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with contextlib.ExitStack() as stack:
-            demo = Demo(directory, stack)
-            demo.play(go=not args.no_go)
-    except CommandError as error:
-        raise CommandError(f"{error}; the logs are in {directory}") from error
-    except BaseException:
-        shutil.rmtree(directory)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    shutil.rmtree(directory)
-    print(f"\nAll {demo.checked} checks passed.")
-    return 0
 
 
 class Demo:
@@ -153,8 +120,6 @@ class Demo:
     def kubelet_crashes(self) -> None:
         """Act 5."""
         _heading("The kubelet is killed with SIGKILL and started again")
-        import checkpoint
-
         killed = self._kubelet.pid
         self._kubelet.kill()
         saved = checkpoint.load(self._checkpoint)
@@ -177,8 +142,6 @@ class Demo:
         self._kubelet.wait_for("the end of train", _is("terminated", pod=uid), _TIMEOUT)
         rest = {key: ids for key, ids in self._before.items() if key[0] != "ml/train"}
         self._check("the other pods keep theirs", _held(self._list()) == rest)
-        import checkpoint
-
         held_by = {entry.pod_uid for entry in checkpoint.load(self._checkpoint).entries or ()}
         self._check("the checkpoint names the pod no more", uid not in held_by)
 
@@ -186,7 +149,7 @@ class Demo:
         """Act 7."""
         _heading("Another kubelet aligns devices to NUMA nodes, or says why it cannot")
         directory = self._directory / "numa"
-        demo_topology.play(directory, EXAMPLES / "numa", self._check, _TIMEOUT)
+        topology.play(directory, EXAMPLES / "numa", self._check, _TIMEOUT)
 
     def everything_stops(self) -> None:
         """The end."""
@@ -240,9 +203,6 @@ class Demo:
 
     def _go_plugin(self) -> Path | None:
         """The plugin on the published Go module, built here; None, with the reason, if not."""
-        if not _GO_SOURCES.is_dir():
-            print("  (the plugin written in Go is part of the project's checkout only)")
-            return None
         go = shutil.which("go")
         if go is None:
             print("  (go is not installed: a simulated plugin takes the place of the one in Go)")
@@ -250,8 +210,6 @@ class Demo:
         return self._build(go)
 
     def _build(self, go: str) -> Path | None:
-        import subprocess
-
         print("  building the plugin written in Go (a minute or so the first time)", flush=True)
         program = self._directory / "go-plugin"
         flags = ["-buildvcs=false", "-ldflags=-s -w", "-o", str(program), "./cmd/plugin"]
@@ -277,8 +235,6 @@ class Demo:
     # --- questions
 
     def _client(self) -> podresources.PodResourcesClient:
-        from podresources import PodResourcesClient
-
         socket = self._directory / "pod-resources" / "kubelet.sock"
         return PodResourcesClient(socket, rate_limit_attempts=8)
 
@@ -287,8 +243,6 @@ class Demo:
             return client.list()
 
     def _offered(self, resource: str) -> int:
-        from podresources import ids_by_resource
-
         with self._client() as client:
             return len(ids_by_resource(client.get_allocatable().devices).get(resource, ()))
 
@@ -296,8 +250,6 @@ class Demo:
         self._kubelet.wait_for(f"devices of {resource}", _is("listed", resource=resource), _TIMEOUT)
 
     def _admit(self, example: Path) -> None:
-        from devicemanager.manifests import parse
-
         pod = parse(example)
         name = f"{pod.namespace}/{pod.name}"
         shutil.copyfile(example, self._manifests / example.name)
@@ -375,8 +327,6 @@ def _held(listed: tuple[podresources.Pod, ...]) -> Held:
 def _holdings(
     listed: tuple[podresources.Pod, ...],
 ) -> Iterator[tuple[tuple[str, str, str], frozenset[str]]]:
-    from podresources import ids_by_resource
-
     for pod in listed:
         for container in pod.containers:
             for resource, ids in ids_by_resource(container.devices).items():

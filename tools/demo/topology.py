@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from devicemanager.cli.options import CommandError
-from devicemanager.cli.processes import Process, Record
+from podresources import PodResourcesClient
+from tools.demo.processes import Process, Record
 
 POLICY = "single-numa-node"
 DEVICES = ("vendor.com/gpu=4@0,1", "vendor.com/nic=2@0,1")
@@ -65,8 +66,6 @@ def _admission(kubelet: Process, example: Path, timeout: float) -> Record:
 
 def _check_nodes(directory: Path, check: Check) -> None:
     """What PodResources says of the nodes, for it is the kubelet's own word."""
-    from podresources import PodResourcesClient
-
     with PodResourcesClient(directory / "pod-resources" / "kubelet.sock") as client:
         listed = client.list()
     nodes = {

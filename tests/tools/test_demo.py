@@ -1,4 +1,4 @@
-"""``devicemanager demo`` and the processes it starts."""
+"""``make demo`` and the processes it starts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cli import demo, demo_topology, main
 from devicemanager.cli.options import CommandError
-from devicemanager.cli.processes import Process
+from tools.demo import story, topology
+from tools.demo.__main__ import main
+from tools.demo.processes import Process
 
 DEADLINE = 50
 
 
 def test_the_demo_passes_and_leaves_nothing_behind() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "devicemanager.cli", "demo", "--no-go"],
+        [sys.executable, "-m", "tools.demo", "--no-go"],
         capture_output=True,
         text=True,
         timeout=DEADLINE,
@@ -38,7 +39,7 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
         "== Everything stops at SIGTERM",
     ]
     assert "pod default/torn is refused, TopologyAffinityError" in done.stdout
-    assert demo_topology.WHY in done.stdout
+    assert topology.WHY in done.stdout
     checks = [line for line in lines if line.startswith("  checked: ")]
     assert lines[-1] == f"All {len(checks)} checks passed."
     found = re.search(r"process \d+, in (\S+)", done.stdout)
@@ -47,12 +48,12 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
 
 
 def test_a_claim_that_does_not_hold_fails_the_demo(capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(demo, "_held", lambda _: {})
-    assert main(["demo", "--no-go"]) == 2
+    monkeypatch.setattr(story, "_held", lambda _: {})
+    assert main(["--no-go"]) == 1
     out, err = capsys.readouterr()
     assert "checks passed" not in out
     found = re.fullmatch(
-        r"devicemanager: error: this should be so, but is not: it lists the devices that were "
+        r"demo: error: this should be so, but is not: it lists the devices that were "
         r"allocated; the logs are in (\S+)\n",
         err,
     )
@@ -61,11 +62,9 @@ def test_a_claim_that_does_not_hold_fails_the_demo(capsys: Any, monkeypatch: Any
     shutil.rmtree(found[1])
 
 
-def test_the_examples_at_the_top_are_the_demos() -> None:
-    top = Path(__file__).parents[2] / "examples"
-    assert top.resolve() == demo.EXAMPLES.resolve()
-    assert len(list(top.glob("*.yaml"))) == 4
-    assert len(list(top.glob("numa/*.yaml"))) == 3
+def test_it_shows_all_examples() -> None:
+    assert len(list(story.EXAMPLES.glob("*.yaml"))) == 4
+    assert len(list(story.EXAMPLES.glob("numa/*.yaml"))) == 3
 
 
 # --- processes
@@ -100,7 +99,7 @@ def test_silence_is_told_too(tmp_path: Path) -> None:
 
 
 def test_a_program_that_minds_no_sigterm_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("devicemanager.cli.processes._STOP_TIMEOUT", 0.2)
+    monkeypatch.setattr("tools.demo.processes._STOP_TIMEOUT", 0.2)
     code = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print('up', flush=True); signal.pause()"

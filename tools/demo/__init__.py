@@ -1,0 +1,1 @@
+"""The demo: what this project does, shown and checked step by step."""
