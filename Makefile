@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench mutants
+.PHONY: setup demo test test-lines lint bench mutants attack
 .DELETE_ON_ERROR:
 
 # A .venv whose interpreter is gone or too old is none.
@@ -47,6 +47,9 @@ bench: $(READY)
 
 mutants: $(READY)
 	@$(BIN)/python -m tools.mutants $(ARGS)
+
+attack: $(READY)
+	@$(BIN)/python -m tools.attack $(ARGS)
 
 # The first pip only fetches the pinned pip: the one that comes with Python may not know --group.
 $(READY): pyproject.toml constraints/dev.txt

@@ -1,0 +1,148 @@
+"""An attacker in a process of its own, beside a good plugin."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psutil
+
+from tools.attack.model import Attack, Limits, Outcome, Target
+from tools.attack.probe import DEVICES, Probe
+from tools.attack.requests import Helper, RequestFailed
+from tools.attack.watch import Watch
+
+HOSTILE = "hostile.example.com/device"
+"""What the attacker's plugin offers, where it has one."""
+_NICE = 10
+"""The attack is meant for the kubelet, not for the machine's processors."""
+_SETTLE = 2.0
+
+
+@attrs.frozen
+class Scene:
+    """What is special about a kubelet that is attacked, and its good plugin."""
+
+    settings: Mapping[str, object] = attrs.field(factory=dict)
+    devices: int = DEVICES
+    id_length: int = 0
+    """Ids of the good plugin's devices are filled up to so many bytes."""
+    descriptors: int | None = None
+    """How many the kubelet's process may have."""
+    pods: int = 0
+    """How many pods ask for a device of the attacker's plugin meanwhile."""
+    seconds: float = 90.0
+    """When the attacker is ended, if it does not end by itself."""
+
+
+def beside(
+    name: str,
+    about: str,
+    hostile: Callable[[Target], None],
+    limits: Limits | None = None,
+    **scene: Any,
+) -> Attack:
+    """An attack by ``hostile``, which runs in the attacker's process."""
+    run = partial(_run, name, Scene(**scene))
+    return Attack(name, about, run, limits or Limits(), hostile)
+
+
+def _run(name: str, scene: Scene) -> Outcome:
+    with directory() as root, Helper("tools.attack.node", root, json.dumps(scene.settings)) as node:
+        if scene.descriptors is not None:
+            limit = (scene.descriptors, scene.descriptors)
+            psutil.Process(node.process.pid).rlimit(psutil.RLIMIT_NOFILE, limit)
+        plugins = Target(root).plugin_dir
+        with Helper("tools.attack.good", plugins, scene.devices, scene.id_length) as good:
+            return _attack(name, scene, root, node, good)
+
+
+def _attack(name: str, scene: Scene, root: Path, node: Helper, good: Helper) -> Outcome:
+    warm = Probe(node, good, scene.devices)
+    for _ in range(3):
+        warm.once()
+    with Watch(node.process.pid) as watch:
+        with Probe(node, good, scene.devices) as probe:
+            problems = _attacked(name, scene, root, node)
+        time.sleep(_SETTLE)
+        probe.once()
+    try:
+        node.ask("check", timeout=60.0)
+    except RequestFailed as error:
+        problems.append(f"afterwards: {error}")
+    after = watch.now()
+    return Outcome(
+        registration=probe.registration,
+        admission=probe.admission,
+        memory=watch.peak.memory - watch.before.memory,
+        kept=after.memory - watch.before.memory,
+        threads=watch.peak.threads - watch.before.threads,
+        descriptors=watch.peak.descriptors - watch.before.descriptors,
+        problems=(*warm.problems, *_summary(probe.problems), *problems),
+    )
+
+
+def _attacked(name: str, scene: Scene, root: Path, node: Helper) -> list[str]:
+    """Let the attacker do its work; what went wrong with that."""
+    command = [sys.executable, "-m", "tools.attack.attacker", name, str(root)]
+    command = ["nice", "-n", str(_NICE), *command]
+    limit = time.monotonic() + scene.seconds
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
+        try:
+            if scene.pods:
+                _admit(node, scene.pods, limit)
+            code = attacker.wait(max(0.1, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return []
+        except RequestFailed as error:
+            return [f"hostile pods: {error}"]
+        finally:
+            attacker.kill()
+    return [f"the attacker itself failed with {code}"] if code else []
+
+
+def _admit(node: Helper, pods: int, limit: float) -> None:
+    """Admit pods of the attacker's plugin, one after the other; a refusal is no trouble."""
+    node.ask("wait", HOSTILE, pods, 60.0, timeout=70.0)
+    for number in range(pods):
+        if (rest := limit - time.monotonic()) <= 0:
+            return
+        future = node.begin("admit", f"hostile-{number}", HOSTILE, 1)
+        try:
+            future.result(rest)
+        except (RequestFailed, TimeoutError):
+            continue
+
+
+def _summary(problems: list[str]) -> Iterator[str]:
+    """Each kind of trouble once, with how often it came."""
+    for problem in dict.fromkeys(problems):
+        times = problems.count(problem)
+        yield problem if times == 1 else f"{problem} ({times} times)"
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    """One for a kubelet, short enough for sockets, gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def raise_descriptors() -> None:
+    """As many descriptors for this process as the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

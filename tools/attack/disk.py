@@ -1,0 +1,112 @@
+"""A full disk, in the middle of admissions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+import checkpoint
+from tools.attack.beside import directory
+from tools.attack.good import RESOURCE
+from tools.attack.model import Attack, Outcome, Target
+from tools.attack.requests import Helper, RequestFailed
+from tools.attack.watch import Watch
+
+_DEVICES = 400
+_FILE_LIMIT = 8_000
+_DISK = "64k"
+
+
+def attacks() -> list[Attack]:
+    """Admissions fail in one line each, nothing answered is lost, and room mends it."""
+    found = [Attack("file-size", "no file may grow beyond 8 kB", partial(_run, False))]
+    if os.geteuid() == 0:
+        found.append(Attack("disk-full", f"a disk of {_DISK}B runs full", partial(_run, True)))
+    return found
+
+
+def _run(has_disk: bool) -> Outcome:
+    with (
+        directory() as place,
+        _disk(place if has_disk else None),
+        Helper("tools.attack.node", place, json.dumps({})) as node,
+        Helper("tools.attack.good", Target(place).plugin_dir, _DEVICES, 0) as good,
+    ):
+        good.ask("register")
+        node.ask("wait", RESOURCE, _DEVICES, 20.0)
+        with Watch(node.process.pid) as watch:
+            slowest, problems = _fill(node, Target(place), has_disk)
+    return Outcome(
+        admission=slowest,
+        memory=watch.peak.memory - watch.before.memory,
+        threads=watch.peak.threads - watch.before.threads,
+        descriptors=watch.peak.descriptors - watch.before.descriptors,
+        problems=tuple(problems),
+    )
+
+
+@contextmanager
+def _disk(place: Path | None) -> Iterator[None]:
+    """A small file system of its own in that directory."""
+    if place is None:
+        yield
+        return
+    size = f"size={_DISK}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _fill(node: Helper, target: Target, has_disk: bool) -> tuple[float, list[str]]:
+    """Admit until that fails; make room; admit again. The slowest, and what is wrong."""
+    process = psutil.Process(node.process.pid)
+    if not has_disk:
+        process.rlimit(psutil.RLIMIT_FSIZE, (_FILE_LIMIT, psutil.RLIM_INFINITY))
+    held, refusals, slowest = _admit(node, range(_DEVICES))
+    problems = [] if refusals else ["the disk was never full: nothing is proved"]
+    problems += [] if _on_disk(target) == held else ["full: the file is not what was answered"]
+    if has_disk:
+        size = "remount,size=16m"
+        subprocess.run(["mount", "-o", size, str(target.root)], check=True)
+    else:
+        process.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
+    more, refused, slower = _admit(node, range(1000, 1010))
+    problems += [f"refused with room: {refused[0]}"] if refused else []
+    problems += [] if _on_disk(target) == held | more else ["room: the file is not what was held"]
+    wrong = [text for text in refusals if "\n" in text or "Refused" not in text]
+    return max(slowest, slower), [*problems, *(f"refusal: {text}" for text in wrong[:1])]
+
+
+def _admit(node: Helper, numbers: range) -> tuple[dict[str, list[str]], list[str], float]:
+    """Pods to devices, refusals, the slowest in s; ten refusals are enough."""
+    held: dict[str, list[str]] = {}
+    refusals: list[str] = []
+    slowest = 0.0
+    for number in numbers:
+        try:
+            answer = node.ask("admit", f"pod-{number}", RESOURCE, 1)
+        except RequestFailed as error:
+            refusals.append(str(error))
+            if len(refusals) == 10:
+                break
+        else:
+            held[f"pod-{number}"] = answer.value
+            slowest = max(slowest, answer.seconds)
+    return held, refusals, slowest
+
+
+def _on_disk(target: Target) -> dict[str, list[str]]:
+    entries = checkpoint.load(target.checkpoint).entries or ()
+    return {
+        entry.pod_uid: sorted(id_ for ids in (entry.device_ids or {}).values() for id_ in ids or ())
+        for entry in entries
+    }

@@ -1,0 +1,70 @@
+"""HTTP/2 by hand: what no well-behaved client sends."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0x0, 0x1, 0x3, 0x4, 0x6
+END_STREAM, END_HEADERS = 0x1, 0x4
+INITIAL_WINDOW_SIZE = 0x4
+CANCEL = struct.pack("!I", 8)
+
+
+def frame(kind: int, stream: int, payload: bytes = b"", flags: int = 0) -> bytes:
+    """RFC 9113, section 4.1."""
+    return struct.pack("!I", len(payload))[1:] + struct.pack("!BBI", kind, flags, stream) + payload
+
+
+def settings(**values: int) -> bytes:
+    """A SETTINGS frame; ``window`` is the initial window of every stream."""
+    pairs = [(INITIAL_WINDOW_SIZE, values["window"])] if "window" in values else []
+    return frame(SETTINGS, 0, b"".join(struct.pack("!HI", *pair) for pair in pairs))
+
+
+def _text(text: bytes) -> bytes:
+    # RFC 7541, section 5.2, without Huffman coding; section 5.1 for the length.
+    if len(text) < 127:
+        return bytes([len(text)]) + text
+    rest, out = len(text) - 127, bytearray(b"\x7f")
+    while rest >= 128:
+        out.append(rest % 128 + 128)
+        rest //= 128
+    return bytes(out) + bytes([rest]) + text
+
+
+def request_headers(stream: int, method: str, extra: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
+    """The HEADERS frame of a gRPC call, every field literal and never indexed."""
+    fields = [
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", method.encode()),
+        (b":authority", b"localhost"),
+        (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"),
+        *extra,
+    ]
+    block = b"".join(b"\x10" + _text(name) + _text(value) for name, value in fields)
+    return frame(HEADERS, stream, block, END_HEADERS)
+
+
+def message(stream: int, data: bytes) -> bytes:
+    """The DATA frame with a call's only message."""
+    return frame(DATA, stream, b"\0" + struct.pack("!I", len(data)) + data, END_STREAM)
+
+
+def call(stream: int, method: str, data: bytes = b"") -> bytes:
+    """A whole unary call."""
+    return request_headers(stream, method) + message(stream, data)
+
+
+def connect(path: Path, first: bytes = b"") -> socket.socket:
+    """A connection to a unix socket, on which ``first`` was sent."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(20.0)
+    connection.connect(str(path))
+    connection.sendall(first)
+    return connection

@@ -1,0 +1,118 @@
+"""Device lists: too many, too long, or made to be slow."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import grpc
+
+from tools.attack.beside import HOSTILE, beside
+from tools.attack.messages import LIMIT, cut, device, field, filled, node
+from tools.attack.model import Attack, Limits, Target
+from tools.attack.plugins import HostilePlugin, Lists, register
+
+_SECONDS = 6.0
+_MOST = Limits(memory=300.0, kept=250.0)
+"""A list of 4 MiB may have more than half a million devices, and they are held."""
+
+
+def attacks() -> list[Attack]:
+    """One list each, of up to 4 MiB, then floods of lists."""
+    return [
+        *(_single(name, about, build, limits) for name, about, build, limits in _LISTS),
+        beside("list-flood", "lists of 100 devices as fast as they go", _flood(_small), Limits()),
+        beside("list-flood-large", "lists of 4 MiB as fast as they go", _flood(_large), _MOST),
+        beside(
+            "list-gzip",
+            "lists of 512 MB, 0.5 MB after gzip",
+            partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip),
+        ),
+    ]
+
+
+def _single(name: str, about: str, build: Callable[[], bytes], limits: Limits) -> Attack:
+    return beside(name, about, partial(_offer, lists=lambda: iter([build()])), limits)
+
+
+def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
+    """Register a plugin with these lists, and stay until they had time to take effect."""
+    socket = target.plugin_dir / "hostile.sock"
+    with HostilePlugin(socket, lists, compression=compression) as plugin:
+        register(target, socket.name, HOSTILE)
+        plugin.sent.wait(_SECONDS)
+        time.sleep(_SECONDS)
+
+
+# -- single lists ----------------------------------------------------------------------
+
+
+def _numa(count: int) -> bytes:
+    return cut(device(b"%d" % number, [number]) for number in range(count))
+
+
+def _many_nodes() -> bytes:
+    """Devices with many nodes each, none of them the same."""
+    numbers = itertools.count()
+    return cut(device(b"%d" % each, itertools.islice(numbers, 100)) for each in range(LIMIT))
+
+
+def _one_device_of_nodes() -> bytes:
+    nodes = cut((node(number) for number in range(LIMIT)), LIMIT - 64)
+    return field(1, field(1, b"d") + field(3, nodes))
+
+
+def _empty_nodes() -> bytes:
+    return field(1, field(1, b"d") + field(3, filled(field(1, b""), LIMIT - 64)))
+
+
+def _huge_numbers() -> bytes:
+    return cut(device(b"%d" % number, [(1 << 62) + number]) for number in range(LIMIT))
+
+
+def _distinct() -> bytes:
+    return cut(field(1, field(1, b"%x" % number)) for number in range(LIMIT))
+
+
+_NAMELESS, _SAME = field(1, b""), device(b"a", health=b"")
+_LISTS: Iterable[tuple[str, str, Callable[[], bytes], Limits]] = (
+    ("list-numa-40000", "40,000 devices on as many NUMA nodes", partial(_numa, 40_000), _MOST),
+    ("list-numa-80000", "80,000 devices on as many NUMA nodes", partial(_numa, 80_000), _MOST),
+    ("list-numa-huge", "4 MiB of devices on NUMA nodes above 2^62", _huge_numbers, _MOST),
+    ("list-topology", "4 MiB of devices with 100 NUMA nodes each", _many_nodes, _MOST),
+    ("list-one-topology", "one device with 4 MiB of NUMA nodes", _one_device_of_nodes, _MOST),
+    ("list-empty-nodes", "one device with 2 million empty NUMA nodes", _empty_nodes, _MOST),
+    ("list-empty-ids", "2 million devices without an id", partial(filled, _NAMELESS), _MOST),
+    ("list-duplicates", "800,000 devices of one id", partial(filled, _SAME), _MOST),
+    ("list-distinct", "4 MiB of devices with the shortest ids", _distinct, _MOST),
+)  # fmt: skip
+
+
+# -- floods ----------------------------------------------------------------------------
+
+
+def _flood(messages: Callable[[], Iterable[bytes]]) -> Callable[[Target], None]:
+    def lists() -> Iterator[bytes]:
+        end = time.monotonic() + _SECONDS
+        for message in messages():
+            yield message
+            if time.monotonic() > end:
+                return
+
+    return partial(_offer, lists=lists)
+
+
+def _small() -> Iterator[bytes]:
+    for turn in itertools.count():
+        yield b"".join(device(b"%d-%d" % (turn, number)) for number in range(100))
+
+
+def _large() -> Iterator[bytes]:
+    return itertools.cycle([_distinct(), cut(device(b"%d" % n) for n in range(LIMIT))])
+
+
+def _bomb() -> Iterator[bytes]:
+    for _ in range(4):
+        yield bytes(512_000_000)

@@ -1,0 +1,59 @@
+"""The kubelet that is attacked: ``ROOT SETTINGS``, then requests on stdin.
+
+SETTINGS is a JSON object with fields of ``Settings``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Sequence
+
+import checkpoint
+from devicemanager import MockKubelet, Settings
+from devicemanager.testing import pod_manifest
+from tools.attack.requests import leave, serve
+
+
+class Node:
+    """What may be asked of the kubelet."""
+
+    def __init__(self, kubelet: MockKubelet) -> None:
+        self._kubelet = kubelet
+
+    def wait(self, resource: str, count: int, timeout: float) -> None:
+        self._kubelet.wait_for_resource(resource, count, timeout)
+
+    def admit(self, uid: str, resource: str, count: int) -> list[str]:
+        """The devices that the pod got. Raises Refused."""
+        manifest = pod_manifest(f"pod-{uid}", {resource: count}, uid=uid)
+        self._kubelet.admit(manifest, start=False).raise_for_refusal()
+        return self._kubelet.devices(uid)["main"][resource]
+
+    def terminate(self, uid: str) -> None:
+        self._kubelet.terminate(uid)
+
+    def check(self) -> None:
+        """Raises what went wrong on a thread, or with the file."""
+        gc.collect()
+        self._kubelet.check()
+        checkpoint.load(self._kubelet.checkpoint_path)
+
+    def stop(self) -> None:
+        self._kubelet.stop()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until stdin ends."""
+    root, settings = arguments
+    with MockKubelet(root, Settings(**json.loads(settings))) as kubelet:
+        node = Node(kubelet)
+        names = ("wait", "admit", "terminate", "check", "stop")
+        serve({name: getattr(node, name) for name in names})
+        kubelet.stop()
+    leave()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,146 @@
+"""The command's output: nobody reads it, or a terminal would obey it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import grpc
+
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tools.attack.beside import HOSTILE, directory
+from tools.attack.messages import device
+from tools.attack.model import Attack, Limits, Outcome, Target
+from tools.attack.plugins import HostilePlugin, channel, register
+from tools.attack.requests import Helper, RequestFailed
+from tools.attack.running import Running, running
+from tools.attack.watch import Watch
+
+_TIMEOUT = 30.0
+_EVENTS = 5000
+_ESCAPE = "\x1b"
+
+_FORK = """
+import os, sys
+from devicemanager import MockKubelet
+with MockKubelet() as kubelet:
+    child = os.fork()
+    if not child:
+        sys.exit(0)
+    os.waitpid(child, 0)
+    sys.exit(0 if kubelet.plugin_socket.exists() else 3)
+"""
+
+
+def attacks() -> list[Attack]:
+    """What leaves the process."""
+    return [
+        Attack(
+            "output-unread",
+            f"nobody reads what run prints, of {_EVENTS} refused registrations",
+            _unread,
+            Limits(memory=200.0, threads=200, descriptors=200),
+        ),
+        Attack("escape-sequences", "device ids and names that clear a terminal", _escape),
+        Attack("fork-exit", "a forked child of a test ends with sys.exit", _fork),
+    ]
+
+
+def _unread() -> Outcome:
+    with directory() as root, running(root, reads=False) as command:
+        target = Target(root)
+        _served(target)
+        with Watch(command.process.pid) as watch:
+            refused = _refused(target)
+            seconds, problems = _register(target)
+            problems += command.end()
+        if refused < _EVENTS:
+            problems.append(f"after {refused} registrations none was answered any more")
+        return Outcome(
+            registration=seconds,
+            memory=watch.peak.memory,
+            threads=watch.peak.threads,
+            descriptors=watch.peak.descriptors,
+            problems=tuple(problems),
+        )
+
+
+def _served(target: Target) -> None:
+    limit = time.monotonic() + _TIMEOUT
+    while not target.registration.exists() and time.monotonic() < limit:
+        time.sleep(0.05)
+
+
+def _refused(target: Target) -> int:
+    """How many of the registrations were answered before one was not."""
+    request = dp.RegisterRequest(version="none", resource_name="a.b/c")
+    with channel(target) as connection:
+        stub = dp_grpc.RegistrationStub(connection)
+        for number in range(_EVENTS):
+            try:
+                stub.Register(request, timeout=5)
+            except grpc.RpcError as error:
+                assert isinstance(error, grpc.Call)
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    return number
+    return _EVENTS
+
+
+def _register(target: Target) -> tuple[float, list[str]]:
+    with Helper("tools.attack.good", target.plugin_dir, 8, 0) as good:
+        begin = time.monotonic()
+        try:
+            good.ask("register", timeout=10.0)
+            problems = []
+        except RequestFailed as error:
+            problems = [f"a good registration failed: {error}"]
+        return time.monotonic() - begin, problems
+
+
+def _escape() -> Outcome:
+    name = f"d{_ESCAPE}[2J{_ESCAPE}]0;owned\x07\x9b"
+    with directory() as root, running(root) as command:
+        target = Target(root)
+        command.until(partial(_has_said, command, "ready"), _TIMEOUT)
+        socket = target.plugin_dir / "hostile.sock"
+        lists = [device(name.encode()) * 2]
+        with HostilePlugin(socket, lambda: iter(lists), allocate=bytes):
+            register(target, socket.name, HOSTILE)
+            with contextlib.suppress(grpc.RpcError):
+                register(target, socket.name, f"{name}/x")
+            with contextlib.suppress(grpc.RpcError):
+                register(target, name, "a.b/c")
+            command.until(partial(_has_said, command, "listed"), _TIMEOUT)
+            time.sleep(0.5)
+            problems = list(command.end())
+        bad = [line for line in command.lines + command.errors if _ESCAPE in line]
+        problems += [f"an escape sequence is printed: {bad[0]!r:.200}"] if bad else []
+        return Outcome(problems=tuple(problems))
+
+
+def _has_said(command: Running, word: str) -> bool:
+    return any(word in line for line in list(command.lines))
+
+
+def _fork() -> Outcome:
+    command = [sys.executable, "-c", _FORK]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as parent:
+        try:
+            _, errors = parent.communicate(timeout=_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            return Outcome(problems=("the child never ended",))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+    if parent.returncode == 3:
+        return Outcome(problems=("the child deleted its parent's directory",))
+    text = errors.decode()[-200:]
+    return Outcome(
+        problems=(f"ended with {parent.returncode}: {text}",) if parent.returncode else ()
+    )

@@ -1,0 +1,164 @@
+"""Registrations: that never answer, without number, with hostile names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import grpc
+
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tools.attack.beside import beside
+from tools.attack.messages import LIMIT, device
+from tools.attack.model import Attack, Limits, Target
+from tools.attack.plugins import HostilePlugin, channel, register, storm
+
+_BAD = 1000
+_MANY = 990
+_SECONDS = 20.0
+_DESCRIPTORS_PER_CALL = 3
+
+
+def attacks() -> list[Attack]:
+    """Bad ones beside a good one; then one plugin with too many resources; then names."""
+    waiting = Limits(threads=100, descriptors=_BAD * _DESCRIPTORS_PER_CALL)
+    return [
+        beside("register-no-socket", f"{_BAD} plugins without a socket", _absent, waiting),
+        beside("register-fifo", f"{_BAD} plugins whose socket is a FIFO", _fifo, waiting),
+        beside("register-silent", f"{_BAD} plugins that never say a word", _silent, waiting),
+        beside(
+            "register-990",
+            f"one plugin registers {_MANY} resources",
+            _many,
+            Limits(threads=_MANY // 2, descriptors=2 * _MANY),
+        ),
+        beside(
+            "register-990-few-descriptors",
+            f"one plugin registers {_MANY} resources, the kubelet may open 128 files",
+            _many,
+            descriptors=128,
+        ),
+        beside("names-4mb", "200 registrations with names of 4 MB", partial(_names, names=_long)),
+        beside("names-control", "names with control characters", partial(_names, names=_control)),
+        beside("register-gzip", "registrations of 200 MB, 0.2 MB after gzip", _gzip),
+        beside("watcher-silent", "200 silent sockets in plugins_registry", _watched),
+    ]
+
+
+# -- no answer -------------------------------------------------------------------------
+
+
+def _requests(endpoints: Iterable[str]) -> Iterator[dp.RegisterRequest]:
+    for number, endpoint in enumerate(endpoints):
+        yield dp.RegisterRequest(
+            version="v1beta1", endpoint=endpoint, resource_name=f"bad.example.com/r{number}"
+        )
+
+
+def _absent(target: Target) -> None:
+    storm(target, _requests(f"absent-{number}.sock" for number in range(_BAD)), _SECONDS)
+
+
+def _fifo(target: Target) -> None:
+    names = [f"fifo-{number}" for number in range(_BAD)]
+    for name in names:
+        os.mkfifo(target.plugin_dir / name)
+    storm(target, _requests(names), _SECONDS)
+
+
+def _silent(target: Target) -> None:
+    with silence(target.plugin_dir / "silent.sock"):
+        storm(target, _requests(["silent.sock"] * _BAD), _SECONDS)
+
+
+@contextmanager
+def silence(path: Path) -> Iterator[None]:
+    """A socket that takes every connection and never says a word."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        listening.listen(4096)
+        threading.Thread(target=_accept, args=(listening,), daemon=True).start()
+        yield
+
+
+def _accept(listening: socket.socket) -> None:
+    accepted = []
+    with contextlib.suppress(OSError):
+        while True:
+            accepted.append(listening.accept())
+
+
+def _watched(target: Target) -> None:
+    with contextlib.ExitStack() as stack:
+        for number in range(200):
+            stack.enter_context(silence(target.registry / f"silent-{number}.sock"))
+        time.sleep(_SECONDS)
+
+
+# -- without number --------------------------------------------------------------------
+
+
+def _many(target: Target) -> None:
+    path = target.plugin_dir / "many.sock"
+
+    def one(number: int) -> None:
+        with contextlib.suppress(grpc.RpcError):
+            register(target, path.name, f"many.example.com/r{number}")
+
+    with HostilePlugin(path, lambda: iter([device(b"d")]), workers=2000):
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, range(_MANY)))
+        time.sleep(3)
+
+
+# -- names -----------------------------------------------------------------------------
+
+
+def _names(target: Target, names: Iterable[str]) -> None:
+    with channel(target) as connection:
+        stub = dp_grpc.RegistrationStub(connection)
+        for name in names:
+            for request in (
+                dp.RegisterRequest(version="v1beta1", endpoint="e.sock", resource_name=name),
+                dp.RegisterRequest(version=name, endpoint="e.sock", resource_name="a.b/c"),
+                dp.RegisterRequest(version="v1beta1", endpoint=name, resource_name="a.b/c"),
+            ):
+                with contextlib.suppress(grpc.RpcError):
+                    stub.Register(request, timeout=_SECONDS)
+
+
+class _Long:
+    """66 names of almost 4 MiB, no two the same, made when they are asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        for number in range(66):
+            yield f"{number:04}" + "x" * (LIMIT - 1024)
+
+
+class _Control:
+    """Names of 100 control characters and the like."""
+
+    def __iter__(self) -> Iterator[str]:
+        for number in range(500):
+            yield f"{number}" + "\x1b]0;\x07\r\n\x00\u202e\x9b" * 10
+
+
+_long, _control = _Long(), _Control()
+
+
+def _gzip(target: Target) -> None:
+    request = dp.RegisterRequest(version="v1beta1", resource_name="x" * 200_000_000)
+    with channel(target) as connection:
+        stub = dp_grpc.RegistrationStub(connection)
+        for _ in range(10):
+            with contextlib.suppress(grpc.RpcError):
+                stub.Register(request, timeout=_SECONDS, compression=grpc.Compression.Gzip)

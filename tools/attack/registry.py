@@ -1,0 +1,37 @@
+"""All attacks, in the order of the table."""
+
+from __future__ import annotations
+
+from tools.attack import (
+    answers,
+    cdi,
+    connections,
+    directories,
+    disk,
+    lists,
+    manifests,
+    output,
+    podresources,
+    registrations,
+    starts,
+)
+from tools.attack.model import Attack
+
+_MODULES = (
+    lists,
+    registrations,
+    connections,
+    directories,
+    answers,
+    podresources,
+    starts,
+    manifests,
+    cdi,
+    output,
+    disk,
+)
+
+
+def attacks() -> list[Attack]:
+    """Every attack."""
+    return [attack for module in _MODULES for attack in module.attacks()]

@@ -1,0 +1,127 @@
+"""``devicemanager run`` as a user starts it, in a shell with limits."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+Record = dict[str, Any]
+_WITH_LIMITS: Final = '{limits}; exec "$@"'
+_END: Final = 20.0
+
+
+class Running:
+    """The command in a process; ``lines`` and ``errors`` have what it said so far."""
+
+    def __init__(
+        self, root: Path, *arguments: object, limits: str = "true", reads: bool = True
+    ) -> None:
+        """``limits`` is shell: what comes before the command. Without ``reads`` nobody reads
+        its standard output."""
+        command = [sys.executable, "-m", "devicemanager", "run", "--root", root, *arguments]
+        shell = ["sh", "-c", _WITH_LIMITS.format(limits=limits), "sh", *map(str, command)]
+        self.begin = time.monotonic()
+        self.process = subprocess.Popen(
+            shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
+        self.lines: list[str] = []
+        self.errors: list[str] = []
+        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._threads = [_follow(self.process.stderr, self.errors, self._came)]
+        if reads:
+            self._threads.append(_follow(self.process.stdout, self.lines, self._came))
+
+    def until(self, found: Callable[[], bool], timeout: float) -> float | None:
+        """Wait until ``found()`` holds, which is looked at after each line, or the process
+        ends. Seconds since the start; None: that was not so in time."""
+        limit = time.monotonic() + timeout
+        while not found():
+            if (rest := limit - time.monotonic()) <= 0:
+                return None
+            with contextlib.suppress(queue.Empty):
+                self._came.get(timeout=min(rest, 0.1))
+            if self.process.poll() is not None:
+                self._drain()
+                return time.monotonic() - self.begin
+        return time.monotonic() - self.begin
+
+    def records(self, kind: str) -> list[Record]:
+        """What it said of one kind, where it was told ``--output json``."""
+        records = []
+        for line in list(self.lines):
+            with contextlib.suppress(ValueError):
+                records.append(json.loads(line))
+        return [record for record in records if record.get("kind") == kind]
+
+    def is_ready(self) -> bool:
+        return bool(self.records("ready"))
+
+    def end(self) -> Iterator[str]:
+        """SIGTERM; what is wrong with how it ended."""
+        if self.process.poll() is None:
+            begin = time.monotonic()
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                code = self.process.wait(_END)
+            except subprocess.TimeoutExpired:
+                yield f"SIGTERM had no effect for {_END:g} s"
+                return
+            if code:
+                yield f"ended with {code} after SIGTERM"
+            if (seconds := time.monotonic() - begin) > 5.0:
+                yield f"took {seconds:.1f} s to end after SIGTERM"
+        self._drain()
+
+    def noise(self) -> Iterator[str]:
+        """What is on standard error and should not be."""
+        for line in list(self.errors):
+            if "Traceback" in line or "Error:" in line:
+                yield f"on standard error: {line.strip()[:200]}"
+
+    def _drain(self) -> None:
+        for thread in self._threads:
+            thread.join(5.0)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._drain()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None, "the process was started with pipes"
+            stream.close()
+
+
+def _follow(
+    stream: IO[str] | None, lines: list[str], came: queue.SimpleQueue[None]
+) -> threading.Thread:
+    assert stream is not None, "the process was started with pipes"
+
+    def follow() -> None:
+        with contextlib.suppress(ValueError):
+            for line in stream:
+                lines.append(line)
+                came.put(None)
+
+    thread = threading.Thread(target=follow, name="follow", daemon=True)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def running(root: Path, *arguments: object, **options: Any) -> Iterator[Running]:
+    """The command until the end of the block; then it is killed if it still runs."""
+    process = Running(root, *arguments, **options)
+    try:
+        yield process
+    finally:
+        process.close()

@@ -1,0 +1,243 @@
+"""What is found at start: links, leftovers, checkpoints of any kind, too little of all."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from tools.attack.beside import directory
+from tools.attack.model import Attack, Limits, Outcome, Target
+from tools.attack.requests import Helper, RequestFailed
+from tools.attack.running import Running, running
+from tools.attack.watch import Watch
+
+_TIMEOUT = 90.0
+_WHOLE = Limits(memory=200.0, threads=200, descriptors=200)
+"""Here memory, threads and descriptors are those of the whole process."""
+_LINK, _SHARED, _FILES = "link", "writable|others", "open files|descriptor"
+
+Check = Callable[[Path, Path], Iterable[str]]
+"""What is wrong, given the root and a directory outside of it; asked while it serves."""
+
+
+@attrs.frozen
+class Start:
+    """What is prepared, and what must come of it."""
+
+    prepare: Callable[[Path, Path], None] = lambda root, outside: None
+    """Given the kubelet's root, which is there, and a directory outside of it."""
+    refusal: str | None = None
+    """What the one line must contain with which it refuses; None: it must serve."""
+    may_refuse: bool = False
+    """Either is right; a refusal must still be one line."""
+    check: Check = lambda root, outside: ()
+    limits: str = "true"
+    root: str = "root"
+
+
+def attacks() -> list[Attack]:
+    """Each starts the command in a directory that was prepared."""
+    return [_attack(name, about, start) for name, about, start in _STARTS]
+
+
+def _attack(name: str, about: str, start: Start) -> Attack:
+    return Attack(name, about, partial(_run, start), _WHOLE)
+
+
+def _run(start: Start) -> Outcome:
+    with directory() as place:
+        root, outside = place / "root", place / "outside"
+        root.mkdir(mode=0o755)
+        outside.mkdir(mode=0o755)
+        start.prepare(root, outside)
+        with running(place / start.root, "-o", "json", limits=start.limits) as command:
+            with Watch(command.process.pid) as watch:
+                seconds = command.until(command.is_ready, _TIMEOUT)
+                problems = list(_judged(start, command, seconds))
+                problems += start.check(root, outside)
+                registration = None
+                if command.process.poll() is None and seconds is not None:
+                    registration, more = _register(place / start.root)
+                    problems += [*more, *command.end(), *command.noise()]
+            return Outcome(
+                registration=registration,
+                start=seconds if seconds is not None else _TIMEOUT,
+                memory=watch.peak.memory,
+                threads=watch.peak.threads,
+                descriptors=watch.peak.descriptors,
+                problems=tuple(problems),
+            )
+
+
+def _judged(start: Start, command: Running, seconds: float | None) -> Iterator[str]:
+    if seconds is None:
+        yield "it neither served nor refused to"
+    elif command.is_ready():
+        if start.refusal is not None and not start.may_refuse:
+            yield "it served, where it had to refuse"
+    elif start.refusal is None and not start.may_refuse:
+        yield f"it did not serve: {_last(command)}"
+    elif len(command.errors) != 1:
+        yield f"it refused in {len(command.errors)} lines: {_last(command)}"
+    elif re.search(start.refusal or "", command.errors[0], re.IGNORECASE) is None:
+        yield f"its refusal does not name the cause: {_last(command)}"
+
+
+def _last(command: Running) -> str:
+    return (command.errors or ["no word"])[-1].strip()[:300] + f" ({command.process.poll()})"
+
+
+def _register(root: Path) -> tuple[float | None, list[str]]:
+    with Helper("tools.attack.good", Target(root).plugin_dir, 8, 0) as good:
+        try:
+            return good.ask("register", timeout=_TIMEOUT).seconds, []
+        except RequestFailed as error:
+            return None, [f"a good registration failed: {error}"]
+
+
+# -- links and other people's directories ----------------------------------------------
+
+
+def _canaries(directory: Path) -> None:
+    (directory / "key.pem").write_text("precious")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(directory / "other.sock"))
+
+
+def _unharmed(_: Path, outside: Path) -> Iterator[str]:
+    for name in ("key.pem", "other.sock"):
+        if not (outside / name).exists():
+            yield f"{name} in the directory behind the link was deleted"
+
+
+def _linked(name: str, root: Path, outside: Path) -> None:
+    _canaries(outside)
+    (root / name).symlink_to(outside)
+
+
+def _link(name: str) -> Start:
+    return Start(partial(_linked, name), _LINK, check=_unharmed)
+
+
+def _linked_root(root: Path, outside: Path) -> None:
+    _canaries(outside)
+    (outside / "device-plugins").mkdir()
+    (root.parent / "linked").symlink_to(outside)
+
+
+def _shared(root: Path, _: Path) -> None:
+    (root / "device-plugins").mkdir()
+    (root / "device-plugins").chmod(0o777)
+
+
+def _loop(root: Path, _: Path) -> None:
+    plugins = root / "device-plugins"
+    plugins.mkdir(0o750)
+    (plugins / "z").symlink_to("z")
+    (plugins / "key.pem").write_text("precious")
+
+
+def _kept(root: Path, _: Path) -> Iterator[str]:
+    if not (root / "device-plugins" / "key.pem").exists():
+        yield "a file that is no socket was deleted"
+
+
+# -- sockets ---------------------------------------------------------------------------
+
+
+def _leftovers(root: Path, _: Path) -> None:
+    served = root / "pod-resources"
+    served.mkdir(0o750)
+    for number in range(20):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(str(served / f".{number:011x}"))
+
+
+def _cleared(root: Path, _: Path) -> Iterator[str]:
+    left = sum(1 for path in (root / "pod-resources").iterdir() if path.name != "kubelet.sock")
+    if left:
+        yield f"{left} private sockets of kubelets that were killed are still there"
+
+
+def _closed(root: Path, _: Path) -> Iterator[str]:
+    for path in (Target(root).registration, Target(root).pod_resources):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o7:
+            yield f"{path.relative_to(root)} has mode {mode:o}: any user may connect"
+
+
+# -- checkpoints -----------------------------------------------------------------------
+
+
+def _checkpoint(make: Callable[[Path], object], root: Path, _: Path) -> None:
+    path = Target(root).checkpoint
+    path.parent.mkdir(0o750)
+    make(path)
+
+
+def _sparse(path: Path, size: int = 1 << 30) -> None:
+    path.touch(0o600)
+    os.truncate(path, size)
+
+
+def _repeated(path: Path) -> None:
+    keys = ",".join(f'"k{number}":0' for number in range(40_000))
+    path.write_text(f'{{"Data":{{{keys},{keys}}},"Checksum":0}}')
+
+
+def _nested(path: Path) -> None:
+    path.write_text("[" * 1_000_000)
+
+
+def _digits(path: Path) -> None:
+    path.write_text('{"Data":{},"Checksum":' + "9" * 5_000_000 + "}")
+
+
+def _zero(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _of(make: Callable[[Path], object]) -> Start:
+    return Start(partial(_checkpoint, make), may_refuse=True)
+
+
+def _few(limits: str, cause: str) -> Start:
+    return Start(refusal=cause, may_refuse=True, limits=limits)
+
+
+_STARTS: Iterable[tuple[str, str, Start]] = (
+    ("link-device-plugins", "device-plugins is a link", _link("device-plugins")),
+    ("link-pod-resources", "pod-resources is a link", _link("pod-resources")),
+    ("link-plugins-registry", "plugins_registry is a link", _link("plugins_registry")),
+    (
+        "link-root",
+        "the root is a link",
+        Start(_linked_root, _LINK, check=_unharmed, root="linked"),
+    ),
+    ("shared-directory", "device-plugins may be written by anybody", Start(_shared, _SHARED)),
+    ("link-itself", "a link to itself and a file in device-plugins", Start(_loop, check=_kept)),
+    (
+        "leftover-sockets",
+        "private sockets of kubelets that were killed",
+        Start(_leftovers, check=_cleared),
+    ),
+    ("umask-0", "the umask is 0", Start(check=_closed, limits="umask 0")),
+    ("checkpoint-sparse", "a checkpoint of 1 GB without data", _of(_sparse)),
+    ("checkpoint-repeated-keys", "a checkpoint with 40,000 keys twice", _of(_repeated)),
+    ("checkpoint-nested", "a checkpoint of a million brackets", _of(_nested)),
+    ("checkpoint-digits", "a checksum of 5 million digits", _of(_digits)),
+    ("checkpoint-fifo", "the checkpoint is a FIFO", _of(os.mkfifo)),
+    ("checkpoint-zero", "the checkpoint is a link to /dev/zero", _of(_zero)),
+    ("descriptors-8", "ulimit -n 8", _few("ulimit -n 8", _FILES)),
+    ("descriptors-12", "ulimit -n 12", _few("ulimit -n 12", _FILES)),
+    ("descriptors-16", "ulimit -n 16", _few("ulimit -n 16", _FILES)),
+    ("memory-200", "ulimit -v 200000", _few("ulimit -v 200000", "memory")),
+    ("memory-120", "ulimit -v 120000", _few("ulimit -v 120000", "memory")),
+)  # fmt: skip
