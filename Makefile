@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench mutants attack
+.PHONY: setup demo test test-lines lint bench mutants attack power
 .DELETE_ON_ERROR:
 
 # A .venv whose interpreter is gone or too old is none.
@@ -50,6 +50,9 @@ mutants: $(READY)
 
 attack: $(READY)
 	@$(BIN)/python -m tools.attack $(ARGS)
+
+power: $(READY)
+	@$(BIN)/python -m tools.power $(ARGS)
 
 # The first pip only fetches the pinned pip: the one that comes with Python may not know --group.
 $(READY): pyproject.toml constraints/dev.txt

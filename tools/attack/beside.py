@@ -42,6 +42,8 @@ class Scene:
     """How many the kubelet's process may have."""
     pods: int = 0
     """How many pods ask for a device of the attacker's plugin meanwhile."""
+    comes: str = "register"
+    """How the good plugin comes: it registers, or waits to be found (``announce``)."""
     seconds: float = 90.0
     """When the attacker is ended, if it does not end by itself."""
 
@@ -69,11 +71,11 @@ def _run(name: str, scene: Scene) -> Outcome:
 
 
 def _attack(name: str, scene: Scene, root: Path, node: Helper, good: Helper) -> Outcome:
-    warm = Probe(node, good, scene.devices)
+    warm = Probe(node, good, scene.devices, scene.comes)
     for _ in range(3):
         warm.once()
     with Watch(node.process.pid) as watch:
-        with Probe(node, good, scene.devices) as probe:
+        with Probe(node, good, scene.devices, scene.comes) as probe:
             problems = _attacked(name, scene, root, node)
         time.sleep(_SETTLE)
         probe.once()

@@ -1,10 +1,12 @@
 """The good plugin: ``DIRECTORY DEVICES ID_LENGTH``, then requests on stdin.
 
-Each ``register`` registers anew, and is answered once the kubelet has asked for the list.
+Each ``register`` registers anew, each ``announce`` waits to be found anew in the directory
+for that; both are answered once the kubelet has asked for the list.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,6 +19,8 @@ import grpc
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from protos import pluginregistration_v1 as pr
+from protos import pluginregistration_v1_grpc as pr_grpc
 from tools.attack.requests import leave, serve
 
 RESOURCE: Final = "good.example.com/device"
@@ -24,7 +28,7 @@ _SOCKET: Final = "good.sock"
 _TIMEOUT: Final = 120.0
 
 
-class Plugin(dp_grpc.DevicePluginServicer):
+class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
     """As plain as a plugin can be."""
 
     def __init__(self, directory: Path, devices: int, id_length: int) -> None:
@@ -34,10 +38,25 @@ class Plugin(dp_grpc.DevicePluginServicer):
             devices=[dp.Device(ID=each, health="Healthy") for each in ids]
         )
         self._listed = threading.Semaphore(0)
-        self._server = grpc.server(ThreadPoolExecutor(256))
-        dp_grpc.add_DevicePluginServicer_to_server(self, self._server)
-        self._server.add_insecure_port(sockets.target(directory / _SOCKET))
-        self._server.start()
+        self._announced: grpc.Server | None = None
+        self._numbers = itertools.count()
+        self._serve(directory / _SOCKET)
+
+    def _serve(self, socket: Path) -> grpc.Server:
+        server = grpc.server(ThreadPoolExecutor(256))
+        dp_grpc.add_DevicePluginServicer_to_server(self, server)
+        pr_grpc.add_RegistrationServicer_to_server(self, server)
+        server.add_insecure_port(sockets.target(socket))
+        server.start()
+        return server
+
+    def announce(self) -> None:
+        """Raises RuntimeError if no list was asked for."""
+        if self._announced is not None:
+            self._announced.stop(0).wait()
+        registry = self._directory.parent / "plugins_registry"
+        self._announced = self._serve(registry / f"good-{next(self._numbers)}.sock")
+        self._wait_listed()
 
     def register(self) -> None:
         """Raises RuntimeError with the refusal, or if no list was asked for."""
@@ -50,8 +69,19 @@ class Plugin(dp_grpc.DevicePluginServicer):
             except grpc.RpcError as error:
                 text = error.details() if isinstance(error, grpc.Call) else error
                 raise RuntimeError(str(text)) from error
+        self._wait_listed()
+
+    def _wait_listed(self) -> None:
         if not self._listed.acquire(timeout=_TIMEOUT):
             raise RuntimeError("the list was never asked for")
+
+    def GetInfo(self, request: pr.InfoRequest, context: grpc.ServicerContext) -> pr.PluginInfo:
+        return pr.PluginInfo(type="DevicePlugin", name=RESOURCE, supported_versions=["v1beta1"])
+
+    def NotifyRegistrationStatus(
+        self, request: pr.RegistrationStatus, context: grpc.ServicerContext
+    ) -> pr.RegistrationStatusResponse:
+        return pr.RegistrationStatusResponse()
 
     def ListAndWatch(
         self, request: dp.Empty, context: grpc.ServicerContext
@@ -81,7 +111,7 @@ class Plugin(dp_grpc.DevicePluginServicer):
 def main(arguments: Sequence[str]) -> None:
     """Serve until stdin ends."""
     plugin = Plugin(Path(arguments[0]), int(arguments[1]), int(arguments[2]))
-    serve({"register": plugin.register})
+    serve({"register": plugin.register, "announce": plugin.announce})
     leave()
 
 

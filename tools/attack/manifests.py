@@ -61,6 +61,7 @@ def _fifo(path: Path) -> None:
 
 _BAD: Iterable[tuple[str, str, Callable[[Path], object]]] = (
     ("fifo", "a manifest is a link to a FIFO", _fifo),
+    ("kmsg", "a manifest is a link to /proc/kmsg", partial(_link, "/proc/kmsg")),
     ("zero", "a manifest is a link to /dev/zero", partial(_link, "/dev/zero")),
     ("sparse", "a manifest of 1 GB without data", _sparse),
     ("bomb", "a manifest of references to references", lambda path: path.write_text(bomb())),

@@ -22,8 +22,11 @@ class Probe:
     The worst times are kept, in s; ``problems`` has what did not work.
     """
 
-    def __init__(self, node: Helper, good: Helper, devices: int = DEVICES) -> None:
-        self._node, self._good, self._devices = node, good, devices
+    def __init__(
+        self, node: Helper, good: Helper, devices: int = DEVICES, comes: str = "register"
+    ) -> None:
+        """``comes`` is how the plugin comes: ``register`` or ``announce``."""
+        self._node, self._good, self._devices, self._comes = node, good, devices, comes
         self._numbers = itertools.count()
         self.registration = self.admission = 0.0
         self.rounds = 0
@@ -47,7 +50,7 @@ class Probe:
         return time.monotonic() - begin
 
     def _register(self) -> None:
-        self._good.ask("register", timeout=_TIMEOUT)
+        self._good.ask(self._comes, timeout=_TIMEOUT)
         self._node.ask("wait", RESOURCE, self._devices, _TIMEOUT, timeout=_TIMEOUT)
 
     def _admit(self) -> None:

@@ -50,7 +50,12 @@ def attacks() -> list[Attack]:
         beside("names-4mb", "200 registrations with names of 4 MB", partial(_names, names=_long)),
         beside("names-control", "names with control characters", partial(_names, names=_control)),
         beside("register-gzip", "registrations of 200 MB, 0.2 MB after gzip", _gzip),
-        beside("watcher-silent", "200 silent sockets in plugins_registry", _watched),
+        beside(
+            "watcher-silent",
+            "200 silent sockets in plugins_registry, where the good plugin is, too",
+            _watched,
+            comes="announce",
+        ),
     ]
 
 

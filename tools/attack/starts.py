@@ -189,7 +189,7 @@ def _sparse(path: Path, size: int = 1 << 30) -> None:
 
 def _repeated(path: Path) -> None:
     keys = ",".join(f'"k{number}":0' for number in range(40_000))
-    path.write_text(f'{{"Data":{{{keys},{keys}}},"Checksum":0}}')
+    path.write_text(f'{{"Data":{{{keys},"k39999":0}},"Checksum":0}}')
 
 
 def _nested(path: Path) -> None:
@@ -230,7 +230,7 @@ _STARTS: Iterable[tuple[str, str, Start]] = (
     ),
     ("umask-0", "the umask is 0", Start(check=_closed, limits="umask 0")),
     ("checkpoint-sparse", "a checkpoint of 1 GB without data", _of(_sparse)),
-    ("checkpoint-repeated-keys", "a checkpoint with 40,000 keys twice", _of(_repeated)),
+    ("checkpoint-repeated-keys", "40,000 keys, the last one twice", _of(_repeated)),
     ("checkpoint-nested", "a checkpoint of a million brackets", _of(_nested)),
     ("checkpoint-digits", "a checksum of 5 million digits", _of(_digits)),
     ("checkpoint-fifo", "the checkpoint is a FIFO", _of(os.mkfifo)),

@@ -1,0 +1,273 @@
+"""Power loss: the model of a disk, the recording, and that every missing flush is caught."""
+
+import os
+import random
+import threading
+
+import pytest
+
+import checkpoint
+from checkpoint import Checkpoint, Durability, FileStore, PodDevicesEntry, dumps
+from tools.power.command import main
+from tools.power.disk import (
+    Create,
+    Disk,
+    Flush,
+    FlushDirectory,
+    Mark,
+    Remove,
+    Rename,
+    Truncate,
+    Write,
+    moments,
+)
+from tools.power.load import recorded
+from tools.power.promises import Broken, Word, check, holders_in
+from tools.power.recording import recording
+
+NAME = checkpoint.CHECKPOINT_NAME
+
+
+def left(start, *operations):
+    """Everything that may be left once these were done, without repetitions."""
+    (*_, disk) = moments(start, operations)
+    found = []
+    for files in disk.lost():
+        if files not in found:
+            found.append(files)
+    return found
+
+
+# -- the disk --------------------------------------------------------------------------
+
+
+def test_data_that_was_not_flushed_may_be_lost_or_cut():
+    made = [Create("a", 1), FlushDirectory(), Write(1, b"1234")]
+    assert left({}, *made) == [{"a": b""}, {"a": b"12"}, {"a": b"1234"}]
+    assert left({}, *made, Flush(1)) == [{"a": b"1234"}]
+    assert left({}, *made, Flush(1), Truncate(1)) == [{"a": b"1234"}, {"a": b""}]
+
+
+def test_names_reach_the_disk_in_order_or_not_at_all():
+    done = [Create("t", 1), Write(1, b"new"), Flush(1), Rename("t", "a")]
+    assert left({"a": b"old"}, *done) == [
+        {"a": b"old"},
+        {"a": b"old", "t": b"new"},
+        {"a": b"new"},
+    ]
+    assert left({"a": b"old"}, *done, FlushDirectory()) == [{"a": b"new"}]
+    assert left({"a": b"old"}, Remove("a")) == [{"a": b"old"}, {}]
+
+
+def test_without_a_loss_everything_is_there():
+    disk = Disk.of({"a": b"old"})
+    for operation in [Create("t", 1), Write(1, b"new"), Rename("t", "a")]:
+        disk.do(operation)
+    assert disk.seen() == {"a": b"new"}
+
+
+# -- the recording ---------------------------------------------------------------------
+
+
+def test_everything_in_the_directory_is_recorded_and_nothing_else(tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    with recording(inside) as recorder:
+        for directory in (inside, outside):
+            file = os.open(directory / "t", os.O_WRONLY | os.O_CREAT)
+            os.write(file, b"one")
+            os.writev(file, [b"two", b"three"])
+            os.fsync(file)
+            os.close(file)
+            (directory / "t").rename(directory / "a")
+            at = os.open(directory, os.O_RDONLY)
+            os.fsync(at)
+            file = os.open("b", os.O_WRONLY | os.O_CREAT, dir_fd=at)
+            os.rename("b", "c", src_dir_fd=at, dst_dir_fd=at)
+            os.close(file)
+            os.unlink("c", dir_fd=at)
+            os.close(at)
+            file = os.open(directory / "a", os.O_WRONLY | os.O_TRUNC)
+            os.close(file)
+        recorder.mark("held", "u", ["d"])
+    assert recorder.operations == [
+        Create("t", 1),
+        Write(1, b"one"),
+        Write(1, b"twothree"),
+        Flush(1),
+        Rename("t", "a"),
+        FlushDirectory(),
+        Create("b", 2),
+        Rename("b", "c"),
+        Remove("c"),
+        Truncate(1),
+        Mark("held", "u", ("d",)),
+    ]
+    # Nothing is recorded any more.
+    (inside / "later").write_text("x")
+    assert len(recorder.operations) == 11
+
+
+def test_what_failed_did_not_happen(tmp_path):
+    with recording(tmp_path) as recorder:
+        with pytest.raises(FileNotFoundError):
+            (tmp_path / "absent").rename(tmp_path / "b")
+        with pytest.raises(FileNotFoundError):
+            (tmp_path / "absent").unlink()
+    assert recorder.operations == []
+
+
+# -- the store, alone ------------------------------------------------------------------
+
+
+def written(directory, level, count=4):
+    """What a store does that saves one more pod each time, with a mark after each."""
+    store, entries = FileStore(directory, durability=level), []
+    with recording(directory) as recorder:
+        for number in range(count):
+            devices = (f"d{number}",)
+            entries.append(PodDevicesEntry(f"u{number}", "c", "a.b/r", {0: devices}, b"x"))
+            store.write(dumps(Checkpoint(tuple(entries), {})))
+            recorder.mark("held", f"u{number}", devices)
+    return recorder.operations
+
+
+@pytest.mark.parametrize("level", Durability)
+def test_a_store_keeps_the_promise_of_its_level(tmp_path, level):
+    assert check(level, {}, written(tmp_path, level), Word()) > 4
+
+
+def without(operations, kind, number):
+    """A store that forgot one of its flushes."""
+    position = [n for n, operation in enumerate(operations) if isinstance(operation, kind)][number]
+    return operations[:position] + operations[position + 1 :]
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize(
+    ("level", "kind", "complaint"),
+    [
+        (Durability.KUBELET, Flush, "the file is not whole"),
+        (Durability.POWER, Flush, "the file is not whole"),
+        (Durability.POWER, FlushDirectory, "was told"),
+    ],
+)
+def test_every_missing_flush_is_caught(tmp_path, level, kind, complaint, number):
+    operations = without(written(tmp_path, level), kind, number)
+    with pytest.raises(Broken, match=complaint):
+        check(level, {}, operations, Word())
+
+
+@pytest.mark.parametrize("level", [Durability.KUBELET, Durability.POWER])
+def test_a_rename_before_the_flush_is_caught(tmp_path, level):
+    operations = written(tmp_path, level)
+    flush, rename = (
+        next(n for n, operation in enumerate(operations) if isinstance(operation, kind))
+        for kind in (Flush, Rename)
+    )
+    operations.insert(flush, operations.pop(rename))
+    with pytest.raises(Broken, match="the file is not whole"):
+        check(level, {}, operations, Word())
+
+
+def test_each_level_promises_more_than_the_one_below(tmp_path):
+    for above, below in [("power", "kubelet"), ("kubelet", "process")]:
+        directory = tmp_path / below
+        directory.mkdir()
+        operations = written(directory, Durability(below))
+        with pytest.raises(Broken):
+            check(above, {}, operations, Word())
+
+
+def test_writing_in_place_is_caught_at_every_level(tmp_path):
+    def save(data):
+        file = os.open(tmp_path / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(file, data)
+        os.fsync(file)
+        os.close(file)
+
+    with recording(tmp_path) as recorder:
+        for number in range(2):
+            save(dumps(Checkpoint((), {"a.b/r": (f"d{number}",)})))
+    for level in Durability:
+        with pytest.raises(Broken, match="the file is not whole"):
+            check(level, {}, recorder.operations, Word())
+
+
+@pytest.mark.parametrize("level", Durability)
+def test_a_file_set_aside_is_never_lost(tmp_path, level):
+    damaged = b"damaged, and of interest to somebody"
+    (tmp_path / NAME).write_bytes(damaged)
+    store = FileStore(tmp_path, durability=level)
+    with recording(tmp_path) as recorder:
+        store.set_aside()
+    assert recorder.start == {NAME: damaged}
+    assert Rename(NAME, f"{NAME}.corrupt-1") in recorder.operations
+    for disk in moments(recorder.start, recorder.operations):
+        assert all(damaged in files.values() for files in disk.lost())
+
+
+# -- the check -------------------------------------------------------------------------
+
+
+def saved(**holders):
+    entries = [PodDevicesEntry(uid, "c", "a.b/r", {0: (id_,)}, b"") for uid, id_ in holders.items()]
+    return {NAME: dumps(Checkpoint(tuple(entries), {}))}
+
+
+@pytest.mark.parametrize(
+    ("level", "files", "marks", "complaint"),
+    [
+        ("kubelet", saved(a="d", b="d"), [], "two holders"),
+        ("power", saved(a="d"), [Mark("held", "a", ("e",))], "pod a was told"),
+        ("process", {}, [Mark("held", "a", ("e",))], "pod a was told"),
+        (
+            "power",
+            saved(a="d"),
+            [Mark("held", "a", ("d",)), Mark("ending", "a"), Mark("ended", "a")],
+            "terminated and is on disk",
+        ),
+    ],
+)
+def test_what_the_check_finds(level, files, marks, complaint):
+    with pytest.raises(Broken, match=complaint):
+        check(level, files, marks, Word())
+
+
+def test_a_pod_that_ends_may_be_there_or_not():
+    ending = [Mark("held", "a", ("d",)), Mark("ending", "a")]
+    assert check("power", saved(a="d"), ending, Word()) > 0
+    assert holders_in(saved(a="d")) == {"a": ("d",)}
+    assert holders_in({}) == {}
+
+
+# -- a whole kubelet -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", Durability)
+def test_a_kubelet_keeps_the_promise_of_its_level(level):
+    operations = recorded(level, admissions=12, seed=1).operations
+    assert sum(isinstance(each, Mark) and each.what == "held" for each in operations) >= 8
+    assert check(level, {}, operations, Word()) > 8
+    if level is Durability.PROCESS:
+        return
+    flushes = sum(isinstance(each, Flush) for each in operations)
+    forgot = without(operations, Flush, random.Random(flushes).randrange(flushes))
+    with pytest.raises(Broken, match="the file is not whole"):
+        check(level, {}, forgot, Word())
+
+
+def test_the_command(capsys):
+    assert main(["--rounds", "1", "--admissions", "6", "--level", "power"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("power: power: 6 admissions, losses of power after each of ")
+    assert out[0].endswith(" different outcomes: all as promised")
+    assert out[1].startswith("power: ok in ")
+    assert threading.active_count() < 50
+
+
+def test_the_command_tells_what_was_lost(capsys, monkeypatch):
+    monkeypatch.setattr(checkpoint.FileOperations, "flush", lambda self, descriptor: None)
+    assert main(["--rounds", "1", "--admissions", "6", "--level", "kubelet"]) == 1
+    assert "power: BROKEN, seed 1: kubelet: power lost after " in capsys.readouterr().out

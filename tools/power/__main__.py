@@ -1,0 +1,8 @@
+"""``python -m tools.power``: record, replay every power loss, and give the verdict."""
+
+import sys
+
+from tools.power.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())
