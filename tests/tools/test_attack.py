@@ -87,11 +87,11 @@ def test_every_attack_has_a_name_of_its_own():
 def test_a_helper_answers_and_fails_by_name():
     with directory() as root, Helper("tools.attack.node", root, json.dumps({})) as node:
         assert Target(root).registration.is_socket()
-        with pytest.raises(RequestFailed, match="Refused: "):
-            node.ask("admit", "u", "a.b/c", 1)
+        with pytest.raises(RequestFailed, match="RequestError: "):
+            node.ask("terminate", "nobody")
         with pytest.raises(RequestFailed, match="KeyError"):
             node.ask("unknown")
-        with pytest.raises(RequestFailed, match="wait: no answer within 0.1 s"):
+        with pytest.raises(RequestFailed, match=r"wait: no answer within 0\.1 s"):
             node.ask("wait", "a.b/c", 1, 5.0, timeout=0.1)
         node.ask("stop")
         waiting = node.begin("wait", "a.b/c", 1, 60.0)
@@ -102,7 +102,7 @@ def test_a_helper_answers_and_fails_by_name():
 
 def test_a_watch_sees_the_peak():
     with Watch(os.getpid()) as watch:
-        held = [bytes(60_000_000)]
+        held = [b"x" * 60_000_000]
         _until(lambda: watch.peak.memory >= watch.before.memory + 50)
         held.clear()
     assert watch.peak.most(Holding(0, 10_000, 0)).threads == 10_000
@@ -126,7 +126,6 @@ def test_an_attack_beside_a_good_plugin():
     outcome = next(attack for attack in attacks() if attack.name == "garbage").run()
     assert outcome.problems == ()
     assert outcome.registration > 0 < outcome.admission
-    assert outcome.descriptors > 0
 
 
 def test_an_attacker_that_fails_is_a_problem():

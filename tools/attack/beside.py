@@ -83,6 +83,7 @@ def _attack(name: str, scene: Scene, root: Path, node: Helper, good: Helper) -> 
         node.ask("check", timeout=60.0)
     except RequestFailed as error:
         problems.append(f"afterwards: {error}")
+    problems += _summary([f"on standard error: {line}" for line in node.noise() if _is_ours(line)])
     after = watch.now()
     return Outcome(
         registration=probe.registration,
@@ -125,6 +126,11 @@ def _admit(node: Helper, pods: int, limit: float) -> None:
             future.result(rest)
         except (RequestFailed, TimeoutError):
             continue
+
+
+def _is_ours(line: str) -> bool:
+    """Whether a line on standard error is the end of a traceback, or its beginning."""
+    return "Error: " in line or line.startswith("Traceback")
 
 
 def _summary(problems: list[str]) -> Iterator[str]:

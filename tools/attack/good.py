@@ -40,7 +40,7 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
         self._listed = threading.Semaphore(0)
         self._announced: grpc.Server | None = None
         self._numbers = itertools.count()
-        self._serve(directory / _SOCKET)
+        self._server = self._serve(directory / _SOCKET)
 
     def _serve(self, socket: Path) -> grpc.Server:
         server = grpc.server(ThreadPoolExecutor(256))

@@ -115,7 +115,7 @@ def _escape() -> Outcome:
             with contextlib.suppress(grpc.RpcError):
                 register(target, socket.name, f"{name}/x")
             with contextlib.suppress(grpc.RpcError):
-                register(target, name, "a.b/c")
+                register(target, f"{name}/x", "a.b/c")
             command.until(partial(_has_said, command, "listed"), _TIMEOUT)
             time.sleep(0.5)
             problems = list(command.end())

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -60,15 +61,21 @@ class Helper:
 
     def __init__(self, module: str, *arguments: object) -> None:
         command = [sys.executable, "-m", module, *map(str, arguments)]
+        self._errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
         )
         # Guards _waiting and the writing end.
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {0: Future()}
         self._number = 0
         ready = self._waiting[0]
-        threading.Thread(target=self._read, name=f"answers of {module}", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name=f"answers of {module}")
+        self._reader.start()
         ready.result(_PATIENCE * 3)
 
     def ask(self, name: str, *arguments: object, timeout: float = _PATIENCE) -> Answer:
@@ -95,20 +102,28 @@ class Helper:
                 raise RequestFailed(f"{name}: the process is gone: {error.strerror}") from error
         return future
 
+    def noise(self) -> list[str]:
+        """What the process said on standard error so far, line by line."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace").splitlines()
+
     def _read(self) -> None:
         assert self.process.stdout is not None, "the process was started with pipes"
-        for line in self.process.stdout:
-            number, error, value = json.loads(line)
-            with self._lock:
-                future = self._waiting.pop(number)
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(RequestFailed(error))
+        with self.process.stdout as lines:
+            for line in lines:
+                self._take(*json.loads(line))
         with self._lock:
             left, self._waiting = list(self._waiting.values()), {}
         for future in left:
             future.set_exception(RequestFailed("the process has ended"))
+
+    def _take(self, number: int, error: str | None, value: Any) -> None:
+        with self._lock:
+            future = self._waiting.pop(number)
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(RequestFailed(error))
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +141,8 @@ class Helper:
         except (OSError, subprocess.TimeoutExpired):
             self.process.kill()
             self.process.wait()
+        self._reader.join()
+        self._errors.close()
 
 
 def leave() -> None:
