@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -21,6 +22,7 @@ Handlers = Mapping[str, Callable[..., Any]]
 
 _WORKERS = 16
 _PATIENCE = 20.0
+_MOST_NOISE = 1 << 20
 
 
 class RequestFailed(Exception):
@@ -61,7 +63,8 @@ class Helper:
 
     def __init__(self, module: str, *arguments: object) -> None:
         command = [sys.executable, "-m", module, *map(str, arguments)]
-        self._errors = tempfile.TemporaryFile()
+        self._files = contextlib.ExitStack()
+        self._errors = self._files.enter_context(tempfile.TemporaryFile())
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -104,8 +107,9 @@ class Helper:
 
     def noise(self) -> list[str]:
         """What the process said on standard error so far, line by line."""
-        self._errors.seek(0)
-        return self._errors.read().decode(errors="replace").splitlines()
+        # Not by seek and read: the process shares the position at which it writes.
+        said = os.pread(self._errors.fileno(), _MOST_NOISE, 0)
+        return said.decode(errors="replace").splitlines()
 
     def _read(self) -> None:
         assert self.process.stdout is not None, "the process was started with pipes"
@@ -142,7 +146,7 @@ class Helper:
             self.process.kill()
             self.process.wait()
         self._reader.join()
-        self._errors.close()
+        self._files.close()
 
 
 def leave() -> None:
