@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -63,8 +61,7 @@ class Helper:
 
     def __init__(self, module: str, *arguments: object) -> None:
         command = [sys.executable, "-m", module, *map(str, arguments)]
-        self._files = contextlib.ExitStack()
-        self._errors = self._files.enter_context(tempfile.TemporaryFile())
+        self._errors = os.memfd_create("errors")
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -108,7 +105,7 @@ class Helper:
     def noise(self) -> list[str]:
         """What the process said on standard error so far, line by line."""
         # Not by seek and read: the process shares the position at which it writes.
-        said = os.pread(self._errors.fileno(), _MOST_NOISE, 0)
+        said = os.pread(self._errors, _MOST_NOISE, 0)
         return said.decode(errors="replace").splitlines()
 
     def _read(self) -> None:
@@ -146,7 +143,7 @@ class Helper:
             self.process.kill()
             self.process.wait()
         self._reader.join()
-        self._files.close()
+        os.close(self._errors)
 
 
 def leave() -> None:
