@@ -97,11 +97,12 @@ class PodResourcesServer:
         """Stop listening, give calls ``grace`` seconds to end, remove the socket.
 
         Returns when all threads are done. Stopping twice does nothing; start() works again.
+        Raises OSError if the socket cannot be removed; the server has stopped all the same.
         """
         with self._lock:
-            if self._running is not None:
-                self._running.stop(grace)
-                self._running = None
+            running, self._running = self._running, None
+            if running is not None:
+                running.stop(grace)
 
     def counters(self) -> Mapping[tuple[str, str], int]:
         """(metric name, ``server_api_version``) → count, since this object was made."""
@@ -151,9 +152,11 @@ class _Running:
     def stop(self, grace: float) -> None:
         # The path goes first, and only while it is ours: a client that comes now learns
         # at once that nobody serves.
-        sockets.remove_if_same(self._path, self._identity)
-        self._server.stop(grace).wait()
-        self._executor.shutdown()
+        try:
+            sockets.remove_if_same(self._path, self._identity)
+        finally:
+            self._server.stop(grace).wait()
+            self._executor.shutdown()
 
 
 class _Handlers(grpc.GenericRpcHandler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import socket
 import stat
 import urllib.parse
@@ -18,6 +19,10 @@ MAX_PATH_BYTES = 107
 """What the kernel takes: ``sun_path`` has 108 bytes, one of them for the final NUL."""
 
 PROBE_SECONDS = 1.0
+
+_MODE = 0o660
+"""Of a socket that is served, whatever the umask: connecting takes the right to write."""
+_PRIVATE = re.compile(r"\.[0-9a-f]{3,16}")
 
 AUTHORITY = ("grpc.default_authority", "localhost")
 """The channel option for every connection to a unix socket. As the kubelet's own clients do
@@ -107,6 +112,7 @@ def published(path: Path) -> Iterator[Path]:
     try:
         yield private
         try:
+            private.chmod(_MODE)
             os.link(private, path)
         except FileExistsError as error:
             raise SocketInUse(f"another server has just started on {path}") from error
@@ -114,6 +120,11 @@ def published(path: Path) -> Iterator[Path]:
             raise ServeError(f"cannot create {path}: {error.strerror}") from error
     finally:
         private.unlink(missing_ok=True)
+
+
+def is_private_name(name: str) -> bool:
+    """Whether a socket of this name may be what ``published`` left when it was killed."""
+    return _PRIVATE.fullmatch(name) is not None
 
 
 def _probe_bind(path: Path) -> None:

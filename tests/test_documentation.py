@@ -138,7 +138,7 @@ def test_the_readme_shows_what_the_commands_print(make_mock_kubelet):
     root = str(make_mock_kubelet(start=False).root / "r")
 
     def argv(command):
-        return [str(COMMAND), *shlex.split(command.replace("/tmp/dm", root))[1:]]
+        return [str(COMMAND), *shlex.split(command.replace("./node", root))[1:]]
 
     with subprocess.Popen(
         argv(run), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -147,7 +147,7 @@ def test_the_readme_shows_what_the_commands_print(make_mock_kubelet):
             assert any("ready" in line for line in kubelet.stdout)
             for command, output in reading:
                 done = subprocess.run(argv(command), capture_output=True, text=True, check=False)
-                printed = done.stdout.replace(root, "/tmp/dm")
+                printed = done.stdout.replace(root, "./node")
                 assert any_checksum(printed) == any_checksum(output), done.stderr
         finally:
             kubelet.terminate()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from pathlib import Path
 
 import attrs
 
-from checkpoint import CHECKPOINT_NAME, is_checkpoint_file
+from checkpoint import CHECKPOINT_NAME
 from devicemanager.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.core import messages
 from devicemanager.core.errors import StartError
+from devicemanager.kubelet.owned import OwnedDirectory
 from podresources import sockets
-from podresources.errors import PodResourcesError, SocketInUse
-
-_MODE = 0o750
+from podresources.errors import PodResourcesError
 
 
 @attrs.frozen
@@ -48,46 +47,49 @@ class Directories:
         return self.plugin_dir / CHECKPOINT_NAME
 
     def prepare(self) -> None:
-        """Check the paths, make the directories (0750), clear the plugin directory.
+        """Check the paths, make the directories (0750), remove the sockets of plugins and
+        kubelets that were here before.
 
-        Raises StartError, and touches nothing, if another kubelet serves here.
+        Raises StartError, and removes nothing, if another kubelet serves here or one of the
+        directories is not ours alone.
         """
         if not self.root.is_absolute():
             raise StartError(messages.BAD_SOCKET_PATH.format(path=self.plugin_socket))
-        for socket in (self.plugin_socket, self.pod_resources_socket):
-            self._take(socket)
-        for directory in (self.plugin_dir, self.plugins_registry_dir):
-            self._make(directory)
-        self._clear()
+        served = (self.plugin_socket, self.pod_resources_socket)
+        for socket in served:
+            _check_length(socket)
+        with contextlib.ExitStack() as stack:
+            root = stack.enter_context(OwnedDirectory(self.root))
+            plugins, pod_resources, _ = [
+                stack.enter_context(OwnedDirectory(path, root))
+                for path in (self.plugin_dir, served[1].parent, self.plugins_registry_dir)
+            ]
+            for directory, socket in zip((plugins, pod_resources), served, strict=True):
+                directory.check_no_file(socket.name)
+                _check_dead(socket)
+            for name in plugins.sockets():
+                # Other files stay (``removeContents``, devicemanager/plugin/v1beta1/server.go,
+                # v1.33; before, everything but directories and the checkpoint went).
+                plugins.remove(name)
+            for name in pod_resources.sockets():
+                if _is_left_over(pod_resources.path / name):
+                    pod_resources.remove(name)
 
-    def _take(self, socket: Path) -> None:
-        try:
-            sockets.prepare(socket)
-        except SocketInUse as error:
-            raise StartError(
-                f"another kubelet serves {socket}: stop it or choose another directory"
-            ) from error
-        except PodResourcesError as error:
-            raise StartError(str(error)) from error
 
-    @staticmethod
-    def _make(directory: Path) -> None:
-        try:
-            directory.mkdir(mode=_MODE, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StartError(f"cannot make directory {directory}: {error.strerror}") from error
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise StartError(f"cannot write in directory {directory}: choose another one")
+def _check_length(socket: Path) -> None:
+    try:
+        sockets.check_path(socket)
+    except PodResourcesError as error:
+        raise StartError(str(error)) from error
 
-    def _clear(self) -> None:
-        """Everything that is not a directory goes, except the checkpoint and what was set
-        aside of it (``removeContents``, devicemanager/plugin/v1beta1/server.go, v1.32)."""
-        for entry in os.scandir(self.plugin_dir):
-            if is_checkpoint_file(entry.name) or entry.is_dir():
-                continue
-            try:
-                os.unlink(entry.path)  # noqa: PTH108  # scandir gives no Path
-            except FileNotFoundError:
-                continue  # its plugin was faster
-            except OSError as error:
-                raise StartError(f"cannot remove {entry.path}: {error.strerror}") from error
+
+def _check_dead(socket: Path) -> None:
+    if sockets.is_alive(socket):
+        raise StartError(f"another kubelet serves {socket}: stop it or choose another directory")
+
+
+def _is_left_over(socket: Path) -> bool:
+    """Whether a kubelet that was killed left it: its own name, or the private one it has
+    while it starts. Nobody serves there."""
+    is_ours = socket.name == KUBELET_SOCKET or sockets.is_private_name(socket.name)
+    return is_ours and not sockets.is_alive(socket)

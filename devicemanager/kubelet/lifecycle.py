@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind, EventStream
+from devicemanager.kubelet.limits import check_descriptors, explained
 from devicemanager.kubelet.process import KubeletProcess
 
 _NOT_RUNNING = "the kubelet is not running: start it, or use it in a with block"
@@ -85,8 +86,10 @@ class Lifecycle:
             return self._start()
 
     def _start(self) -> KubeletProcess:
-        process = self._new_process()
-        process.start()
+        check_descriptors()
+        with explained():
+            process = self._new_process()
+            process.start()
         self._started(process)
         self._process = process
         self._events.publish(EventKind.STARTED, f"kubelet serves {process.socket}")

@@ -27,6 +27,7 @@ from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.lifecycle import Lifecycle
+from devicemanager.kubelet.limits import reason
 from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
@@ -36,6 +37,7 @@ from devicemanager.pods.records import Phase, PodRecord, PodStore
 from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.core.pods import Pod
     from devicemanager.manifests import Source
 
 __all__ = ["MockKubelet", "WaitTimeout"]
@@ -222,10 +224,8 @@ class MockKubelet:
         Raises ManifestError for a manifest the API server would not take, and
         RequestError for a pod that is admitted already.
         """
-        # Not needed before the first pod comes, and a fifth of all that a start imports.
-        from devicemanager import manifests
-
-        return self._life.serving().workers.admit(manifests.parse(manifest), start=start)
+        workers = self._life.serving().workers
+        return workers.admit(_parsed(manifest), start=start)
 
     def terminate(self, *uids: str) -> None:
         """The pods end and are deleted: their devices are free. Raises RequestError, and
@@ -380,6 +380,15 @@ def _check_arguments(root: object, settings: object) -> None:
         raise TypeError(f"root is the path of a directory: not {root!r}")
     if settings is not None and not isinstance(settings, Settings):
         raise TypeError(f"settings is a Settings, such as Settings(strict=True): not {settings!r}")
+
+
+def _parsed(manifest: Source) -> Pod:
+    try:
+        # Not needed before the first pod comes, and a fifth of all that a start imports.
+        from devicemanager import manifests
+    except OSError as error:
+        raise RequestError(f"cannot load the reader of manifests: {reason(error)}") from error
+    return manifests.parse(manifest)
 
 
 def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:

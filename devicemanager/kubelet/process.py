@@ -9,11 +9,12 @@ from pathlib import Path
 import checkpoint
 from checkpoint import Checkpoint
 from devicemanager.clock import Clock
-from devicemanager.core.errors import DeviceManagerError, StartError, StopError
+from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.kubelet.directories import Directories
+from devicemanager.kubelet.limits import reason
 from devicemanager.manager.manager import Manager
 from devicemanager.pods.podresources import PodSource
 from devicemanager.pods.records import PodStore
@@ -85,14 +86,11 @@ class KubeletProcess:
         PodResources comes first and registration last: a plugin that sees kubelet.sock
         finds everything there. Raises StartError; nothing is left behind then.
         """
+        self._directories.prepare()
         try:
-            self._directories.prepare()
             self._serve()
-        except BaseException as error:
+        except BaseException:
             self._stop_all()
-            if isinstance(error, (OSError, RuntimeError, PodResourcesError)):
-                # Descriptors, threads or memory that ran out, or a socket that cannot be.
-                raise StartError(f"the kubelet cannot start: {_reason(error)}") from error
             raise
 
     def _serve(self) -> None:
@@ -118,7 +116,7 @@ class KubeletProcess:
         self.manager.plugins.ignore()
         failures = self._stop_all()
         if failures:
-            reasons = "; ".join(map(_reason, failures))
+            reasons = "; ".join(map(reason, failures))
             raise StopError(f"the kubelet has stopped, but: {reasons}") from failures[0]
 
     def _stop_all(self) -> list[Exception]:
@@ -191,11 +189,3 @@ class KubeletProcess:
             # Without the error's advice: it is followed already.
             f"{error.source}: {error.problem}; set aside as {aside}, starting afresh",
         )
-
-
-def _reason(error: BaseException) -> str:
-    """One line: what cannot be done, and with which file."""
-    if not isinstance(error, OSError) or isinstance(error, DeviceManagerError):
-        return str(error) or repr(error)
-    what = error.strerror or str(error)
-    return what if error.filename is None else f"{error.filename}: {what}"

@@ -11,7 +11,7 @@ import grpc
 from devicemanager.api.deviceplugin import VERSION
 from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
-from devicemanager.core.errors import DeviceManagerError
+from devicemanager.core.errors import StartError
 from devicemanager.core.ids import ResourceName
 from devicemanager.registration.registrar import Registrar, RegistrationRefused
 from podresources import sockets
@@ -50,20 +50,23 @@ class RegistrationServer(dp_grpc.RegistrationServicer):
         dp_grpc.add_RegistrationServicer_to_server(self, self._server)
 
     def start(self) -> None:
-        """Listen. Raises DeviceManagerError with the kubelet's text."""
+        """Listen. Raises StartError with the kubelet's text."""
         try:
             with sockets.published(self._socket) as private:
                 self._server.add_insecure_port(sockets.target(private))
                 self._server.start()
             self._identity = sockets.FileIdentity.of(self._socket)
         except (PodResourcesError, RuntimeError, OSError) as error:
-            raise DeviceManagerError(messages.LISTEN_FAILED.format(error=error)) from error
+            raise StartError(messages.LISTEN_FAILED.format(error=error)) from error
 
     def stop(self) -> None:
-        """Stop listening and remove the socket; registrations under way are cut off."""
-        sockets.remove_if_same(self._socket, self._identity)
-        self._server.stop(0).wait()
-        self._pool.shutdown()
+        """Stop listening and remove the socket; registrations under way are cut off. Raises
+        OSError if the socket cannot be removed; the server has stopped all the same."""
+        try:
+            sockets.remove_if_same(self._socket, self._identity)
+        finally:
+            self._server.stop(0).wait()
+            self._pool.shutdown()
 
     def Register(self, request: dp.RegisterRequest, context: grpc.ServicerContext) -> dp.Empty:
         try:

@@ -254,7 +254,7 @@ def small_disk(root: Path) -> Iterator[Path]:
         pytest.skip("mounting needs root")
     at = root / "disk"
     at.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", at]
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=750", "tmpfs", at]
     mounted = subprocess.run(command, capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")

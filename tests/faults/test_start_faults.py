@@ -9,12 +9,17 @@
 | another kubelet serves there | test_another_kubelet_serves_here |
 | a dead kubelet's sockets | test_sockets_of_the_dead_are_taken_over |
 | inotify exhausted | test_no_watches_left |
+| no directory for temporary files | test_no_temporary_directory |
+| nothing left to open | test_no_descriptors_left |
+| a stop that cannot remove its sockets | test_a_stop_that_cannot_clean_up, test_a_stop_on_a_read_only_disk |
+| a fork | test_a_forked_child_leaves_the_parent_alone |
 | stop, start, restart 50 times | test_fifty_lives |
 """  # noqa: E501
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -24,7 +29,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.core.errors import StartError
+from devicemanager.core.errors import StartError, StopError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile, residue
@@ -85,12 +90,12 @@ def test_a_read_only_directory(root: Path) -> None:
     with MockKubelet(at, IMPATIENT):
         pass
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", at], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "ro,mode=750", "tmpfs", at], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
     try:
-        assert "Read-only file system" in refused(at)
+        assert "on a read-only file system" in refused(at)
     finally:
         subprocess.run(["umount", at], check=True)
 
@@ -99,7 +104,7 @@ AS_NOBODY = """
 import os, sys
 import watchdog.observers
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.core.errors import StartError
+from devicemanager.core.errors import StartError, StopError
 # Only now: another user may not be able to read what was imported.
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
@@ -113,9 +118,10 @@ except StartError as error:
 @pytest.mark.parametrize("name", ["", "device-plugins", "pod-resources", "plugins_registry"])
 def test_no_permission(root: Path, name: str) -> None:
     root.chmod(0o755)
+    os.chown(root, 65534, 65534)
     for each in ("device-plugins", "pod-resources", "plugins_registry"):
         (root / each).mkdir()
-        (root / each).chmod(0o777)
+        os.chown(root / each, 65534, 65534)
     if not name:
         shutil.rmtree(root / "device-plugins")
     (root / name).chmod(0o555)
@@ -158,7 +164,8 @@ def test_sockets_of_the_dead_are_taken_over(root: Path, start: Start) -> None:
         (root / name).mkdir()
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(root / name / "kubelet.sock"))
-    (root / "device-plugins" / "left.sock").touch()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(root / "device-plugins" / "left.sock"))
     kubelet = start()
     assert hostile.register(kubelet.plugin_socket, "nobody.sock") is not None
     assert not (kubelet.plugin_dir / "left.sock").exists()
@@ -193,6 +200,180 @@ def test_a_kubelet_without_a_root_leaves_no_directory(monkeypatch: pytest.Monkey
     with pytest.raises(StartError), kubelet:
         pass
     assert not own.exists()
+
+
+@pytest.mark.parametrize("tmpdir", ["missing", "x" * 40])
+def test_no_temporary_directory(root: Path, monkeypatch: pytest.MonkeyPatch, tmpdir: str) -> None:
+    """One line, and no other directory is taken in its place."""
+    place = root / tmpdir
+    if tmpdir != "missing":  # there, but too long for sockets: /tmp is taken
+        place.mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(place))
+        kubelet = MockKubelet()
+        assert kubelet.root.parent == Path("/tmp")
+        kubelet.close()
+        return
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    with pytest.raises(StartError) as caught:
+        MockKubelet()
+    assert str(caught.value) == (
+        f"cannot make a temporary directory in {place}: No such file or directory: give the "
+        "kubelet a root, or set TMPDIR to a directory of at most 30 bytes"
+    )
+
+
+def test_tmpdir_is_where_the_directory_is(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(root))
+    with MockKubelet() as kubelet:
+        assert kubelet.root.parent == root
+
+
+EXHAUSTED = """
+import resource, sys
+from devicemanager import MockKubelet
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), 4096))
+try:
+    MockKubelet(sys.argv[1]).start()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("limit", [3, 4, 6, 8, 12, 16])
+def test_no_descriptors_left(root: Path, limit: int) -> None:
+    """A sentence that names the cause, whatever is opened or imported first."""
+    done = subprocess.run(
+        [sys.executable, "-c", EXHAUSTED, root, str(limit)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.startswith("StartError ")
+    assert "Too many open files" in done.stdout and len(done.stdout.splitlines()) == 1
+
+
+def test_no_descriptors_left_for_the_first_pod(root: Path) -> None:
+    code = """
+import resource, sys
+from devicemanager import MockKubelet, RequestError
+kubelet = MockKubelet(sys.argv[1]).start()
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 4096))
+try:
+    kubelet.admit("a.yaml")
+except RequestError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+kubelet.stop()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, root],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert re.fullmatch(
+        r"cannot load the reader of manifests: .*Too many open files\n", done.stdout
+    ), done.stderr
+
+
+# -- stops that fail ----------------------------------------------------------------------
+
+
+def test_a_stop_that_cannot_clean_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends everything, says what it could not do once, and nothing is blocked after it."""
+    kubelet = MockKubelet(root, IMPATIENT).start()
+    sockets = (kubelet.plugin_socket, kubelet.pod_resources_socket)
+    unlink = Path.unlink
+
+    def failing(path: Path, missing_ok: bool = False) -> None:
+        if path in sockets:
+            raise OSError(30, "Read-only file system", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with pytest.raises(StopError) as caught:
+        kubelet.stop()
+    assert str(caught.value) == (
+        f"the kubelet has stopped, but: {sockets[0]}: Read-only file system; "
+        f"{sockets[1]}: Read-only file system"
+    )
+    kubelet.stop()
+    monkeypatch.undo()
+    kubelet.start()
+    assert kubelet.admit(pod("a", 0)).admitted
+    kubelet.stop()
+    assert not any(path.exists() for path in sockets)
+
+
+@ROOT_ONLY
+def test_a_stop_on_a_read_only_disk(root: Path) -> None:
+    at = root / "node"
+    at.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "mode=750", "tmpfs", at], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+    try:
+        with pytest.raises(StopError, match="Read-only file system"), MockKubelet(at, IMPATIENT):
+            subprocess.run(["mount", "-o", "remount,ro", at], check=True)
+        assert "on a read-only file system" in refused(at)
+        subprocess.run(["mount", "-o", "remount,rw", at], check=True)
+        with MockKubelet(at, IMPATIENT) as kubelet:
+            assert hostile.register(kubelet.plugin_socket, "a") is not None
+    finally:
+        subprocess.run(["umount", at], check=True)
+
+
+# -- forks --------------------------------------------------------------------------------
+
+FORKS = """
+import os, sys, time
+from devicemanager import MockKubelet, RequestError
+with MockKubelet() as kubelet:
+    uid = kubelet.admit({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+                         "spec": {"containers": [{"name": "m", "image": "i"}]}}).uid
+    child = os.fork()
+    if child == 0:
+        for refused in (kubelet.start, kubelet.restart, kubelet.capacity):
+            try:
+                refused()
+            except RequestError as error:
+                print(error, flush=True)
+        %s
+    for _ in range(500):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.02)
+    else:
+        os.kill(child, 9)
+        sys.exit("the child hangs")
+    print(status, kubelet.root.is_dir(), kubelet.plugin_socket.is_socket(),
+          kubelet.pod_resources_socket.is_socket(), kubelet.devices(uid))
+print(kubelet.root.exists())
+"""
+
+
+@pytest.mark.parametrize("end", ["sys.exit()", "kubelet.stop(); sys.exit()", "os._exit(0)"])
+def test_a_forked_child_leaves_the_parent_alone(end: str) -> None:
+    """Also when it leaves the with block on its way out."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS % end],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    *said, ended, gone = done.stdout.splitlines()
+    assert len(said) == 3, done.stderr
+    assert all(line.startswith("this kubelet belongs to process ") for line in said)
+    assert (ended, gone) == ("0 True True True {}", "False"), done.stderr
 
 
 def _failing(_: object) -> None:

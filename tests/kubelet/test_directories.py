@@ -1,7 +1,8 @@
-"""The kubelet's directories: made, checked, and cleared of everything but the checkpoint."""
+"""The kubelet's directories: made, checked, and cleared of sockets."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -48,26 +49,124 @@ def test_directories_are_made(root):
     directories.prepare()
 
 
-def test_everything_but_directories_and_checkpoints_goes(root):
+def test_only_sockets_go(root):
     directories = Directories(root)
     directories.plugin_dir.mkdir()
     (directories.plugin_dir / "directory").mkdir()
-    (directories.plugin_dir / "directory" / "inside").touch()
     (directories.plugin_dir / "link-to-directory").symlink_to("directory")
-    kept = {"directory", "link-to-directory", CHECKPOINT_NAME}
     (directories.plugin_dir / CHECKPOINT_NAME).write_bytes(b"kept")
     (directories.plugin_dir / "file").touch()
     (directories.plugin_dir / ".hidden").touch()
     (directories.plugin_dir / "dangling").symlink_to("nowhere")
+    (directories.plugin_dir / "z").symlink_to("z")
     (directories.plugin_dir / "link-to-file").symlink_to(CHECKPOINT_NAME)
     os.mkfifo(directories.plugin_dir / "fifo")
-    with socket.socket(socket.AF_UNIX) as served:
+    kept = {entry.name for entry in directories.plugin_dir.iterdir()}
+    (root / "elsewhere").mkdir()
+    with socket.socket(socket.AF_UNIX) as served, socket.socket(socket.AF_UNIX) as other:
         served.bind(str(directories.plugin_dir / "plugin.sock"))
         served.listen()
+        other.bind(str(root / "elsewhere" / "other.sock"))
+        (directories.plugin_dir / "link-to-socket").symlink_to(root / "elsewhere" / "other.sock")
         directories.prepare()
     assert {entry.name for entry in directories.plugin_dir.iterdir()} == kept
     assert directories.checkpoint_path.read_bytes() == b"kept"
-    assert (directories.plugin_dir / "directory" / "inside").exists()
+    assert (root / "elsewhere" / "other.sock").is_socket()
+
+
+NAMES = ["", "device-plugins", "plugins_registry", "pod-resources"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+def test_a_link_in_place_of_a_directory(root, name, target):
+    """What it leads to is somebody else's: nothing there goes."""
+    node = root / "node"
+    elsewhere = root / "elsewhere"
+    elsewhere.mkdir(mode=0o750)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(elsewhere / "other.sock"))
+    if name:
+        node.mkdir(mode=0o750)
+    (node / name).symlink_to(root / target)
+    with pytest.raises(StartError) as error:
+        Directories(node).prepare()
+    assert str(node / name) in str(error.value) and "\n" not in str(error.value)
+    if target == "elsewhere":
+        assert str(error.value) == (
+            f"{node / name} is a link: give the kubelet the directory itself"
+        )
+    assert (elsewhere / "other.sock").is_socket()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_directory_that_every_user_can_write_in(root, name):
+    """Somebody could put a link in the place of what is in it."""
+    (root / name).mkdir(exist_ok=True)
+    (root / name).chmod(0o777)
+    with pytest.raises(StartError) as error:
+        Directories(root).prepare()
+    assert str(error.value) == (
+        f"directory {root / name} can be written by every user: run chmod o-w, or choose "
+        "another one"
+    )
+    (root / name).chmod(0o770)
+    Directories(root).prepare()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_directory_of_another_user(root, name, monkeypatch):
+    (root / name).mkdir(exist_ok=True)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(StartError, match=f"^directory {root} belongs to user .*, not to 4711, "):
+        Directories(root).prepare()
+    monkeypatch.undo()
+    if os.geteuid() == 0:  # only root may give a directory away
+        os.chown(root / name, 4711, -1)
+        with pytest.raises(StartError, match=f"^directory {root / name} belongs to user 4711"):
+            Directories(root).prepare()
+
+
+def test_a_directory_exchanged_while_it_is_looked_at(root, monkeypatch):
+    """What was opened is cleared, not what has its name since."""
+    directories = Directories(root)
+    directories.prepare()
+    (root / "victim").mkdir()
+    with socket.socket(socket.AF_UNIX) as precious, socket.socket(socket.AF_UNIX) as stale:
+        precious.bind(str(root / "victim" / "p.sock"))
+        stale.bind(str(directories.plugin_dir / "p.sock"))
+    scandir = os.scandir
+
+    def exchange(descriptor):
+        if not (root / "moved").exists():
+            directories.plugin_dir.rename(root / "moved")
+            directories.plugin_dir.symlink_to(root / "victim")
+        return scandir(descriptor)
+
+    monkeypatch.setattr(os, "scandir", exchange)
+    directories.prepare()
+    monkeypatch.undo()
+    assert (root / "victim" / "p.sock").is_socket()
+    assert not (root / "moved" / "p.sock").exists()
+
+
+def test_what_a_killed_kubelet_left_in_pod_resources_goes(root):
+    directories = Directories(root)
+    directories.prepare()
+    where = directories.pod_resources_socket.parent
+    with contextlib.ExitStack() as stack:
+        for name in ("kubelet.sock", ".0123456789a", "mine.sock", ".feedfeedfee"):
+            left = stack.enter_context(socket.socket(socket.AF_UNIX))
+            left.bind(str(where / name))
+            if name == ".feedfeedfee":
+                left.listen()  # of a kubelet that is just starting
+        (where / ".abcdef01234").touch()
+        directories.prepare()
+    assert {entry.name for entry in where.iterdir()} == {
+        "mine.sock",
+        ".feedfeedfee",
+        ".abcdef01234",
+    }
 
 
 def test_what_waits_to_be_found_stays(root):
@@ -140,6 +239,6 @@ def test_a_directory_where_a_socket_belongs(root):
 
 def test_an_unwritable_directory(root, monkeypatch):
     # Permissions do not stop root, who may be running this.
-    monkeypatch.setattr(os, "access", lambda path, how: Path(path).name != "device-plugins")
-    with pytest.raises(StartError, match=r"cannot write in directory .*device-plugins: choose"):
+    monkeypatch.setattr(os, "access", lambda path, how, *, dir_fd: False)
+    with pytest.raises(StartError, match=f"^cannot write in directory {root}: choose another one$"):
         Directories(root).prepare()

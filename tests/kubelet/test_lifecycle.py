@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -169,6 +171,19 @@ def test_any_calls_from_four_threads():
     assert kinds[-1] is EventKind.STARTED
     kubelet.close()
     kubelet.check()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o777])
+def test_sockets_are_for_owner_and_group_whatever_the_umask(mask):
+    with MockKubelet() as kubelet:
+        kubelet.stop()
+        before = os.umask(mask)
+        try:
+            kubelet.start()
+        finally:
+            os.umask(before)
+        for path in (kubelet.plugin_socket, kubelet.pod_resources_socket):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o660
 
 
 # -- stop and start ------------------------------------------------------------------------

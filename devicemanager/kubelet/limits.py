@@ -1,0 +1,51 @@
+"""What a process must have left of the system's resources for a kubelet to start in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from devicemanager.core.errors import StartError
+
+__all__ = ["check_descriptors", "explained"]
+
+_DESCRIPTORS = 16
+"""A start opens a dozen at a time; gRPC ends the program if it gets none."""
+
+
+def check_descriptors() -> None:
+    """Raise StartError unless enough file descriptors are free."""
+    taken: list[int] = []
+    try:
+        taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        while len(taken) < _DESCRIPTORS:
+            taken.append(os.dup(taken[0]))
+    except OSError as error:
+        raise StartError(
+            f"the kubelet cannot start: {error.strerror}: it needs {_DESCRIPTORS} free file "
+            f"descriptors, {len(taken)} are left: raise the limit (ulimit -n)"
+        ) from error
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turn what the system refuses meanwhile (descriptors, threads, memory, a file of ours
+    that cannot be imported) into a StartError of one line."""
+    try:
+        yield
+    except (OSError, RuntimeError, MemoryError) as error:
+        raise StartError(f"the kubelet cannot start: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """One line: what the system refuses, and with which file."""
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if not isinstance(error, OSError):
+        return str(error) or repr(error)
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{error.filename}: {what}"
