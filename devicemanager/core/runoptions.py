@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Mount:
     """A host directory or file shown in the container."""
 
@@ -36,7 +36,7 @@ class Mount:
     read_only: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class DeviceSpec:
     """A device node shown in the container.
 

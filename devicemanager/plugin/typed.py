@@ -53,7 +53,7 @@ def _pci_id(text: str) -> str:
     return match[1]
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class FilesystemDevice:
     """A device reached through a path, by default the same one in the container."""
 
@@ -97,7 +97,7 @@ class ApiType(enum.Enum):
     NETLINK = "NETLINK"
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class FlatDevice:
     """The flat form: one identifier inside, one outside, and what kind they are of.
 
@@ -113,7 +113,11 @@ class FlatDevice:
         """The same device in the form that travels. Raises ``ValueError``."""
         if self.api_type is ApiType.PATH:
             permissions = self.permissions or "rw"
-            return FilesystemDevice(self.identifier_host, self.identifier_container, permissions)
+            return FilesystemDevice(
+                host_path=self.identifier_host,
+                container_path=self.identifier_container,
+                permissions=permissions,
+            )
         if self.permissions:
             raise ValueError(
                 f"permissions fit PATH devices only; leave them out for {self.identifier_host!r}"

@@ -54,7 +54,7 @@ class Device:
     numa: tuple[int, ...] = attrs.field(default=(), converter=_nodes)
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Mount:
     """A host path mounted into the container."""
 
@@ -63,7 +63,7 @@ class Mount:
     read_only: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class DeviceSpec:
     """A host device node made visible in the container, by default under the same path.
 
@@ -78,7 +78,9 @@ class DeviceSpec:
 
 
 def _device_specs(devices: Iterable[DeviceSpec | str]) -> tuple[DeviceSpec, ...]:
-    return tuple(DeviceSpec(device) if isinstance(device, str) else device for device in devices)
+    return tuple(
+        DeviceSpec(host_path=device) if isinstance(device, str) else device for device in devices
+    )
 
 
 def _mounts(mounts: Iterable[Mount]) -> tuple[Mount, ...]:

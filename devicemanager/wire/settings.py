@@ -62,7 +62,10 @@ def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSet
                 )
     return ContainerSettings(
         envs=dict(sorted(message.envs.items())),
-        mounts=tuple(Mount(m.container_path, m.host_path, m.read_only) for m in message.mounts),
+        mounts=tuple(
+            Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+            for m in message.mounts
+        ),
         devices=tuple(map(_device_spec, message.devices)),
         annotations=dict(sorted(message.annotations.items())),
         cdi_devices=tuple(device.name for device in message.cdi_devices),
@@ -73,7 +76,11 @@ def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSet
 
 
 def _device_spec(device: dp.DeviceSpec | dp.FilesystemDevice) -> DeviceSpec:
-    return DeviceSpec(device.container_path, device.host_path, device.permissions)
+    return DeviceSpec(
+        container_path=device.container_path,
+        host_path=device.host_path,
+        permissions=device.permissions,
+    )
 
 
 def _pci_device(pci: dp.PciDevice) -> PciDevice:

@@ -171,13 +171,15 @@ def settings() -> bytes:
     return settings_to_bytes(
         ContainerSettings(
             envs={"GPUS": "0\n1"},
-            mounts=(Mount("/data", "/host", True),),
-            devices=(DeviceSpec("/dev/x", "/dev/y"),),
+            mounts=(Mount(container_path="/data", host_path="/host", read_only=True),),
+            devices=(DeviceSpec(container_path="/dev/x", host_path="/dev/y"),),
             annotations={"k": "v"},
             cdi_devices=("v.com/c=d",),
             network_interfaces=(NetworkInterface("ens1", "net0"),),
             pci_devices=(PciDevice("10de", "20b0"),),
-            filesystem_devices=(DeviceSpec("/dev/f", "/dev/f", "r"),),
+            filesystem_devices=(
+                DeviceSpec(container_path="/dev/f", host_path="/dev/f", permissions="r"),
+            ),
         )
     )
 

@@ -64,8 +64,14 @@ def test_one_resource_passes_through() -> None:
         {
             GPU: ContainerSettings(
                 envs={"GPU": "0"},
-                mounts=(Mount("/opt/lib", "/usr/lib/gpu", True),),
-                devices=(DeviceSpec("/dev/gpu0", "/dev/gpu0", "rwm"),),
+                mounts=(
+                    Mount(container_path="/opt/lib", host_path="/usr/lib/gpu", read_only=True),
+                ),
+                devices=(
+                    DeviceSpec(
+                        container_path="/dev/gpu0", host_path="/dev/gpu0", permissions="rwm"
+                    ),
+                ),
                 annotations={"gpu": "zero"},
                 cdi_devices=("vendor.com/gpu=0",),
                 network_interfaces=(NetworkInterface("eth42", "eth0"),),
@@ -75,8 +81,8 @@ def test_one_resource_passes_through() -> None:
     )
     assert options == RunOptions(
         envs={"GPU": "0"},
-        mounts=(Mount("/opt/lib", "/usr/lib/gpu", True),),
-        devices=(DeviceSpec("/dev/gpu0", "/dev/gpu0", "rwm"),),
+        mounts=(Mount(container_path="/opt/lib", host_path="/usr/lib/gpu", read_only=True),),
+        devices=(DeviceSpec(container_path="/dev/gpu0", host_path="/dev/gpu0", permissions="rwm"),),
         annotations={"gpu": "zero"},
         cdi_devices=("vendor.com/gpu=0",),
         network_interfaces=(NetworkInterface("eth42", "eth0"),),
@@ -96,28 +102,42 @@ CLASHES = {
         ("annotation", "a", "1", "2"),
     ),
     "mount": (
-        ContainerSettings(mounts=(Mount("/c", "/h1"),)),
-        ContainerSettings(mounts=(Mount("/c", "/h2", True),)),
+        ContainerSettings(mounts=(Mount(container_path="/c", host_path="/h1"),)),
+        ContainerSettings(mounts=(Mount(container_path="/c", host_path="/h2", read_only=True),)),
         ("mount", "/c", "/h1", "/h2"),
     ),
     "mount access": (
-        ContainerSettings(mounts=(Mount("/c", "/h"),)),
-        ContainerSettings(mounts=(Mount("/c", "/h", True),)),
+        ContainerSettings(mounts=(Mount(container_path="/c", host_path="/h"),)),
+        ContainerSettings(mounts=(Mount(container_path="/c", host_path="/h", read_only=True),)),
         ("mount access", "/c", "read-write", "read-only"),
     ),
     "device": (
-        ContainerSettings(devices=(DeviceSpec("/dev/c", "/dev/h1", "r"),)),
-        ContainerSettings(devices=(DeviceSpec("/dev/c", "/dev/h2", "rw"),)),
+        ContainerSettings(
+            devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/h1", permissions="r"),)
+        ),
+        ContainerSettings(
+            devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/h2", permissions="rw"),)
+        ),
         ("device", "/dev/c", "/dev/h1", "/dev/h2"),
     ),
     "device permissions": (
-        ContainerSettings(devices=(DeviceSpec("/dev/c", "/dev/h", "r"),)),
-        ContainerSettings(devices=(DeviceSpec("/dev/c", "/dev/h", "rw"),)),
+        ContainerSettings(
+            devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/h", permissions="r"),)
+        ),
+        ContainerSettings(
+            devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/h", permissions="rw"),)
+        ),
         ("device permissions", "/dev/c", "r", "rw"),
     ),
     "classic and typed device": (
-        ContainerSettings(devices=(DeviceSpec("/dev/c", "/dev/h1", "r"),)),
-        ContainerSettings(filesystem_devices=(DeviceSpec("/dev/c", "/dev/h2", "r"),)),
+        ContainerSettings(
+            devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/h1", permissions="r"),)
+        ),
+        ContainerSettings(
+            filesystem_devices=(
+                DeviceSpec(container_path="/dev/c", host_path="/dev/h2", permissions="r"),
+            )
+        ),
         ("device", "/dev/c", "/dev/h1", "/dev/h2"),
     ),
     "one name for two interfaces": (
@@ -156,9 +176,9 @@ def test_first_resource_wins_and_the_conflict_is_listed(
 def test_equal_values_are_no_conflict_and_stand_once() -> None:
     same = ContainerSettings(
         envs={"A": "1"},
-        mounts=(Mount("/c", "/h"),),
-        devices=(DeviceSpec("/dev/c", "/dev/h"),),
-        filesystem_devices=(DeviceSpec("/dev/c", "/dev/h"),),
+        mounts=(Mount(container_path="/c", host_path="/h"),),
+        devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/h"),),
+        filesystem_devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/h"),),
         annotations={"a": "1"},
         cdi_devices=("v.com/a=0",),
         network_interfaces=(NetworkInterface("eth1", "net0"),),

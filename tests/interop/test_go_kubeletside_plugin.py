@@ -112,7 +112,7 @@ class Gpus(Plugin):
     def allocate(self, device_ids):
         return ContainerSettings(
             envs={"GPUS": ",".join(device_ids)},
-            mounts=[Mount("/opt/gpu", "/usr/share", read_only=True)],
+            mounts=[Mount(container_path="/opt/gpu", host_path="/usr/share", read_only=True)],
             devices=["/dev/null"],
             annotations={GPU: "yes"},
             cdi_devices=[f"{GPU}={id_}" for id_ in device_ids],
@@ -171,7 +171,7 @@ class Typed(Gpus):
         return ContainerSettings(
             envs={"NIC": "zero"},
             typed_devices=[
-                FlatDevice("/dev/nic0", "/dev/null"),
+                FlatDevice(identifier_container="/dev/nic0", identifier_host="/dev/null"),
                 NetlinkDevice("eth42", "net0"),
                 PciDevice("8086", "1572"),
             ],

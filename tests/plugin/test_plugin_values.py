@@ -35,12 +35,18 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
         (lambda: Device(""), "not empty"),
         (lambda: Device(7), "a device id is text"),
         (lambda: Device("a", numa=-5), "NUMA node ids are 0 or more, not -5"),
-        (lambda: Mount("data", "/data"), "container_path must be an absolute path: 'data'"),
-        (lambda: Mount("/data", "data"), "host_path must be an absolute path"),
-        (lambda: DeviceSpec("dev/null"), "host_path must be an absolute path"),
-        (lambda: DeviceSpec("/dev/null", permissions=""), "some of the letters"),
-        (lambda: DeviceSpec("/dev/null", permissions="rwx"), "some of the letters"),
-        (lambda: DeviceSpec("/dev/null", permissions="rr"), "some of the letters"),
+        (
+            lambda: Mount(container_path="data", host_path="/data"),
+            "container_path must be an absolute path: 'data'",
+        ),
+        (
+            lambda: Mount(container_path="/data", host_path="data"),
+            "host_path must be an absolute path",
+        ),
+        (lambda: DeviceSpec(host_path="dev/null"), "host_path must be an absolute path"),
+        (lambda: DeviceSpec(host_path="/dev/null", permissions=""), "some of the letters"),
+        (lambda: DeviceSpec(host_path="/dev/null", permissions="rwx"), "some of the letters"),
+        (lambda: DeviceSpec(host_path="/dev/null", permissions="rr"), "some of the letters"),
         (lambda: ContainerSettings(envs={"A=B": "1"}), "not a name of an environment variable"),
         (lambda: ContainerSettings(envs={"": "1"}), "not a name of an environment variable"),
         (lambda: ContainerSettings(envs={"A": 1}), "must be text"),
@@ -50,11 +56,18 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
         (lambda: ContainerSettings(annotations={"a" * 64: ""}), "not a valid annotation key"),
         (lambda: ContainerSettings(cdi_devices=["gpu0"]), "vendor/class=name: 'gpu0'"),
         (
-            lambda: ContainerSettings(devices=["/dev/a", DeviceSpec("/dev/b", "/dev/a")]),
+            lambda: ContainerSettings(
+                devices=["/dev/a", DeviceSpec(host_path="/dev/b", container_path="/dev/a")]
+            ),
             "devices: two host paths for /dev/a",
         ),
         (
-            lambda: ContainerSettings(mounts=[Mount("/a", "/b"), Mount("/a", "/c")]),
+            lambda: ContainerSettings(
+                mounts=[
+                    Mount(container_path="/a", host_path="/b"),
+                    Mount(container_path="/a", host_path="/c"),
+                ]
+            ),
             "mounts: two host paths for /a",
         ),
     ],
@@ -68,8 +81,11 @@ def test_all_settings_of_a_container_reach_the_wire():
     response = wire.container_response(
         ContainerSettings(
             envs={"A": "1"},
-            mounts=[Mount("/in", "/out", read_only=True)],
-            devices=["/dev/x", DeviceSpec("/dev/y", "/dev/z", "rwm")],
+            mounts=[Mount(container_path="/in", host_path="/out", read_only=True)],
+            devices=[
+                "/dev/x",
+                DeviceSpec(host_path="/dev/y", container_path="/dev/z", permissions="rwm"),
+            ],
             annotations={"vendor.com/a": "b"},
             cdi_devices=["vendor.com/gpu=gpu-0"],
             typed_devices=[NetlinkDevice("eth42")],

@@ -93,8 +93,18 @@ def test_everything_that_a_file_may_say(write: Write) -> None:
     assert read.devices == {
         "0": ContainerEdits(
             device_nodes=(
-                CdiDeviceNode("/dev/gpu0", "/dev/vendor/gpu0", "c", 195, 0, 0o660, "rw", 1, 2),
-                CdiDeviceNode("/dev/ctl", "/dev/ctl", permissions="rwm"),
+                CdiDeviceNode(
+                    path="/dev/gpu0",
+                    host_path="/dev/vendor/gpu0",
+                    type="c",
+                    major=195,
+                    minor=0,
+                    file_mode=0o660,
+                    permissions="rw",
+                    uid=1,
+                    gid=2,
+                ),
+                CdiDeviceNode(path="/dev/ctl", host_path="/dev/ctl", permissions="rwm"),
             ),
             net_devices=(CdiNetDevice("eth42", "net0"),),
         )
@@ -102,8 +112,13 @@ def test_everything_that_a_file_may_say(write: Write) -> None:
     assert read.edits == ContainerEdits(
         env=("GPU=yes", "EMPTY="),
         mounts=(
-            CdiMount("/usr/lib/gpu", "/usr/lib/gpu", ("ro", "bind"), "bind"),
-            CdiMount("tmpfs", "/scratch", (), "tmpfs"),
+            CdiMount(
+                host_path="/usr/lib/gpu",
+                container_path="/usr/lib/gpu",
+                options=("ro", "bind"),
+                type="bind",
+            ),
+            CdiMount(host_path="tmpfs", container_path="/scratch", options=(), type="tmpfs"),
         ),
         hooks=(CdiHook("createContainer", "/bin/hook", ("hook", "-v"), ("A=1",), 5),),
         additional_gids=(44,),

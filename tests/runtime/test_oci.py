@@ -67,8 +67,14 @@ def test_nothing_to_say_is_an_empty_fragment() -> None:
 def test_every_run_option_has_its_place() -> None:
     options = RunOptions(
         envs={"A": "1", "EMPTY": ""},
-        mounts=(Mount("/a/b", "/h/b"), Mount("/z", "/h/z", True)),
-        devices=(DeviceSpec("/dev/g", "/dev/gpu0", "rw"), DeviceSpec("/dev/d", "/dev/disk", "r")),
+        mounts=(
+            Mount(container_path="/a/b", host_path="/h/b"),
+            Mount(container_path="/z", host_path="/h/z", read_only=True),
+        ),
+        devices=(
+            DeviceSpec(container_path="/dev/g", host_path="/dev/gpu0", permissions="rw"),
+            DeviceSpec(container_path="/dev/d", host_path="/dev/disk", permissions="r"),
+        ),
         annotations={"a": ""},
         network_interfaces=(NetworkInterface("eth42", "net0"),),
         pci_devices=(
@@ -126,7 +132,13 @@ def test_every_run_option_has_its_place() -> None:
 
 
 def test_a_directory_gives_the_nodes_below_it() -> None:
-    linux = config(RunOptions(devices=(DeviceSpec("/dev/usb", "/dev/bus", "rwm"),)))["linux"]
+    linux = config(
+        RunOptions(
+            devices=(
+                DeviceSpec(container_path="/dev/usb", host_path="/dev/bus", permissions="rwm"),
+            )
+        )
+    )["linux"]
     assert [(d["path"], d["minor"]) for d in linux["devices"]] == [
         ("/dev/usb/001/002", 1),
         ("/dev/usb/001/003", 2),
@@ -136,13 +148,19 @@ def test_a_directory_gives_the_nodes_below_it() -> None:
 
 @pytest.mark.parametrize(("permissions", "access"), [("r", "ro"), ("rw", "rw")])
 def test_a_path_without_nodes_is_mounted(permissions: str, access: str) -> None:
-    device = DeviceSpec("/sys/class/fpga", "/sys/class/fpga", permissions)
+    device = DeviceSpec(
+        container_path="/sys/class/fpga", host_path="/sys/class/fpga", permissions=permissions
+    )
     (mount,) = config(RunOptions(devices=(device,)))["mounts"]
     assert mount["source"] == "/sys/class/fpga" and mount["options"][-1] == access
 
 
 def test_a_fifo_has_no_numbers_and_no_rule() -> None:
-    linux = config(RunOptions(devices=(DeviceSpec("/dev/p", "/dev/pipe", "rw"),)))["linux"]
+    linux = config(
+        RunOptions(
+            devices=(DeviceSpec(container_path="/dev/p", host_path="/dev/pipe", permissions="rw"),)
+        )
+    )["linux"]
     assert linux == {
         "devices": [{"path": "/dev/p", "type": "p", "fileMode": 0o666, "uid": 0, "gid": 0}]
     }
@@ -152,15 +170,23 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
     ("options", "text"),
     [
         (
-            RunOptions(devices=(DeviceSpec("/dev/c", "/dev/none"),)),
+            RunOptions(devices=(DeviceSpec(container_path="/dev/c", host_path="/dev/none"),)),
             "device /dev/c: /dev/none on the host: No such file or directory",
         ),
         (
-            RunOptions(devices=(DeviceSpec("/dev/c", "/dev/gpu0", "rwx"),)),
+            RunOptions(
+                devices=(
+                    DeviceSpec(container_path="/dev/c", host_path="/dev/gpu0", permissions="rwx"),
+                )
+            ),
             "device /dev/c: permissions must be letters of r, w, m, not 'rwx'",
         ),
         (
-            RunOptions(devices=(DeviceSpec("/dev/c", "/dev/gpu0", ""),)),
+            RunOptions(
+                devices=(
+                    DeviceSpec(container_path="/dev/c", host_path="/dev/gpu0", permissions=""),
+                )
+            ),
             "device /dev/c: permissions must be letters of r, w, m, not ''",
         ),
         (
@@ -189,16 +215,28 @@ def test_cdi_edits_have_their_place() -> None:
     cdi = registry(
         all=ContainerEdits(
             env=("ALL=yes",),
-            mounts=(CdiMount("tmpfs", "/scratch", (), "tmpfs"),),
+            mounts=(
+                CdiMount(host_path="tmpfs", container_path="/scratch", options=(), type="tmpfs"),
+            ),
             additional_gids=(44, 45),
             intel_rdt={"closID": "gold"},
         ),
         d0=ContainerEdits(
             env=("GPU=0=0",),
             device_nodes=(
-                CdiDeviceNode("/dev/g", "/dev/gpu0"),
-                CdiDeviceNode("/dev/x", "/dev/absent", "u", 9, 0, 0o600, "r", 1, 2),
-                CdiDeviceNode("/dev/y", "/dev/absent", "p"),
+                CdiDeviceNode(path="/dev/g", host_path="/dev/gpu0"),
+                CdiDeviceNode(
+                    path="/dev/x",
+                    host_path="/dev/absent",
+                    type="u",
+                    major=9,
+                    minor=0,
+                    file_mode=0o600,
+                    permissions="r",
+                    uid=1,
+                    gid=2,
+                ),
+                CdiDeviceNode(path="/dev/y", host_path="/dev/absent", type="p"),
             ),
             hooks=(
                 CdiHook("createContainer", "/bin/hook", ("hook",), ("A=1",), 5),
@@ -251,9 +289,18 @@ def test_a_cdi_name_without_specifications_is_named() -> None:
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (CdiDeviceNode("/dev/g", "/dev/none"), "device /dev/g of vendor.com/gpu=0: /dev/none on"),
-        (CdiDeviceNode("/dev/g", "/dev/gpu0", "b"), "/dev/gpu0 is no device node of type b on"),
-        (CdiDeviceNode("/dev/g", "/dev/bus"), "/dev/bus is no device node on the host"),
+        (
+            CdiDeviceNode(path="/dev/g", host_path="/dev/none"),
+            "device /dev/g of vendor.com/gpu=0: /dev/none on",
+        ),
+        (
+            CdiDeviceNode(path="/dev/g", host_path="/dev/gpu0", type="b"),
+            "/dev/gpu0 is no device node of type b on",
+        ),
+        (
+            CdiDeviceNode(path="/dev/g", host_path="/dev/bus"),
+            "/dev/bus is no device node on the host",
+        ),
     ],
 )
 def test_a_cdi_device_that_is_not_on_the_host(node: CdiDeviceNode, text: str) -> None:
@@ -264,8 +311,8 @@ def test_a_cdi_device_that_is_not_on_the_host(node: CdiDeviceNode, text: str) ->
 
 OPTIONS = RunOptions(
     envs={"A": "1"},
-    mounts=(Mount("/m", "/h1"),),
-    devices=(DeviceSpec("/dev/g", "/dev/gpu0", "rw"),),
+    mounts=(Mount(container_path="/m", host_path="/h1"),),
+    devices=(DeviceSpec(container_path="/dev/g", host_path="/dev/gpu0", permissions="rw"),),
     network_interfaces=(NetworkInterface("eth1", "net0"),),
     cdi_devices=(GPU,),
 )
@@ -275,9 +322,15 @@ OPTIONS = RunOptions(
     ("edits", "kind", "key", "kept", "dropped"),
     [
         (ContainerEdits(env=("A=2",)), "env", "A", "2", "1"),
-        (ContainerEdits(mounts=(CdiMount("/h2", "/m"),)), "mount", "/m", "/h2", "/h1"),
         (
-            ContainerEdits(device_nodes=(CdiDeviceNode("/dev/g", "/dev/gpu1"),)),
+            ContainerEdits(mounts=(CdiMount(host_path="/h2", container_path="/m"),)),
+            "mount",
+            "/m",
+            "/h2",
+            "/h1",
+        ),
+        (
+            ContainerEdits(device_nodes=(CdiDeviceNode(path="/dev/g", host_path="/dev/gpu1"),)),
             *("device", "/dev/g", "/dev/gpu1", "/dev/gpu0"),
         ),
         (
@@ -289,7 +342,7 @@ OPTIONS = RunOptions(
             *("network interface", "net0", "eth2", "eth1"),
         ),
         (
-            ContainerEdits(mounts=(CdiMount("/h2", "/dev/g"),)),
+            ContainerEdits(mounts=(CdiMount(host_path="/h2", container_path="/dev/g"),)),
             *("device", "/dev/g", "/h2", "/dev/gpu0"),
         ),
     ],
@@ -309,8 +362,8 @@ def test_a_later_edit_wins_and_the_conflict_is_listed(
 def test_the_same_wish_twice_is_no_conflict() -> None:
     edits = ContainerEdits(
         env=("A=1",),
-        mounts=(CdiMount("/h1", "/m"),),
-        device_nodes=(CdiDeviceNode("/dev/g", "/dev/gpu0"),),
+        mounts=(CdiMount(host_path="/h1", container_path="/m"),),
+        device_nodes=(CdiDeviceNode(path="/dev/g", host_path="/dev/gpu0"),),
         net_devices=(CdiNetDevice("eth1", "net0"),),
     )
     assert render(OPTIONS, registry(d0=edits), host).conflicts == ()
@@ -318,7 +371,8 @@ def test_the_same_wish_twice_is_no_conflict() -> None:
 
 def test_a_mounted_device_node_keeps_its_access_rule() -> None:
     options = RunOptions(
-        devices=(DeviceSpec("/dev/g", "/dev/gpu0", "rw"),), mounts=(Mount("/dev/g", "/dev/gpu0"),)
+        devices=(DeviceSpec(container_path="/dev/g", host_path="/dev/gpu0", permissions="rw"),),
+        mounts=(Mount(container_path="/dev/g", host_path="/dev/gpu0"),),
     )
     rule = {"allow": True, "type": "c", "major": 195, "minor": 0, "access": "rw"}
     assert config(options)["linux"] == {"resources": {"devices": [rule]}}
@@ -387,11 +441,18 @@ def test_one_thing_per_path_parents_first_and_the_rest_listed(
 ) -> None:
     """A container path shows one host path, and every other one asked for is a conflict."""
     options = RunOptions(
-        devices=tuple(DeviceSpec(path, source) for path, source in sorted(devices.items())),
-        mounts=tuple(Mount(path, source) for path, source in sorted(mounts.items())),
+        devices=tuple(
+            DeviceSpec(container_path=path, host_path=source)
+            for path, source in sorted(devices.items())
+        ),
+        mounts=tuple(
+            Mount(container_path=path, host_path=source) for path, source in sorted(mounts.items())
+        ),
         cdi_devices=(GPU,),
     )
-    edits = ContainerEdits(mounts=tuple(CdiMount(s, path) for path, s in cdi_mounts.items()))
+    edits = ContainerEdits(
+        mounts=tuple(CdiMount(host_path=s, container_path=path) for path, s in cdi_mounts.items())
+    )
     fragment = render(options, registry(d0=edits), host)
     shown = {mount["destination"]: mount["source"] for mount in fragment.config.get("mounts", ())}
     order = list(shown)

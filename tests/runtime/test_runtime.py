@@ -94,7 +94,9 @@ def test_the_container_sees_its_devices_environment_and_mounts(run: Run, tmp_pat
         container_path="/opt/vendor", host_path=str(tmp_path / "vendor"), read_only=True
     )
     response.cdi_devices.add(name="vendor.com/gpu=0")
-    typed.add_typed_devices(response, [typed.FlatDevice("/dev/gpu0", "/dev/null")])
+    typed.add_typed_devices(
+        response, [typed.FlatDevice(identifier_container="/dev/gpu0", identifier_host="/dev/null")]
+    )
     (tmp_path / "cdi").mkdir()
     edits = {
         "env": ["FROM_CDI=yes"],

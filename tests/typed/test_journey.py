@@ -25,8 +25,15 @@ def answer() -> bytes:
     typed.add_typed_devices(
         response,
         [
-            typed.FlatDevice("/dev/nic0", "/dev/null", typed.ApiType.PATH, "rw"),
-            typed.FlatDevice("net0", "eth42", typed.ApiType.NETLINK),
+            typed.FlatDevice(
+                identifier_container="/dev/nic0",
+                identifier_host="/dev/null",
+                api_type=typed.ApiType.PATH,
+                permissions="rw",
+            ),
+            typed.FlatDevice(
+                identifier_container="net0", identifier_host="eth42", api_type=typed.ApiType.NETLINK
+            ),
             typed.PciDevice("8086", "1572"),
         ],
     )
@@ -59,7 +66,9 @@ def after_restart(alloc_resp: bytes) -> bytes:
 def test_all_kinds_travel_through_a_restart_into_the_fragment(answer: bytes, sysfs: Path) -> None:
     settings = pci.resolve(settings_from_bytes(after_restart(recorded(answer))), sysfs)
     options = merge({NIC: settings})
-    assert options.devices == (DeviceSpec("/dev/nic0", "/dev/null", "rw"),)
+    assert options.devices == (
+        DeviceSpec(container_path="/dev/nic0", host_path="/dev/null", permissions="rw"),
+    )
     assert options.network_interfaces == (NetworkInterface("eth42", "net0"),)
     assert options.pci_devices == (PciDevice("8086", "1572", ("0000:3b:00.0",)),)
     assert options.conflicts == ()

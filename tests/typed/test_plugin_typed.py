@@ -17,25 +17,41 @@ from protos import deviceplugin_v1beta1 as dp
 
 
 def test_a_flat_path_becomes_a_filesystem_device() -> None:
-    flat = FlatDevice("/dev/gpu0", "/dev/nvidia7", ApiType.PATH, "rwm")
-    assert flat.typed() == FilesystemDevice("/dev/nvidia7", "/dev/gpu0", "rwm")
-    assert FlatDevice("/dev/gpu0", "/dev/gpu0").typed() == FilesystemDevice("/dev/gpu0")
+    flat = FlatDevice(
+        identifier_container="/dev/gpu0",
+        identifier_host="/dev/nvidia7",
+        api_type=ApiType.PATH,
+        permissions="rwm",
+    )
+    assert flat.typed() == FilesystemDevice(
+        host_path="/dev/nvidia7", container_path="/dev/gpu0", permissions="rwm"
+    )
+    assert FlatDevice(
+        identifier_container="/dev/gpu0", identifier_host="/dev/gpu0"
+    ).typed() == FilesystemDevice(host_path="/dev/gpu0")
 
 
 def test_a_flat_interface_becomes_a_netlink_device() -> None:
-    assert FlatDevice("net0", "eth42", "NETLINK").typed() == NetlinkDevice("eth42", "net0")
+    assert FlatDevice(
+        identifier_container="net0", identifier_host="eth42", api_type="NETLINK"
+    ).typed() == NetlinkDevice("eth42", "net0")
 
 
 def test_permissions_do_not_fit_an_interface() -> None:
     with pytest.raises(ValueError, match="permissions fit PATH devices only"):
-        FlatDevice("eth42", "eth42", ApiType.NETLINK, "rw").typed()
+        FlatDevice(
+            identifier_container="eth42",
+            identifier_host="eth42",
+            api_type=ApiType.NETLINK,
+            permissions="rw",
+        ).typed()
 
 
 @given(st.text("rwmx", max_size=5))
 def test_permissions_are_letters_from_r_w_m_each_once(text: str) -> None:
     good = bool(text) and set(text) <= set("rwm") and len(text) == len(set(text))
     try:
-        device = FilesystemDevice("/dev/x", permissions=text)
+        device = FilesystemDevice(host_path="/dev/x", permissions=text)
     except ValueError as error:
         assert not good and repr(text) in str(error)
     else:
@@ -63,8 +79,8 @@ def test_pci_ids_are_written_one_way() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: FilesystemDevice("dev/x"),
-        lambda: FilesystemDevice("/dev/x", "x"),
+        lambda: FilesystemDevice(host_path="dev/x"),
+        lambda: FilesystemDevice(host_path="/dev/x", container_path="x"),
         lambda: NetlinkDevice("eth0", net_ns="run/netns/x"),
     ],
 )
@@ -78,7 +94,12 @@ def test_every_kind_travels_and_a_path_stands_in_the_classic_list_too() -> None:
     add_typed_devices(
         response,
         [
-            FlatDevice("/dev/gpu0", "/dev/nvidia7", ApiType.PATH, "rw"),
+            FlatDevice(
+                identifier_container="/dev/gpu0",
+                identifier_host="/dev/nvidia7",
+                api_type=ApiType.PATH,
+                permissions="rw",
+            ),
             NetlinkDevice("eth42", "net0", "/run/netns/pool"),
             PciDevice("8086", "1572"),
         ],
@@ -102,15 +123,20 @@ def test_every_kind_travels_and_a_path_stands_in_the_classic_list_too() -> None:
 def test_a_path_already_in_the_classic_list_is_not_listed_twice() -> None:
     response = dp.ContainerAllocateResponse()
     response.devices.add(container_path="/dev/a", host_path="/dev/a", permissions="r")
-    add_typed_devices(response, [FilesystemDevice("/dev/a"), FilesystemDevice("/dev/a")])
+    add_typed_devices(
+        response, [FilesystemDevice(host_path="/dev/a"), FilesystemDevice(host_path="/dev/a")]
+    )
     assert len(response.devices) == 1
 
 
 @pytest.mark.parametrize(
     "devices",
     [
-        [FilesystemDevice("/dev/b", "/dev/a")],
-        [FilesystemDevice("/dev/b", "/dev/z"), FilesystemDevice("/dev/c", "/dev/z")],
+        [FilesystemDevice(host_path="/dev/b", container_path="/dev/a")],
+        [
+            FilesystemDevice(host_path="/dev/b", container_path="/dev/z"),
+            FilesystemDevice(host_path="/dev/c", container_path="/dev/z"),
+        ],
     ],
     ids=["taken in the classic list", "taken by a typed device"],
 )

@@ -39,7 +39,7 @@ class Nics(Plugin):
         return ContainerSettings(
             envs={"NIC": name},
             typed_devices=[
-                FlatDevice("/dev/nic", "/dev/null"),
+                FlatDevice(identifier_container="/dev/nic", identifier_host="/dev/null"),
                 NetlinkDevice(f"eth-{name}", "net0"),
                 PciDevice("8086", "1572"),
             ],

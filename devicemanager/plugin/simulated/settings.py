@@ -302,7 +302,7 @@ class SimulationSettings:
                 if self.annotation_prefix
             },
             devices=[
-                DeviceSpec(f"/dev/{self.device_file_prefix}-{i}")
+                DeviceSpec(host_path=f"/dev/{self.device_file_prefix}-{i}")
                 for i in indexes.values()
                 if self.device_file_prefix
             ],

@@ -41,7 +41,7 @@ class UnresolvedCdiDevices(CdiError):
         super().__init__(f"unresolvable CDI devices {', '.join(names)}: {where}")
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class CdiDeviceNode:
     """A device node to make; what is None is read from the host node."""
 
@@ -56,7 +56,7 @@ class CdiDeviceNode:
     gid: int | None = None
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class CdiMount:
     """A mount to make, with OCI mount options."""
 

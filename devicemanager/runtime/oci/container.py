@@ -42,7 +42,11 @@ class ContainerConfig:
     def bind(self, source: str, mount: Mount) -> None:
         """Mount as CRI runtimes do for the kubelet: recursively, nothing coming back."""
         access = "ro" if mount.read_only else "rw"
-        edit = CdiMount(mount.host_path, mount.container_path, ("rbind", "rprivate", access))
+        edit = CdiMount(
+            host_path=mount.host_path,
+            container_path=mount.container_path,
+            options=("rbind", "rprivate", access),
+        )
         self.mount(source, edit)
 
     def mount(self, source: str, mount: CdiMount) -> None:
@@ -71,7 +75,14 @@ class ContainerConfig:
             value = _oci_device(path, node)
             self._devices.put(PLUGINS, path, source, (value, permissions))
         if not nodes:
-            self.bind(PLUGINS, Mount(device.container_path, host_path, "w" not in permissions))
+            self.bind(
+                PLUGINS,
+                Mount(
+                    container_path=device.container_path,
+                    host_path=host_path,
+                    read_only="w" not in permissions,
+                ),
+            )
 
     def _read(self, container_path: str, host_path: str) -> Mapping[str, HostNode]:
         try:
