@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from devicemanager.plugin.lists import DeviceList
+from devicemanager.plugin.names import check_namespace, check_resource_name
 from devicemanager.plugin.values import ContainerSettings, Device
 
 __all__ = [
@@ -16,8 +17,8 @@ __all__ = [
     "NameLists",
     "Plugin",
     "StaticLister",
-    "misfit",
     "offers",
+    "wrong_type",
 ]
 
 DeviceLists = Iterable[Device | str] | Iterator[Iterable[Device | str]]
@@ -95,7 +96,7 @@ def offers(plugin: Plugin, hook: Callable[..., object]) -> bool:
     return getattr(type(plugin), hook.__name__) is not hook
 
 
-def misfit(wanted: str, given: object) -> str:
+def wrong_type(wanted: str, given: object) -> str:
     """What to say of something that is no plugin, or no lister: most often it is the class."""
     if isinstance(given, type):
         return f"pass a {wanted}, not the class: {given.__name__}()"
@@ -126,12 +127,17 @@ class Lister(ABC):
 
 
 class StaticLister(Lister):
-    """Resources that are all known beforehand: full names to plugins."""
+    """Resources that are all known beforehand: last names to plugins.
+
+    Raises ConfigurationError for a resource name that no kubelet takes.
+    """
 
     def __init__(self, namespace: str, plugins: dict[str, Plugin]) -> None:
-        for plugin in plugins.values():
+        check_namespace(namespace)
+        for last_name, plugin in plugins.items():
+            check_resource_name(f"{namespace}/{last_name}")
             if not isinstance(plugin, Plugin):
-                raise TypeError(misfit("plugin", plugin))
+                raise TypeError(wrong_type("plugin", plugin))
         self.namespace = namespace
         self._plugins = plugins
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from devicemanager.io.retry import retry
+from devicemanager.plugin.hooks import call_hook, error_text
 
 __all__ = ["consume"]
 
 _log = logging.getLogger(__name__)
 
 _BACKOFF_LIMIT = 30.0
+_END = object()
 
 T = TypeVar("T")
 
@@ -33,12 +35,12 @@ def consume(
     """
 
     def log(error: BaseException, outlook: str) -> None:
-        _log.error("%s failed: %s: %s%s", what, type(error).__name__, error, outlook)
+        _log.error("%s failed: %s%s", what, error_text(error), outlook)
         _log.debug("the traceback of %s", what, exc_info=error)
 
     try:
         retry(
-            lambda: _take_all(give, take, stopping),
+            lambda: call_hook(lambda: _take_all(what, give, take, stopping)),
             Exception,
             sleep=stopping.wait,
             first_wait=backoff,
@@ -51,18 +53,23 @@ def consume(
 
 
 def _take_all(
+    what: str,
     give: Callable[[], Iterable[T] | Iterator[Iterable[T]]],
     take: Callable[[Iterable[T]], object],
     stopping: threading.Event,
 ) -> None:
     given = give()
     if isinstance(given, Iterator):
+        lists = 0
         try:
-            while not stopping.is_set() and (listed := next(given, None)) is not None:
+            while not stopping.is_set() and (listed := next(given, _END)) is not _END:
                 take(_checked(listed))
+                lists += 1
         finally:
             # Lets a generator's own finally run now, on the thread that it ran on.
             getattr(given, "close", lambda: None)()
+        if not lists and not stopping.is_set():
+            _log.warning("%s ended without a list", what)
     else:
         take(_checked(given))
 

@@ -6,16 +6,17 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
 from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
 from devicemanager.io.watch import ChangeKind, DirectoryWatch
-from devicemanager.plugin.author import Lister, Plugin, StaticLister, misfit
+from devicemanager.plugin.author import Lister, Plugin, StaticLister, wrong_type
 from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
-from devicemanager.plugin.names import check_resource_name, socket_names
+from devicemanager.plugin.hooks import call_hook
+from devicemanager.plugin.names import check_namespace, check_resource_name, socket_names
 from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
 from devicemanager.plugin.service import Service
@@ -54,7 +55,8 @@ class Manager:
         service: ServiceFactory = Service,
     ) -> None:
         if not isinstance(lister, Lister):
-            raise TypeError(misfit("lister", lister))
+            raise TypeError(wrong_type("lister", lister))
+        check_namespace(getattr(lister, "namespace", None))
         self._settings = settings or PluginSettings()
         default = PLUGINS_REGISTRY_DIRECTORY if self._settings.announce else PLUGIN_DIRECTORY
         chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
@@ -174,7 +176,7 @@ class Manager:
 
     def _apply(self, last_names: Iterable[str]) -> None:
         """Make these the resources: each list replaces the one before."""
-        wanted = {f"{self._lister.namespace}/{last_name}": last_name for last_name in last_names}
+        wanted = {f"{self._lister.namespace}/{name}": name for name in self._usable(last_names)}
         with self._lock:
             vanished = [self._resources.pop(name) for name in self._resources.keys() - wanted]
             new = sorted(wanted.keys() - self._resources.keys())
@@ -188,12 +190,29 @@ class Manager:
             self._leaving = [left for left in self._leaving if left not in vanished]
         self._changed.notify()
 
+    def _usable(self, last_names: Iterable[object]) -> Iterator[str]:
+        """The last names without those that name no resource, which are logged."""
+        for last_name in last_names:
+            if not isinstance(last_name, str):
+                what = f"{self._lister.namespace}: discover() listed {last_name!r}"
+                _log.error("%s, which is no name: it is left out", what)
+                continue
+            try:
+                check_resource_name(f"{self._lister.namespace}/{last_name}")
+            except ConfigurationError as error:
+                _log.error("%s: it is left out", error)
+                continue
+            yield last_name
+
     def _add(self, name: str, last_name: str) -> None:
         try:
-            check_resource_name(name)
-            plugin = self._lister.new_plugin(last_name)
+            plugin = call_hook(lambda: self._lister.new_plugin(last_name))
         except Exception:
             _log.exception("%s: no plugin, the resource is left out", name)
+            return
+        if not isinstance(plugin, Plugin):
+            what = f"{name}: new_plugin returned {plugin!r}"
+            _log.error("%s, which is no Plugin: the resource is left out", what)
             return
         resource = Resource(
             name,
@@ -233,7 +252,7 @@ def serve(
     place of a plugin. A second signal while it stops ends the process at once.
     """
     if not isinstance(plugin, Plugin):
-        raise TypeError(misfit("plugin", plugin))
+        raise TypeError(wrong_type("plugin", plugin))
     check_resource_name(resource)
     namespace, _, last_name = resource.partition("/")
     Manager(StaticLister(namespace, {last_name: plugin}), directory, settings).run()

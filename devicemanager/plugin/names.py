@@ -11,7 +11,7 @@ from devicemanager.api.names import extended_resource_fault
 from devicemanager.plugin.errors import ConfigurationError
 from podresources.sockets import MAX_PATH_BYTES
 
-__all__ = ["check_resource_name", "socket_names"]
+__all__ = ["check_namespace", "check_resource_name", "socket_names"]
 
 _ENDING = 6
 _HASH = 8
@@ -21,6 +21,14 @@ def check_resource_name(resource: str) -> None:
     """Raise ConfigurationError unless a kubelet takes this as an extended resource."""
     if reason := extended_resource_fault(resource):
         raise ConfigurationError(f"resource name {resource!r} is not valid: {reason}")
+
+
+def check_namespace(namespace: object) -> None:
+    """Raise ConfigurationError unless resources can be named ``<namespace>/<last name>``."""
+    if not isinstance(namespace, str):
+        raise ConfigurationError(f"a namespace is a domain such as vendor.com, not {namespace!r}")
+    if reason := extended_resource_fault(f"{namespace}/x"):
+        raise ConfigurationError(f"namespace {namespace!r} is not valid: {reason}")
 
 
 def socket_names(plain: str, directory: str, *, unique: bool) -> Iterator[str]:

@@ -14,6 +14,7 @@ import attrs
 from devicemanager.io.retry import retry
 from devicemanager.plugin.author import Plugin
 from devicemanager.plugin.executor import DaemonThreadPoolExecutor
+from devicemanager.plugin.hooks import call_hook
 from devicemanager.plugin.modes import registration_mode
 from devicemanager.plugin.names import socket_names
 from devicemanager.plugin.notifier import Notifier
@@ -239,14 +240,14 @@ class Resource:
 
     def _start_once(self) -> None:
         try:
-            self.plugin.start()
+            call_hook(self.plugin.start)
         except Exception:
             _log.exception("%s: start() failed", self.name)
             raise
 
     def _call_stop(self) -> None:
         try:
-            self.plugin.stop()
+            call_hook(self.plugin.stop)
         except Exception:
             _log.exception("%s: stop() failed", self.name)
 

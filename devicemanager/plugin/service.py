@@ -6,16 +6,16 @@ everything the author answers is checked before it leaves.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import grpc
 
 from devicemanager.plugin import wire
 from devicemanager.plugin.author import Plugin, offers
 from devicemanager.plugin.errors import DeviceRefused, UnhealthyDevice, UnknownDevice
+from devicemanager.plugin.hooks import call_hook, error_text
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.streams import Streams
 from devicemanager.plugin.values import ContainerSettings
@@ -24,6 +24,8 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["Service", "complete_preference"]
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Service:
@@ -63,35 +65,44 @@ class Service:
     def Allocate(
         self, request: dp.AllocateRequest, context: grpc.ServicerContext
     ) -> dp.AllocateResponse | bytes:
-        with _answering(context, "Allocate"):
-            wanted = [_distinct(c.devices_ids) for c in request.container_requests]
+        wanted = [_distinct(c.devices_ids) for c in request.container_requests]
+
+        def allocate() -> dp.AllocateResponse:
             # All containers are checked before the author's code runs for any of them.
             for device_ids in wanted:
                 self._check(device_ids, refuse_unhealthy=self.settings.refuse_unhealthy)
             return dp.AllocateResponse(container_responses=map(self._allocate, wanted))
+
+        return _answer(context, "Allocate", allocate)
 
     def GetPreferredAllocation(
         self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> dp.PreferredAllocationResponse | bytes:
         if not offers(self.plugin, Plugin.preferred_allocation):
             _abort(context, "UNIMPLEMENTED", "this plugin has no preferred_allocation")
-        with _answering(context, "GetPreferredAllocation"):
-            return dp.PreferredAllocationResponse(
+        return _answer(
+            context,
+            "GetPreferredAllocation",
+            lambda: dp.PreferredAllocationResponse(
                 container_responses=map(self._prefer, request.container_requests)
-            )
+            ),
+        )
 
     def PreStartContainer(
         self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> dp.PreStartContainerResponse | bytes:
         if not offers(self.plugin, Plugin.pre_start_container):
             _abort(context, "UNIMPLEMENTED", "this plugin has no pre_start_container")
-        with _answering(context, "PreStartContainer"):
-            device_ids = _distinct(request.devices_ids)
+        device_ids = _distinct(request.devices_ids)
+
+        def prepare() -> dp.PreStartContainerResponse:
             # Health is left to the author: a reset may be just what mends the device.
             self._check(device_ids, refuse_unhealthy=False)
             if device_ids:
                 self.plugin.pre_start_container(device_ids)
             return dp.PreStartContainerResponse()
+
+        return _answer(context, "PreStartContainer", prepare)
 
     def _check(self, device_ids: Iterable[str], *, refuse_unhealthy: bool) -> None:
         devices = self.plugin.device_list.current.devices
@@ -120,7 +131,7 @@ class Service:
         size = request.allocation_size
         chosen: Iterable[str] = ()
         if size > len(must_include):
-            chosen = self.plugin.preferred_allocation(available, must_include, size)
+            chosen = _ids(self.plugin.preferred_allocation(available, must_include, size))
         complete = complete_preference(chosen, available, must_include, size)
         return dp.ContainerPreferredAllocationResponse(deviceIDs=complete)
 
@@ -156,6 +167,15 @@ def complete_preference(
     return [device_id for device_id in wanted if device_id in among][: max(size, 0)]
 
 
+def _ids(chosen: Iterable[str] | object) -> list[str]:
+    """What preferred_allocation returned, if it is what it should be."""
+    # A lone string would pass as a list of its letters.
+    listed = list(chosen) if isinstance(chosen, Iterable) and not isinstance(chosen, str) else None
+    if listed is None or not all(isinstance(device_id, str) for device_id in listed):
+        raise TypeError(f"preferred_allocation returned {chosen!r}; it returns device ids")
+    return listed
+
+
 def _distinct(device_ids: Iterable[str]) -> tuple[str, ...]:
     # Sorted, since a kubelet takes them from unordered sets: same devices, same answer.
     return tuple(sorted(set(device_ids)))
@@ -166,16 +186,13 @@ def _abort(context: grpc.ServicerContext, code: str, text: str) -> NoReturn:
     raise AssertionError("abort returned")
 
 
-@contextlib.contextmanager
-def _answering(context: grpc.ServicerContext, call: str) -> Iterator[None]:
-    """Turn what the checks and the author's code raise into the call's status."""
+def _answer(context: grpc.ServicerContext, call: str, make: Callable[[], T]) -> T:
+    """Make the answer; what the checks and the author's code raise is the call's status."""
     try:
-        yield
+        return call_hook(make)
     except DeviceRefused as refusal:
         _log.warning("%s refused: %s", call, refusal)
         _abort(context, refusal.code, str(refusal))
     except Exception as error:
         _log.exception("%s failed in the plugin's own code", call)
-        # With the type, since the text of a KeyError, say, is the bare key.
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        _abort(context, "UNKNOWN", text)
+        _abort(context, "UNKNOWN", error_text(error))

@@ -14,7 +14,11 @@ from typing import TypeAlias
 
 import attrs
 
-from devicemanager.plugin.validators import absolute_path, permission_letters
+from devicemanager.plugin.validators import (
+    absolute_path,
+    check_text,
+    permission_letters,
+)
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
@@ -33,6 +37,7 @@ _INTERFACE_BYTES = 15
 
 
 def _interface(_instance: object, attribute: attrs.Attribute[str], name: str) -> None:
+    check_text(attribute.name, name)
     odd = name in ("", ".", "..") or any(c in "/:" or c.isspace() or c == "\0" for c in name)
     if odd or len(name.encode()) > _INTERFACE_BYTES:
         raise ValueError(
@@ -42,12 +47,12 @@ def _interface(_instance: object, attribute: attrs.Attribute[str], name: str) ->
 
 
 def _namespace(instance: object, attribute: attrs.Attribute[str], path: str) -> None:
-    if path:
+    if path != "":
         absolute_path(instance, attribute, path)
 
 
 def _pci_id(text: str) -> str:
-    match = _PCI_ID.fullmatch(text.lower())
+    match = _PCI_ID.fullmatch(text.lower()) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"a PCI id is four hexadecimal digits, such as 8086 or 0x8086: {text!r}")
     return match[1]

@@ -1,19 +1,51 @@
-"""Validators of what several value classes have: paths and permissions."""
+"""Converters and validators of the value classes: what is wrong becomes one line."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from typing import TypeVar
+
 import attrs
 
-__all__ = ["absolute_path", "permission_letters"]
+__all__ = ["absolute_path", "check_text", "path_text", "permission_letters", "several"]
+
+T = TypeVar("T")
+
+
+def check_text(what: str, value: object) -> None:
+    """Raise ValueError unless ``value`` is text that can go into a message."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what} must be text, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} is not valid Unicode: {value!r}") from None
+
+
+def path_text(path: str | os.PathLike[str]) -> str:
+    """A converter: a ``Path`` becomes its text, whatever else stays for the validator."""
+    return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
 def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
     """A validator: a path from the root on."""
+    check_text(attribute.name, path)
     if not path.startswith("/"):
         raise ValueError(f"{attribute.name} must be an absolute path: {path!r}")
+    if "\0" in path:
+        raise ValueError(f"{attribute.name} must not contain a NUL: {path!r}")
 
 
 def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
     """A validator: permissions of the devices cgroup, each letter once."""
-    if not text or set(text) - set("rwm") or len(set(text)) != len(text):
+    known = isinstance(text, str) and not set(text) - set("rwm") and len(set(text)) == len(text)
+    if not text or not known:
         raise ValueError(f"permissions are some of the letters r, w and m, not {text!r}")
+
+
+def several(what: str, values: Iterable[T]) -> tuple[T, ...]:
+    """The values as a tuple. Reject a bare string, which would pass as its letters."""
+    if isinstance(values, str | os.PathLike) or not isinstance(values, Iterable):
+        raise ValueError(f"{what} must be a list, not {values!r}")
+    return tuple(values)

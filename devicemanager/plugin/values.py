@@ -6,15 +6,30 @@ names it, so that the mistake shows where it was made.
 
 from __future__ import annotations
 
-import re
+import operator
+import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, SupportsIndex, TypeVar
 
 import attrs
 
 from devicemanager.api.cdi import split_name
-from devicemanager.plugin.typed import FlatDevice, TypedDevice
-from devicemanager.plugin.validators import absolute_path, permission_letters
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.api.names import is_qualified_name
+from devicemanager.plugin.typed import (
+    FilesystemDevice,
+    FlatDevice,
+    NetlinkDevice,
+    PciDevice,
+    TypedDevice,
+)
+from devicemanager.plugin.validators import (
+    absolute_path,
+    check_text,
+    path_text,
+    permission_letters,
+    several,
+)
 
 __all__ = [
     "ContainerSettings",
@@ -23,21 +38,37 @@ __all__ = [
     "Mount",
 ]
 
-_ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
-_ANNOTATION_PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_HEALTH = {True: True, False: False, HEALTHY: True, UNHEALTHY: False}
+_LARGEST_NODE = 2**63 - 1
 
 
-def _nodes(numa: int | Iterable[int] | None) -> tuple[int, ...]:
-    nodes = () if numa is None else (numa,) if isinstance(numa, int) else tuple(numa)
-    if any(node < -1 for node in nodes):
-        raise ValueError(f"NUMA node ids are 0 or more, not {min(nodes)}")
+def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, ...]:
+    listed = () if numa is None else (numa,) if isinstance(numa, SupportsIndex) else numa
+    nodes = tuple(map(_node, several("numa", listed)))
     # sysfs says -1 for a device that has no node.
     return tuple(node for node in nodes if node >= 0)
 
 
-def _not_empty(_instance: object, _attribute: object, device_id: str) -> None:
-    if not isinstance(device_id, str) or not device_id:
-        raise ValueError(f"a device id is text and not empty: {device_id!r}")
+def _node(node: SupportsIndex) -> int:
+    if isinstance(node, bool) or not isinstance(node, SupportsIndex):
+        raise ValueError(f"numa is a node number, several, or None, not {node!r}")
+    number = operator.index(node)
+    if not -1 <= number <= _LARGEST_NODE:
+        raise ValueError(f"NUMA node ids are 0 or more, not {number}")
+    return number
+
+
+def _device_id(_instance: object, _attribute: object, device_id: str) -> None:
+    check_text("a device id", device_id)
+    if not device_id:
+        raise ValueError(f"a device id must not be empty: {device_id!r}")
+
+
+def _health(healthy: bool | str) -> bool:
+    # Any text is true: "Unhealthy" taken for a bool would advertise a broken device.
+    if not isinstance(healthy, bool | str) or healthy not in _HEALTH:
+        raise ValueError(f"healthy is True, False, {HEALTHY!r} or {UNHEALTHY!r}, not {healthy!r}")
+    return _HEALTH[healthy]
 
 
 @attrs.frozen
@@ -45,12 +76,13 @@ class Device:
     """One device of a resource.
 
     ``id`` is unique within the resource and the same after every restart; 63 characters
-    at most. ``numa`` names the NUMA nodes it is near to: a number, several, or none. A
-    node of -1 means unknown, as in sysfs, and is left out.
+    at most. ``healthy`` is a bool, or the kubelet's words ``Healthy`` and ``Unhealthy``.
+    ``numa`` names the NUMA nodes it is near to: a number, several, or none. A node of -1
+    means unknown, as in sysfs, and is left out.
     """
 
-    id: str = attrs.field(validator=_not_empty)
-    healthy: bool = True
+    id: str = attrs.field(validator=_device_id)
+    healthy: bool = attrs.field(default=True, converter=_health)
     numa: tuple[int, ...] = attrs.field(default=(), converter=_nodes)
 
 
@@ -58,8 +90,8 @@ class Device:
 class Mount:
     """A host path mounted into the container."""
 
-    container_path: str = attrs.field(validator=absolute_path)
-    host_path: str = attrs.field(validator=absolute_path)
+    container_path: str = attrs.field(converter=path_text, validator=absolute_path)
+    host_path: str = attrs.field(converter=path_text, validator=absolute_path)
     read_only: bool = False
 
 
@@ -70,53 +102,86 @@ class DeviceSpec:
     ``permissions`` are those of the devices cgroup: some of ``r``, ``w`` and ``m``.
     """
 
-    host_path: str = attrs.field(validator=absolute_path)
+    host_path: str = attrs.field(converter=path_text, validator=absolute_path)
     container_path: str = attrs.field(
-        default=attrs.Factory(lambda self: self.host_path, takes_self=True), validator=absolute_path
+        default=attrs.Factory(lambda self: self.host_path, takes_self=True),
+        converter=path_text,
+        validator=absolute_path,
     )
     permissions: str = attrs.field(default="rw", validator=permission_letters)
 
 
-def _device_specs(devices: Iterable[DeviceSpec | str]) -> tuple[DeviceSpec, ...]:
-    return tuple(
-        DeviceSpec(host_path=device) if isinstance(device, str) else device for device in devices
+T = TypeVar("T")
+
+
+def _all_of(
+    what: str, kinds: type[T] | tuple[type[T], ...], values: Iterable[Any]
+) -> tuple[T, ...]:
+    entries = several(what, values)
+    for entry in entries:
+        if not isinstance(entry, kinds):
+            named = kinds if isinstance(kinds, tuple) else (kinds,)
+            wanted = " or ".join(kind.__name__ for kind in named)
+            raise ValueError(f"{what} must hold {wanted}, not {entry!r}")
+    return entries
+
+
+def _device_specs(
+    devices: Iterable[DeviceSpec | str | os.PathLike[str]],
+) -> tuple[DeviceSpec, ...]:
+    specs = (
+        DeviceSpec(host_path=device) if isinstance(device, str | os.PathLike) else device
+        for device in several("devices", devices)
     )
+    return _all_of("devices", DeviceSpec, specs)
 
 
 def _mounts(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
-    return tuple(mounts)
+    return _all_of("mounts", Mount, mounts)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(names)
+    return several("cdi_devices", names)
 
 
-def _typed(
-    devices: Iterable[TypedDevice | FlatDevice],
-) -> tuple[TypedDevice | FlatDevice, ...]:
-    return tuple(devices)
+def _typed(devices: Iterable[TypedDevice | FlatDevice]) -> tuple[TypedDevice | FlatDevice, ...]:
+    kinds = (FilesystemDevice, NetlinkDevice, PciDevice, FlatDevice)
+    return _all_of("typed_devices", kinds, devices)
 
 
-def _environment(_instance: object, _attribute: object, envs: Mapping[str, str]) -> None:
+def _mapping(what: str, values: object) -> None:
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{what} must map names to text, not {values!r}")
+
+
+def _environment(
+    _instance: object, attribute: attrs.Attribute[Any], envs: Mapping[str, str]
+) -> None:
+    _mapping(attribute.name, envs)
     for name, value in envs.items():
+        check_text("the name of an environment variable", name)
         if not name or "=" in name or "\0" in name:
             raise ValueError(f"not a name of an environment variable: {name!r}")
-        if not isinstance(value, str) or "\0" in value:
+        check_text(f"environment variable {name}", value)
+        if "\0" in value:
             raise ValueError(f"environment variable {name} must be text without NUL: {value!r}")
 
 
-def _annotation_keys(_instance: object, _attribute: object, keys: Mapping[str, str]) -> None:
-    for key in keys:
-        prefix, slash, name = key.rpartition("/")
-        if not _ANNOTATION_NAME.fullmatch(name) or (
-            slash and not _ANNOTATION_PREFIX.fullmatch(prefix)
-        ):
+def _annotations(
+    _instance: object, attribute: attrs.Attribute[Any], annotations: Mapping[str, str]
+) -> None:
+    _mapping(attribute.name, annotations)
+    for key, value in annotations.items():
+        check_text("the key of an annotation", key)
+        if not is_qualified_name(key):
             raise ValueError(f"not a valid annotation key: {key!r}")
+        check_text(f"annotation {key}", value)
 
 
 def _cdi_names(_instance: object, _attribute: object, names: tuple[str, ...]) -> None:
     for name in names:
-        if not isinstance(name, str) or split_name(name) is None:
+        check_text("a CDI name", name)
+        if split_name(name) is None:
             raise ValueError(f"not a CDI name of the form vendor/class=name: {name!r}")
 
 
@@ -147,6 +212,6 @@ class ContainerSettings:
     devices: tuple[DeviceSpec, ...] = attrs.field(
         default=(), converter=_device_specs, validator=_one_source_each
     )
-    annotations: Mapping[str, str] = attrs.field(factory=dict, validator=_annotation_keys)
+    annotations: Mapping[str, str] = attrs.field(factory=dict, validator=_annotations)
     cdi_devices: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_cdi_names)
     typed_devices: tuple[TypedDevice | FlatDevice, ...] = attrs.field(default=(), converter=_typed)

@@ -25,9 +25,17 @@ texts = st.sampled_from(["", "0", "1"])
 settings_of_one_resource = st.builds(
     ContainerSettings,
     envs=st.dictionaries(st.sampled_from(["A", "B", "C"]), texts, max_size=3),
-    mounts=st.lists(st.builds(Mount, paths, paths, st.booleans()), max_size=3).map(tuple),
+    mounts=st.lists(
+        st.builds(Mount, container_path=paths, host_path=paths, read_only=st.booleans()), max_size=3
+    ).map(tuple),
     devices=st.lists(
-        st.builds(DeviceSpec, paths, paths, st.sampled_from(["r", "rw", "rwm"])), max_size=3
+        st.builds(
+            DeviceSpec,
+            container_path=paths,
+            host_path=paths,
+            permissions=st.sampled_from(["r", "rw", "rwm"]),
+        ),
+        max_size=3,
     ).map(tuple),
     annotations=st.dictionaries(st.sampled_from(["x", "y"]), texts, max_size=2),
     cdi_devices=st.lists(st.sampled_from(["v.com/a=0", "v.com/a=1"]), max_size=3).map(tuple),

@@ -547,7 +547,10 @@ def test_a_devices_method_that_raises_is_called_again(kubelet, fast, caplog):
 
 @pytest.mark.parametrize(
     ("given", "says"),
-    [(None, "a list is expected, not None"), ([5], "a device list holds Device values or ids")],
+    [
+        (None, "a list is expected, not None"),
+        ([5], "a device list holds Device values or ids"),
+    ],
 )
 def test_what_is_no_list_of_devices_is_one_line(directory, fast, records, given, says):
     class Wrong(Gpus):
@@ -561,6 +564,115 @@ def test_what_is_no_list_of_devices_is_one_line(directory, fast, records, given,
     assert (first.levelno, first.exc_info) == (logging.ERROR, None)
     # The queue's handler has put the traceback into the text by now.
     assert second.levelno == logging.DEBUG and "Traceback" in second.getMessage()
+
+
+@pytest.mark.parametrize("end", [SystemExit(3), pytest.fail.Exception("3 != 4")])
+def test_hooks_that_end_with_no_exception_are_logged_and_tried_again(kubelet, fast, caplog, end):
+    """Each of them would end its thread, and SystemExit without a word."""
+    calls = []
+
+    class Ending(Gpus):
+        def start(self):
+            self.end("start")
+
+        def devices(self):
+            self.end("devices")
+            return super().devices()
+
+        def allocate(self, device_ids):
+            raise end
+
+        def stop(self):
+            raise end
+
+        def end(self, call):
+            calls.append(call)
+            if calls.count(call) == 1:
+                raise end
+
+    with manager_of(kubelet.directory, fast, gpu=Ending()):
+        kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
+        with pytest.raises(grpc.RpcError) as failed:
+            kubelet.plugin().allocate(["gpu-0"])
+        assert failed.value.code() is grpc.StatusCode.UNKNOWN
+        assert failed.value.details() == f"{type(end).__name__}: {end}"
+    assert calls == ["start", "start", "devices", "devices"]
+    for line in ("start() failed", f"devices() failed: {type(end).__name__}", "stop() failed"):
+        assert line in caplog.text
+
+
+def test_an_iterator_that_ends_without_a_list_is_told_of(kubelet, fast, records):
+    class Silent(Gpus):
+        def devices(self):
+            yield from ()
+
+    with manager_of(kubelet.directory, fast, gpu=Silent()):
+        assert records("devices() ended").getMessage() == f"{GPU}: devices() ended without a list"
+
+
+def test_a_list_of_none_is_no_end(kubelet, fast, records):
+    class Forgetful(Gpus):
+        def devices(self):
+            yield None
+
+    with manager_of(kubelet.directory, fast, gpu=Forgetful()):
+        said = records("devices() failed").getMessage()
+        assert said.startswith(f"{GPU}: devices() failed: TypeError: a list is expected, not None")
+
+
+def test_what_discover_should_not_list_costs_nobody_else(kubelet, fast, records):
+    class Odd(Lister):
+        namespace = "vendor.com"
+
+        def discover(self):
+            yield [None, "", "a/b", "no-plugin", "raises", "gpu"]
+
+        def new_plugin(self, last_name):
+            if last_name == "raises":
+                raise SystemExit(3)
+            return None if last_name == "no-plugin" else Gpus()
+
+    with Manager(Odd(), kubelet.directory, fast) as manager:
+        assert records("None").getMessage() == (
+            "vendor.com: discover() listed None, which is no name: it is left out"
+        )
+        for name in ("vendor.com/", "vendor.com/a/b"):
+            assert records("is not valid").getMessage().startswith(f"resource name {name!r} is not")
+        expected = (
+            "vendor.com/no-plugin: new_plugin returned None, which is no Plugin"
+        )
+        assert records("no-plugin").getMessage().startswith(expected)
+        records("vendor.com/raises: no plugin")
+        kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
+        assert [status.name for status in manager.resources()] == [GPU]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "reason"),
+    [
+        ("gpu/x", "more than one '/'"),
+        ("Vendor.com", "not a DNS domain"),
+        ("", "not a DNS domain"),
+        ("mykubernetes.io", "Kubernetes' own"),
+        ("requests.vendor.com", "it starts with requests."),
+        (None, "a domain such as vendor.com, not None"),
+    ],
+)
+def test_a_namespace_that_no_resource_can_have_is_refused_at_once(directory, namespace, reason):
+    class Own(Lister):
+        def discover(self):
+            return []
+
+        def new_plugin(self, last_name):
+            return Gpus()
+
+    Own.namespace = namespace
+    with pytest.raises(ConfigurationError, match=reason):
+        StaticLister(namespace, {"gpu": Gpus()})
+    with pytest.raises(ConfigurationError, match=reason):
+        StaticLister(namespace, {})
+    with pytest.raises(ConfigurationError, match=reason):
+        Manager(Own(), directory)
 
 
 def test_no_list_in_time_is_an_empty_one(kubelet, directory):
@@ -792,10 +904,19 @@ def test_run_ends_when_no_resource_can_be_started(directory, fast):
         def start(self):
             raise OSError("no driver")
 
+    class Nobody(Lister):
+        namespace = "vendor.com"
+
+        def discover(self):
+            return ["gpu"]
+
+        def new_plugin(self, last_name):
+            return None
+
     with pytest.raises(PluginError, match="none of the resources could be started"):
         serve(Broken(), GPU, directory, fast)
     with pytest.raises(PluginError, match="none of the resources could be started"):
-        Manager(StaticLister("kubernetes.io", {"gpu": Gpus()}), directory, fast).run()
+        Manager(Nobody(), directory, fast).run()
 
 
 def dead_socket(path):

@@ -59,16 +59,20 @@ class Scripted(Plugin):
 
     def allocate(self, device_ids):
         self.asked.append(device_ids)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        return self.end()
 
     def preferred_allocation(self, available, must_include, size):
         self.asked.append((available, must_include, size))
-        return self.answer
+        return self.end()
 
     def pre_start_container(self, device_ids):
         self.asked.append(device_ids)
+        return self.end()
+
+    def end(self):
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
 
 
 class Plain(Plugin):
@@ -133,14 +137,53 @@ def test_unhealthy_devices_may_be_allowed():
         (KeyError(), ("UNKNOWN", "KeyError")),
         (UnknownDevice("gone just now"), ("NOT_FOUND", "gone just now")),
         (UnhealthyDevice("too hot"), ("FAILED_PRECONDITION", "too hot")),
+        (SystemExit(3), ("UNKNOWN", "SystemExit: 3")),
+        (KeyboardInterrupt(), ("UNKNOWN", "KeyboardInterrupt")),
+        (pytest.fail.Exception("3 != 4"), ("UNKNOWN", "Failed: 3 != 4")),
         ({"A": "1"}, ("UNKNOWN", "TypeError: allocate returned {'A': '1'}; it returns ")),
     ],
 )
-def test_what_the_author_raises_is_the_status(answer, status):
+def test_what_the_author_raises_is_the_status(answer, status, caplog):
     with pytest.raises(Aborted) as failed:
         allocate(service_of(Scripted(answer)), ["a"])
     code, text = failed.value.args
     assert code == status[0] and text.startswith(status[1])
+    assert caplog.text.startswith(("ERROR", "WARNING"))
+
+
+def prefer(service):
+    request = dp.PreferredAllocationRequest()
+    request.container_requests.add(available_deviceIDs="ab", allocation_size=1)
+    return service.GetPreferredAllocation(request, FakeContext())
+
+
+def pre_start(service):
+    request = dp.PreStartContainerRequest(devices_ids="a")
+    return service.PreStartContainer(request, FakeContext())
+
+
+@pytest.mark.parametrize("call", [prefer, pre_start])
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (OSError("no driver"), "OSError: no driver"),
+        (SystemExit(3), "SystemExit: 3"),
+        (pytest.skip.Exception("not today"), "Skipped: not today"),
+    ],
+)
+def test_the_optional_calls_end_with_a_status_too(call, answer, text, caplog):
+    with pytest.raises(Aborted) as failed:
+        call(service_of(Scripted(answer)))
+    assert failed.value.args == ("UNKNOWN", text)
+    assert "failed in the plugin's own code" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [None, "ab", [1], 7])
+def test_what_is_no_preference_is_named(answer):
+    with pytest.raises(Aborted) as failed:
+        prefer(service_of(Scripted(answer)))
+    expected = f"TypeError: preferred_allocation returned {answer!r}; it returns device ids"
+    assert failed.value.args == ("UNKNOWN", expected)
 
 
 def test_calls_that_are_not_offered_are_not_implemented():

@@ -1,5 +1,7 @@
 """Values and names: what is taken, what is refused, and with which words."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,8 +34,31 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Device(""), "not empty"),
-        (lambda: Device(7), "a device id is text"),
+        (lambda: Device(""), "must not be empty"),
+        (lambda: Device(7), "a device id must be text, not 7"),
+        (lambda: Device("\udc80"), "a device id is not valid Unicode"),
+        (lambda: Device("a", healthy="healthy"), "healthy is True, False, 'Healthy' or 'Unheal"),
+        (lambda: Device("a", healthy=0), "healthy is True, False, 'Healthy' or 'Unhealthy', not 0"),
+        (lambda: Device("a", healthy=None), "healthy is True, False, .* not None"),
+        (lambda: Device("a", numa="0"), "numa must be a list, not '0'"),
+        (lambda: Device("a", numa=["0"]), "numa is a node number, several, or None, not '0'"),
+        (lambda: Device("a", numa=True), "numa is a node number, several, or None, not True"),
+        (lambda: Device("a", numa=1.0), "numa must be a list, not 1.0"),
+        (lambda: Device("a", numa=2**63), "NUMA node ids are 0 or more"),
+        (lambda: Mount(container_path=7, host_path="/a"), "container_path must be text, not 7"),
+        (lambda: DeviceSpec(host_path="/dev/\0"), "host_path must not contain a NUL"),
+        (lambda: DeviceSpec(host_path="/dev/null", permissions=3), "some of the letters"),
+        (lambda: ContainerSettings(envs=["A=1"]), "envs must map names to text"),
+        (lambda: ContainerSettings(envs={1: "1"}), "the name of an environment variable must be"),
+        (lambda: ContainerSettings(annotations=None), "annotations must map names to text"),
+        (lambda: ContainerSettings(annotations={"a": 1}), "annotation a must be text, not 1"),
+        (lambda: ContainerSettings(annotations={1: ""}), "the key of an annotation must be text"),
+        (lambda: ContainerSettings(devices="/dev/x"), "devices must be a list, not '/dev/x'"),
+        (lambda: ContainerSettings(devices=[7]), "devices must hold DeviceSpec, not 7"),
+        (lambda: ContainerSettings(mounts=["/a"]), "mounts must hold Mount, not '/a'"),
+        (lambda: ContainerSettings(cdi_devices="v/c=d"), "cdi_devices must be a list, not 'v/c=d'"),
+        (lambda: ContainerSettings(cdi_devices=[7]), "a CDI name must be text, not 7"),
+        (lambda: ContainerSettings(typed_devices=["eth0"]), "typed_devices must hold Filesystem"),
         (lambda: Device("a", numa=-5), "NUMA node ids are 0 or more, not -5"),
         (
             lambda: Mount(container_path="data", host_path="/data"),
@@ -75,6 +100,31 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
 def test_what_a_runtime_would_refuse_is_refused_here(make, text):
     with pytest.raises(ValueError, match=text):
         make()
+
+
+@pytest.mark.parametrize(
+    ("healthy", "expected"),
+    [(True, True), (False, False), ("Healthy", True), ("Unhealthy", False)],
+)
+def test_health_is_a_bool_or_the_kubelets_word(healthy, expected):
+    device = Device("a", healthy=healthy)
+    assert device.healthy is expected
+    assert wire.device_message(device).health == ("Healthy" if expected else "Unhealthy")
+
+
+def test_paths_may_be_path_objects():
+    mount = Mount(container_path=Path("/in"), host_path=Path("/out"))
+    assert mount == Mount(container_path="/in", host_path="/out")
+    assert DeviceSpec(host_path=Path("/dev/x")) == DeviceSpec(host_path="/dev/x")
+    (device,) = ContainerSettings(devices=[Path("/dev/x")]).devices
+    assert device == DeviceSpec(host_path="/dev/x")
+
+
+@pytest.mark.parametrize("make", [Mount, DeviceSpec])
+def test_paths_are_given_by_keyword_only(make):
+    """Which of two paths comes first nobody can remember."""
+    with pytest.raises(TypeError, match="positional"):
+        make("/in", "/out")
 
 
 def test_all_settings_of_a_container_reach_the_wire():

@@ -61,14 +61,14 @@ def test_the_manifest_is_for_kubectl(run):
 @pytest.mark.parametrize(
     ("words", "variables", "says"),
     [
-        ([], {"NUMBER_DEVICES": "two"}, "must be a whole number from 0, not 'two'"),
+        ([], {"NUMBER_DEVICES": "two"}, "must be a whole number from 0 to 100000, not 'two'"),
         (["--number-devices", "two"], {}, "NUMBER_DEVICES (--number-devices) must be a whole"),
         ([], {"RESOURCE_NAME": "gpu"}, "resource name 'gpu' is not valid: it has no domain"),
         (["--directory", "/none/device-plugins"], {}, "device-plugins does not exist: choose"),
         ([], {"DEVICE_PLUGIN_DIRECTORY": "/dev/null"}, "/dev/null is not a directory: choose"),
         (["--directory", f"/tmp/{'x' * 100}"], {}, "a path has at most 107 bytes; choose a short"),
         (["deploy"], {}, "no cluster is configured"),
-        (["undeploy"], {"KUBECONFIG": "/dev/null"}, "no cluster is configured"),
+        (["undeploy"], {"KUBECONFIG": "/dev/null"}, "/dev/null, which is no usable kubeconfig"),
         (["manifest"], {"NAMESPACE": "My_Space"}, "NAMESPACE (--namespace) must be at most 63"),
         (["manifest"], {"PLUGIN_NAME": "x" * 64}, "(--plugin-name) must be at most 63"),
     ],

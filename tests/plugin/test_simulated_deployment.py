@@ -1,6 +1,7 @@
 """Deploying to a cluster, against a server that speaks the API paths this takes."""
 
 import json
+import os
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -195,8 +196,16 @@ def test_no_cluster_configured(tmp_path, monkeypatch, capsys, content):
     monkeypatch.setenv("KUBECONFIG", str(path))
     code, text = simulate(capsys, "deploy")
     assert code == 1
-    assert text.startswith("devicemanager simulate: cannot deploy ns/p: no cluster is configured")
-    assert text.endswith("; set KUBECONFIG\n") and text.count("\n") == 1
+    assert text.startswith(f"devicemanager simulate: cannot deploy ns/p: KUBECONFIG names {path}, ")
+    assert text.count("\n") == 1
+
+
+def test_a_kubeconfig_that_is_a_pipe_is_not_waited_for(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    code, text = simulate(capsys, "deploy")
+    assert code == 1 and text.endswith(f"is no usable kubeconfig: {path} is not a file\n")
 
 
 def test_no_configuration_at_all(tmp_path, monkeypatch, capsys):

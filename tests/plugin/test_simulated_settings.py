@@ -121,8 +121,9 @@ def test_each_has_a_flag_of_its_name():
 @pytest.mark.parametrize(
     ("variable", "text", "message"),
     [
-        ("NUMBER_DEVICES", "two", "must be a whole number from 0, not 'two'"),
+        ("NUMBER_DEVICES", "two", "must be a whole number from 0 to 100000, not 'two'"),
         ("NUMBER_DEVICES", "-1", "must be a whole number from 0"),
+        ("NUMBER_DEVICES", "99999999", "must be a whole number from 0 to 100000, not '99999999'"),
         ("REPLICAS", "0", "must be a whole number from 1"),
         ("RESOURCE_NAME", "gpu", "resource name 'gpu' is not valid"),
         ("PLUGIN_NAME", "../x", "must be a file name"),

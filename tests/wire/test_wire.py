@@ -32,11 +32,11 @@ def tuples(values: st.SearchStrategy) -> st.SearchStrategy:
     return st.lists(values, max_size=3).map(tuple)
 
 
-device_specs = st.builds(DeviceSpec, texts, texts, texts)
+device_specs = st.builds(DeviceSpec, container_path=texts, host_path=texts, permissions=texts)
 settings_values = st.builds(
     ContainerSettings,
     envs=maps,
-    mounts=tuples(st.builds(Mount, texts, texts, st.booleans())),
+    mounts=tuples(st.builds(Mount, container_path=texts, host_path=texts, read_only=st.booleans())),
     devices=tuples(device_specs),
     annotations=maps,
     cdi_devices=tuples(texts),

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -109,11 +110,7 @@ def _cluster(purpose: str) -> Iterator[_Apis]:
     try:
         _load(config, configuration)
     except Exception as error:
-        # The client lets out whatever its reading of a broken file ran into.
-        text = " ".join(str(error).split())
-        raise DeploymentError(
-            f"cannot {purpose}: no cluster is configured ({text}); set KUBECONFIG"
-        ) from error
+        raise DeploymentError(f"cannot {purpose}: {_what_is_wrong(error)}") from error
     configuration.retries = False
     try:
         with client.ApiClient(configuration) as api:
@@ -129,12 +126,30 @@ def _cluster(purpose: str) -> Iterator[_Apis]:
 def _load(config: Any, configuration: object) -> None:
     # The client reads KUBECONFIG when it is imported, which may have been long ago.
     chosen = os.environ.get("KUBECONFIG")
+    # A pipe would be waited for.
+    for path in filter(os.path.exists, (chosen or "").split(os.pathsep)):
+        if not Path(path).is_file():
+            raise ValueError(f"{path} is not a file")
     try:
         config.load_kube_config(config_file=chosen, client_configuration=configuration)
     except config.ConfigException:
         if chosen:
             raise
         config.load_incluster_config(client_configuration=configuration)
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """Why no cluster is known. The client lets out whatever a broken file made it run into."""
+    chosen = os.environ.get("KUBECONFIG")
+    if not chosen:
+        return f"no cluster is configured ({_one_line(error)}); set KUBECONFIG"
+    if not any(map(os.path.exists, chosen.split(os.pathsep))):
+        return f"KUBECONFIG names {chosen}, which does not exist"
+    return f"KUBECONFIG names {chosen}, which is no usable kubeconfig: {_one_line(error)}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _refusal(error: Any) -> str:

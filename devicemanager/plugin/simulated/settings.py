@@ -28,6 +28,8 @@ from devicemanager.plugin.values import ContainerSettings, DeviceSpec
 __all__ = ["IdShape", "PreferredPolicy", "SimulationSettings", "as_text", "title"]
 
 _TRUE = {"1", "true", "yes", "on"}
+_MOST_DEVICES = 100_000
+"""About as many as fit into the 4 MiB that a kubelet takes for a list."""
 _FALSE = {"0", "false", "no", "off", ""}
 
 
@@ -65,14 +67,14 @@ def title(name: str) -> str:
     return f"{name.upper()} (--{name.replace('_', '-')})"
 
 
-def _whole(name: str, least: int, value: int | str) -> int:
+def _whole(name: str, least: int, most: int, value: int | str) -> int:
     try:
         # By way of text, since int alone would cut 2.9 and take True for 1.
         number = int(str(value))
     except ValueError:
         number = least - 1
-    if number < least:
-        raise _bad(name, value, f"a whole number from {least}")
+    if not least <= number <= most:
+        raise _bad(name, value, f"a whole number from {least} to {most}")
     return number
 
 
@@ -136,11 +138,11 @@ def _errors(value: str | Mapping[str, RpcError]) -> dict[str, RpcError]:
 
 
 def _number_devices(value: int | str) -> int:
-    return _whole("number_devices", 0, value)
+    return _whole("number_devices", 0, _MOST_DEVICES, value)
 
 
 def _replicas(value: int | str) -> int:
-    return _whole("replicas", 1, value)
+    return _whole("replicas", 1, _MOST_DEVICES, value)
 
 
 def _id_shape(value: IdShape | str) -> IdShape:
