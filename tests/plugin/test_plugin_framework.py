@@ -638,9 +638,7 @@ def test_what_discover_should_not_list_costs_nobody_else(kubelet, fast, records)
         )
         for name in ("vendor.com/", "vendor.com/a/b"):
             assert records("is not valid").getMessage().startswith(f"resource name {name!r} is not")
-        expected = (
-            "vendor.com/no-plugin: new_plugin returned None, which is no Plugin"
-        )
+        expected = "vendor.com/no-plugin: new_plugin returned None, which is no Plugin"
         assert records("no-plugin").getMessage().startswith(expected)
         records("vendor.com/raises: no plugin")
         kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
