@@ -11,7 +11,7 @@ from types import MappingProxyType
 import attrs
 
 from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.ir import Allocation, Budget, Error, Infeasible, Limits, Refusal
+from devicemanager.claims.core.ir import Allocation, Budget, Error, Infeasible, Limits
 from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
 from devicemanager.claims.devmgmt import objects as api
@@ -19,6 +19,7 @@ from devicemanager.claims.devmgmt.convert import allocations_of
 from devicemanager.claims.devmgmt.reading import check
 from devicemanager.claims.devmgmt.resolve import Choice, ResolvedClaim, Resolver
 from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
+from devicemanager.claims.explanation import Explanation, explain, refusal_line, undecided
 from devicemanager.claims.store import ObjectStore
 
 
@@ -74,10 +75,7 @@ class Allocator:
         new = [self._known(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
         if not new:
             return ()
-        constraints = self.store.constraints(node)
-        inventory = constraints.inventory
-        resolver = Resolver(constraints, self.store.classes, self._admin_namespaces)
-        resolved = [resolver.resolve(claim) for claim in new]
+        inventory, resolved = self._resolve(new, node)
         found = self._solve(inventory, resolved)
         statuses = [
             self._status(claim, each, allocation, inventory)
@@ -87,6 +85,14 @@ class Allocator:
         for claim, status in zip(new, statuses, strict=True):
             self._claims[claim.id] = attrs.evolve(claim, status=status)
         return tuple([claim.id for claim in new])
+
+    def explain(self, ids: Sequence[str], node: str) -> Explanation:
+        """Why the claims have what they have on a node, or would get together, or would not.
+
+        Raises ClaimsError for what cannot be allocated as it is written.
+        """
+        claims = [self._known(claim) for claim in dict.fromkeys(ids)]
+        return explain(*self._resolve(claims, node), self.ledger, self._limits)
 
     def release(self, *claims: str) -> tuple[str, ...]:
         """Free all that the claims hold; gives those that held something. Idempotent."""
@@ -115,6 +121,13 @@ class Allocator:
             raise ClaimsError(f'there is no DeviceClaim "{claim}"')
         return found
 
+    def _resolve(
+        self, claims: Iterable[api.DeviceClaim], node: str
+    ) -> tuple[Inventory, list[ResolvedClaim]]:
+        constraints = self.store.constraints(node)
+        resolver = Resolver(constraints, self.store.classes, self._admin_namespaces)
+        return constraints.inventory, [resolver.resolve(claim) for claim in claims]
+
     def _solve(
         self, inventory: Inventory, resolved: Sequence[ResolvedClaim]
     ) -> tuple[Allocation, ...]:
@@ -123,12 +136,10 @@ class Allocator:
         if isinstance(outcome, Error):
             raise ClaimsError(f'DeviceClaim "{outcome.claim}": {outcome.message}')
         if isinstance(outcome, Infeasible):
-            raise DoesNotFit(_reason(outcome.reasons), outcome, inventory)
+            reasons = [refusal_line(each, resolved) for each in outcome.reasons]
+            raise DoesNotFit("; ".join(reasons), outcome, inventory)
         if isinstance(outcome, Budget):
-            raise TryAgain(
-                f"the search for devices was cut off after {outcome.steps} steps, undecided: try"
-                " again, or ask in a simpler way"
-            )
+            raise TryAgain(undecided(outcome))
         return outcome.allocations
 
     def _status(
@@ -159,15 +170,3 @@ class Allocator:
 
 def _in_namespace(choice: Choice, namespace: str) -> list[api.ConfigReference]:
     return [attrs.evolve(each, namespace=namespace) for each in choice.detail.configs]
-
-
-def _reason(reasons: Sequence[Refusal]) -> str:
-    """One line: each alternative that does not get its devices, and the rules against them."""
-    return "; ".join(map(_refusal, reasons)) or "the claims do not fit together"
-
-
-def _refusal(refusal: Refusal) -> str:
-    rules = [f"{each.devices.bit_count()}: {each.rule}" for each in refusal.exclusions]
-    usable = refusal.usable.bit_count()
-    left = f"{usable} of {refusal.count} devices can be used"
-    return f'DeviceClaim "{refusal.claim}", {refusal.label}: {", ".join([left, *rules])}'

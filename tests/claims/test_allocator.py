@@ -92,7 +92,7 @@ def test_the_refusal_says_which_rule_left_out_how_many_devices():
     with pytest.raises(DoesNotFit) as caught:
         ask(found, "y")
     text = str(caught.value)
-    assert text.startswith('DeviceClaim "default/y", claims[0]: 0 of 1 devices can be used')
+    assert text.startswith('DeviceClaim "default/y", claims[0]: needs 1 device, 0 can be used; ')
     for part in (
         "1: the driver is not d.example.com",
         "2: device.numa == 0 is false",

@@ -108,8 +108,9 @@ def leftovers(
     for place, allocation in enumerate(allocations):
         for grant in allocation.grants:
             _, devices = taken.get((place, grant.request), (0, 0))
-            bit = 1 << numbers[grant.device]
-            taken[place, grant.request] = grant.alternative, devices | bit
+            if grant.device in numbers:  # it may have gone since
+                devices |= 1 << numbers[grant.device]
+            taken[place, grant.request] = grant.alternative, devices
     return tuple(
         _leftover(view, ledger, claims, (place, request, alternative), taken)
         for (place, request), (alternative, _) in sorted(taken.items())
@@ -129,10 +130,7 @@ def _leftover(
     problem = Problem.of(view, claims, [choice], 0, Steps(0))
     sieve = _Sieve(view, alternative, mine)
     sieve.use(ledger)
-    agreeing = problem.slots[0].usable
-    for constraint in problem.slots[0].constraints:
-        agreeing &= problem.value_set(constraint, (mine & -mine).bit_length() - 1)
-    sieve.match(problem, problem.slots[0], agreeing)
+    sieve.match(problem, problem.slots[0], _agreeing(problem, mine))
     for (place, request), (index, devices) in sorted(taken.items()):
         other = claims[place].requests[request].alternatives[index]
         if place == choice[0]:
@@ -144,6 +142,16 @@ def _leftover(
             sieve.exclude(f"taken by claim {claims[place].id}", devices)
     sieve.exclude("not needed", sieve.rest)
     return Leftover(claim.id, alternative.label, mine, tuple(sieve.exclusions))
+
+
+def _agreeing(problem: Problem, taken: int) -> int:
+    """The devices with the matched values of those taken, as far as these still have them."""
+    found = problem.slots[0].usable | taken
+    for place in problem.slots[0].constraints:
+        with_value = taken & problem.constraints[place].allowed
+        if with_value:
+            found &= problem.value_set(place, (with_value & -with_value).bit_length() - 1)
+    return found
 
 
 class _Sieve:
@@ -214,10 +222,9 @@ class _Sieve:
             constraint = problem.constraints[place]
             having = bitset.union(constraint.values.values())
             self.exclude(f"has no attribute {constraint.attribute}", ~having)
-        if not agreeing:
-            return
-        first = (agreeing & -agreeing).bit_length() - 1
         for place in slot.constraints:
-            same = problem.value_set(place, first) | agreeing
-            rule = f"attribute {problem.constraints[place].attribute} differs"
-            self.exclude(f"{rule} from the others chosen", ~same)
+            with_value = agreeing & problem.constraints[place].allowed
+            if with_value:
+                same = problem.value_set(place, (with_value & -with_value).bit_length() - 1)
+                rule = f"attribute {problem.constraints[place].attribute} differs"
+                self.exclude(f"{rule} from the others chosen", ~same & ~agreeing)

@@ -1,0 +1,250 @@
+"""Why claims get their devices, or do not: for every other device the first rule against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.core.inventory import Inventory
+from devicemanager.claims.core.ir import (
+    Allocation,
+    Budget,
+    Cause,
+    Error,
+    Exclusion,
+    Grant,
+    Infeasible,
+    Leftover,
+    Limits,
+    Mode,
+    Refusal,
+)
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.reasons import leftovers
+from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
+from devicemanager.claims.core.view import View
+from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.devmgmt.resolve import ResolvedClaim
+from devicemanager.core import bitset
+from devicemanager.core.quantity import Quantity
+
+_SHOWN = 3
+"""Devices that a line of text names; the data name all."""
+
+
+@attrs.frozen
+class Excluded:
+    """Devices that one rule was the first to exclude."""
+
+    rule: str
+    devices: tuple[str, ...]
+    """``pool/device``, in the order of consideration."""
+
+
+@attrs.frozen
+class RequestExplanation:
+    """What became of one instance of a claim, or of one of its alternatives."""
+
+    claim: str
+    label: str
+    """Where it stands in the claim's spec, such as ``claims[0].oneOf[1]``."""
+    served: bool
+    summary: str
+    taken: tuple[str, ...]
+    """``pool/device``, with the amounts if it is shared."""
+    usable: tuple[str, ...]
+    """Of a request that was not served: the devices that no rule excludes."""
+    excluded: tuple[Excluded, ...]
+
+
+@attrs.frozen
+class Explanation:
+    """What would become of claims that are asked for together, or became of them."""
+
+    claims: tuple[str, ...]
+    """``namespace/name``."""
+    fits: bool
+    message: str
+    """One line."""
+    requests: tuple[RequestExplanation, ...] = ()
+
+    def text(self) -> str:
+        """Lines for people."""
+        lines = [line for each in self.requests for line in _lines(each)]
+        return "\n".join([self.message, *lines])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain values, with all devices."""
+        return attrs.asdict(self)
+
+
+def explain(
+    inventory: Inventory,
+    resolved: Sequence[ResolvedClaim],
+    ledger: Ledger,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Explanation:
+    """Explain claims asked for together on a node whose devices are ``inventory``.
+
+    Claims that hold devices are explained by what they hold, the others by what they would get
+    beside them. Nothing changes.
+    """
+    held = [ledger.allocation(each.claim.id) for each in resolved]
+    new = [each.claim for each, has in zip(resolved, held, strict=True) if has is None]
+    names = tuple([each.claim.id for each in resolved])
+    outcome = solve(inventory, ledger, new, limits)
+    if isinstance(outcome, Infeasible):
+        refusals = [_refused(inventory, resolved, each) for each in outcome.reasons]
+        return Explanation(names, False, _together(names, "does not fit"), tuple(refusals))
+    if isinstance(outcome, Error):
+        return Explanation(names, False, f'DeviceClaim "{outcome.claim}": {outcome.message}')
+    if isinstance(outcome, Budget):
+        return Explanation(names, False, undecided(outcome))
+    found = iter(outcome.allocations)
+    allocations = [has or next(found) for has in held]
+    before = Ledger.restore(ledger.state())
+    before.release(*names)
+    claims = [each.claim for each in resolved]
+    left = leftovers(View.of(inventory, before), before, claims, allocations)
+    served = [_served(inventory, resolved, allocations, each) for each in left]
+    what = "fits" if new else "is allocated"
+    return Explanation(names, True, _together(names, what), tuple(served))
+
+
+def undecided(outcome: Budget) -> str:
+    """What to say when the search was cut off."""
+    return (
+        f"the search for devices was cut off after {outcome.steps} steps, undecided: try again,"
+        " or ask in a simpler way"
+    )
+
+
+def refusal_line(refusal: Refusal, resolved: Sequence[ResolvedClaim]) -> str:
+    """A refusal in one line: what is short, and the rules against each device, counted."""
+    rules = [f"{each.devices.bit_count()}: {each.rule}" for each in refusal.exclusions]
+    summary = _short(refusal, _detail(resolved, refusal.claim, refusal.label))
+    return "; ".join([f'DeviceClaim "{refusal.claim}", {refusal.label}: {summary}', *rules])
+
+
+def _together(names: Sequence[str], what: str) -> str:
+    if len(names) == 1:
+        return f'DeviceClaim "{names[0]}" {what}'
+    listed = ", ".join(f'"{name}"' for name in names)
+    plural = {"does not fit": "do not fit together", "fits": "fit together"}
+    return f"DeviceClaims {listed} {plural.get(what, 'are allocated')}"
+
+
+def _refused(
+    inventory: Inventory, resolved: Sequence[ResolvedClaim], refusal: Refusal
+) -> RequestExplanation:
+    return RequestExplanation(
+        refusal.claim,
+        refusal.label,
+        False,
+        _short(refusal, _detail(resolved, refusal.claim, refusal.label)),
+        (),
+        _names(inventory, refusal.usable),
+        _excluded(inventory, refusal.exclusions),
+    )
+
+
+def _served(
+    inventory: Inventory,
+    resolved: Sequence[ResolvedClaim],
+    allocations: Sequence[Allocation],
+    left: Leftover,
+) -> RequestExplanation:
+    detail = _detail(resolved, left.claim, left.label)
+    grants = [
+        grant
+        for allocation in allocations
+        if allocation.claim == left.claim
+        for grant in allocation.grants
+        if grant.label == left.label
+    ]
+    taken = tuple([_granted(grant, detail) for grant in grants])
+    summary = f"gets {_count(len(taken))}{_MODES[grants[0].mode]}"
+    excluded = _excluded(inventory, left.exclusions)
+    return RequestExplanation(left.claim, left.label, True, summary, taken, (), excluded)
+
+
+_MODES = {
+    Mode.EXCLUSIVE: "",
+    Mode.SHARED: ", in part",
+    Mode.ADMIN: ", with admin access",
+}
+
+
+def _granted(grant: Grant, detail: api.ClaimDetail) -> str:
+    name = f"{grant.device.pool}/{grant.device.name}"
+    amounts = [
+        f"{_amount(detail, each, nanos)} of {each}" for each, nanos in sorted(grant.amounts.items())
+    ]
+    return f"{name} ({', '.join(amounts)})" if amounts else name
+
+
+def _short(refusal: Refusal, detail: api.ClaimDetail) -> str:
+    """What the alternative is short of."""
+    needs = f"needs {_count(refusal.count)}"
+    usable = refusal.usable.bit_count()
+    if refusal.cause is Cause.DEVICES:
+        return f"{needs}, {usable} can be used"
+    if refusal.cause is Cause.AMOUNTS:
+        have = [
+            f"{_amount(detail, name, detail.requests[name].nanos)} of {name}, can have at most"
+            f" {_amount(detail, name, nanos)}"
+            for name, nanos in sorted(refusal.reachable.items())
+            if nanos < detail.requests[name].nanos
+        ]
+        return f"needs {' and '.join(have)}"
+    if refusal.cause is Cause.BUDGET:
+        return f"{needs}: {usable} can be used, but their pools cannot pay for so many at once"
+    if refusal.cause is Cause.MATCH:
+        return "takes all devices, and their matched attributes differ"
+    return f"{needs} and could have them, but not beside the other requests of this call"
+
+
+def _count(devices: int) -> str:
+    return f"{devices} device{'' if devices == 1 else 's'}"
+
+
+def _amount(detail: api.ClaimDetail, name: str, nanos: int) -> str:
+    """Written the way the claim writes it."""
+    return str(Quantity(nanos, detail.requests[name].format))
+
+
+def _detail(resolved: Sequence[ResolvedClaim], claim: str, label: str) -> api.ClaimDetail:
+    return next(
+        choice.detail
+        for each in resolved
+        if each.claim.id == claim
+        for choices in each.choices
+        for choice in choices
+        if choice.alternative.label == label
+    )
+
+
+def _excluded(inventory: Inventory, exclusions: Sequence[Exclusion]) -> tuple[Excluded, ...]:
+    return tuple([Excluded(each.rule, _names(inventory, each.devices)) for each in exclusions])
+
+
+def _names(inventory: Inventory, devices: int) -> tuple[str, ...]:
+    keys = [device.key for device in bitset.select(inventory.devices, devices)]
+    return tuple([f"{key.pool}/{key.name}" for key in keys])
+
+
+def _lines(request: RequestExplanation) -> Iterator[str]:
+    yield f"  {request.claim}, {request.label}: {request.summary}"
+    if request.taken:
+        yield f"    taken: {', '.join(request.taken)}"
+    if request.usable:
+        yield f"    usable: {_some(request.usable)}"
+    for each in request.excluded:
+        yield f"    {_count(len(each.devices))}: {each.rule} ({_some(each.devices)})"
+
+
+def _some(devices: Sequence[str]) -> str:
+    more = [f"and {len(devices) - _SHOWN} more"] if len(devices) > _SHOWN else []
+    return ", ".join([*devices[:_SHOWN], *more])

@@ -1,0 +1,167 @@
+"""Explanations: which rule kept each device from a claim, in words and as data."""
+
+import json
+
+import pytest
+
+from devicemanager.claims.allocator import Allocator
+from devicemanager.claims.core.ir import Limits
+from devicemanager.claims.errors import ClaimsError, DoesNotFit
+from devicemanager.claims.store import ObjectStore
+from tests.claims.documents import claim, device, device_class, pool, read
+
+NODE = "n0"
+
+
+def node(*objects, **options):
+    found = Allocator(ObjectStore(), **options)
+    put = {
+        "DevicePool": found.store.publish,
+        "DeviceClass": found.store.define,
+        "DeviceClaim": found.submit,
+    }
+    for each in objects:
+        put[each["kind"]](read(each))
+    return found
+
+
+def explain(found, *names):
+    return found.explain([f"default/{name}" for name in names], NODE)
+
+
+def gpus(count, **spec):
+    return {"deviceClass": "gpu", "requests": {"count": count}, **spec}
+
+
+def test_a_refusal_is_explained_device_by_device():
+    found = node(
+        pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=1), "d"]),
+        pool("q", ["e", "f", "g", "h"], driver="other.example.com"),
+        device_class(),
+        claim("x", gpus(1)),
+        claim("y", gpus(3, matchAttributes=["numa"])),
+    )
+    found.allocate(["default/x"], NODE)
+    explanation = explain(found, "y")
+    assert not explanation.fits
+    assert explanation.text().splitlines() == [
+        'DeviceClaim "default/y" does not fit',
+        "  default/y, claims[0]: needs 3 devices, 2 can be used",
+        "    usable: p/b, p/c",
+        "    4 devices: the driver is not d.example.com (q/e, q/f, q/g, and 1 more)",
+        "    1 device: held by claim default/x (p/a)",
+        "    1 device: has no attribute numa (p/d)",
+    ]
+    data = json.loads(json.dumps(explanation.as_dict()))
+    assert data["requests"][0]["excluded"][0] == {
+        "rule": "the driver is not d.example.com",
+        "devices": ["q/e", "q/f", "q/g", "q/h"],
+    }
+    with pytest.raises(DoesNotFit, match="needs 3 devices, 2 can be used; 4: the driver is not d"):
+        found.allocate(["default/y"], NODE)
+
+
+def test_what_a_claim_has_is_explained_as_what_it_would_get():
+    found = node(
+        pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=0)]),
+        device_class(),
+        claim("x", gpus(1), gpus(1), matchAttributes=["numa"]),
+    )
+    before = explain(found, "x")
+    assert before.text().splitlines() == [
+        'DeviceClaim "default/x" fits',
+        "  default/x, claims[0]: gets 1 device",
+        "    taken: p/a",
+        "    1 device: attribute numa differs from the others chosen (p/b)",
+        "    1 device: taken by claims[1] (p/c)",
+        "  default/x, claims[1]: gets 1 device",
+        "    taken: p/c",
+        "    1 device: attribute numa differs from the others chosen (p/b)",
+        "    1 device: taken by claims[0] (p/a)",
+    ]
+    assert found.allocate(["default/x"], NODE)
+    after = explain(found, "x")
+    assert after.requests == before.requests
+    assert after.message == 'DeviceClaim "default/x" is allocated'
+
+
+def test_claims_are_explained_together_and_nothing_changes():
+    found = node(pool(), device_class(), claim("x", gpus(1)), claim("y", gpus(1)), claim("z"))
+    found.allocate(["default/x"], NODE)
+    explanation = explain(found, "x", "y")
+    assert explanation.message == 'DeviceClaims "default/x", "default/y" fit together'
+    assert [each.taken for each in explanation.requests] == [("p/a",), ("p/b",)]
+    refused = explain(found, "y", "z")
+    assert refused.message == 'DeviceClaims "default/y", "default/z" do not fit together'
+    assert {each.summary for each in refused.requests} == {
+        "needs 1 device and could have them, but not beside the other requests of this call"
+    }
+    assert not found.is_allocated("default/y")
+
+
+def card():
+    return {
+        "resources": [{"name": "slices", "capacity": 3}],
+        "devices": [
+            {"name": name, "requests": {"slices": 2}, "resources": [memory]}
+            for name in ("a", "b")
+            for memory in ({"name": "memory", "capacity": "10Gi", "blockSize": "1Gi"},)
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("instance", "summary"),
+    [
+        (gpus(2), "needs 2 devices: 2 can be used, but their pools cannot pay for so many at once"),
+        (
+            {"deviceClass": "gpu", "requests": {"memory": "21Gi"}},
+            "needs 21Gi of memory, can have at most 20Gi",
+        ),
+        (
+            {"deviceClass": "all", "matchAttributes": ["name"]},
+            "takes all devices, and their matched attributes differ",
+        ),
+    ],
+)
+def test_the_summary_says_what_is_short(instance, summary):
+    spec = card()
+    for each in spec["devices"]:
+        each["attributes"] = [{"name": "name", "stringValue": each["name"]}]
+    made = pool(**spec)
+    found = node(made, device_class(), device_class("all", adminAccess=True), claim("x", instance))
+    (request,) = explain(found, "x").requests
+    assert request.summary == summary
+
+
+def test_shares_and_admin_access_show_what_is_taken():
+    found = node(
+        pool(**card()),
+        device_class(),
+        device_class("all", adminAccess=True),
+        claim("x", {"deviceClass": "gpu", "requests": {"memory": "1500Mi"}}),
+        claim("y", {"deviceClass": "all"}),
+    )
+    shared, admin = explain(found, "x", "y").requests
+    assert (shared.summary, shared.taken) == ("gets 1 device, in part", ("p/a (2Gi of memory)",))
+    assert (admin.summary, admin.taken) == ("gets 2 devices, with admin access", ("p/a", "p/b"))
+
+
+def test_a_claim_whose_devices_are_gone_is_still_explained():
+    found = node(pool(devices=[device("a", numa=0), "b"]), device_class(), claim("x", gpus(1)))
+    found.allocate(["default/x"], NODE)
+    found.store.publish(read(pool(devices=["b"])))
+    (request,) = explain(found, "x").requests
+    assert (request.taken, request.summary) == (("p/a",), "gets 1 device")
+    assert [each.rule for each in request.excluded] == ["not needed"]
+
+
+def test_what_can_never_be_is_one_line():
+    many = pool(devices=[f"d{number}" for number in range(40)])
+    found = node(many, device_class(), device_class("all", adminAccess=True), claim("x", gpus(33)))
+    message = 'DeviceClaim "default/x": it takes 33 devices, and a claim may have 32 at most'
+    assert explain(found, "x").text() == message
+    few = node(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
+    assert "cut off after 0 steps" in explain(few, "x").message
+    with pytest.raises(ClaimsError, match='no DeviceClaim "default/nosuch"'):
+        explain(found, "nosuch")
