@@ -14,27 +14,41 @@ from devicemanager.packages import install
 
 if TYPE_CHECKING:
     from devicemanager.clock import ManualClock
-    from devicemanager.core.errors import RequestError
+    from devicemanager.core.errors import (
+        AllocationError,
+        DeviceManagerError,
+        RequestError,
+        StartError,
+        StopError,
+    )
     from devicemanager.core.refusal import Refused
-    from devicemanager.core.topology import NumaTopology
+    from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
     from devicemanager.events import Event, EventKind
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
     from devicemanager.manifests import ManifestError
     from devicemanager.pods.admission import Admission
     from devicemanager.settings import Settings
+    from devicemanager.wire.errors import WireError
 
 __all__ = [
     "Admission",
+    "AllocationError",
+    "DeviceManagerError",
     "Event",
     "EventKind",
     "ManifestError",
     "ManualClock",
     "MockKubelet",
     "NumaTopology",
+    "NumaTopologyError",
     "Refused",
     "RequestError",
     "Settings",
+    "StartError",
+    "StopError",
+    "TopologyConfigError",
     "WaitTimeout",
+    "WireError",
 ]
 
 install()
@@ -42,15 +56,22 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Admission": "pods.admission",
+        "AllocationError": "core.errors",
+        "DeviceManagerError": "core.errors",
         "Event": "events",
         "EventKind": "events",
         "ManifestError": "manifests",
         "ManualClock": "clock",
         "MockKubelet": "kubelet.mock",
         "NumaTopology": "core.topology",
+        "NumaTopologyError": "core.topology",
         "Refused": "core.refusal",
         "RequestError": "core.errors",
         "Settings": "settings",
+        "StartError": "core.errors",
+        "StopError": "core.errors",
+        "TopologyConfigError": "core.topology",
         "WaitTimeout": "kubelet.mock",
+        "WireError": "wire.errors",
     },
 )

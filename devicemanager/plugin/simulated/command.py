@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def simulate_main(argv: Sequence[str] | None = None) -> int:
+    """``python -m devicemanager.plugin.simulated``; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="devicemanager simulate",
         description="A device plugin with virtual devices, for any kubelet. Every flag is also "

@@ -1,0 +1,109 @@
+"""docs/api.md says what is public, and what it says is so."""
+
+import ast
+import builtins
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.api_page import PAGE, PUBLIC, page
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {name: importlib.import_module(name) for name in PUBLIC}
+OURS = ("devicemanager", "checkpoint", "podresources")
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def listed(text):
+    """Name and description of each row, by package."""
+    return {
+        package: re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE)
+        for package, section in re.findall(r"^## `([\w.]+)`(.*?)(?=^## |\Z)", text, re.M | re.S)
+    }
+
+
+def test_the_page_lists_all_public_names_and_no_others():
+    found = {
+        package: sorted(name for name, _ in rows)
+        for package, rows in listed(PAGE.read_text()).items()
+    }
+    wanted = {name: sorted(package.__all__) for name, package in PACKAGES.items()}
+    assert found == wanted, "run python -m tools.api_page"
+
+
+def test_every_public_name_says_what_it_is():
+    nameless = [name for rows in listed(page()).values() for name, text in rows if not text.strip()]
+    assert nameless == []
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_can_be_imported(name):
+    for member in PACKAGES[name].__all__:
+        assert hasattr(PACKAGES[name], member)
+    assert set(PACKAGES[name].__all__) <= set(dir(PACKAGES[name]))
+
+
+def exceptions():
+    """All exceptions that our modules define or use, by name."""
+    for package in PACKAGES.values():
+        for member in package.__all__:
+            getattr(package, member)  # loads its module
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in OURS:
+            for member, value in list(vars(module).items()):
+                if inspect.isclass(value) and issubclass(value, BaseException):
+                    yield member
+
+
+def documentation(value):
+    yield inspect.getdoc(value) or ""
+    if inspect.isclass(value):
+        for name in vars(value):
+            if not name.startswith("_"):
+                yield inspect.getdoc(inspect.getattr_static(value, name)) or ""
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_exception_that_a_public_docstring_names_is_public(name):
+    known = set(exceptions()) - set(vars(builtins))
+    public = {member for package in PACKAGES.values() for member in package.__all__}
+    for member in PACKAGES[name].__all__:
+        for text in documentation(getattr(PACKAGES[name], member)):
+            hidden = (set(re.findall(r"\b[A-Z]\w+\b", text)) & known) - public
+            assert not hidden, f"{name}.{member} documents {hidden}"
+
+
+def test_start_allocation_and_topology_errors_are_public():
+    from devicemanager import AllocationError, DeviceManagerError, StartError, TopologyConfigError
+
+    for error in (AllocationError, StartError, TopologyConfigError):
+        assert issubclass(error, DeviceManagerError)
+
+
+def imports(source):
+    """Module and name of each import of ours; the name is None for a whole module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
+def test_pages_import_public_names_only(document):
+    for block in re.findall(r"^```python\n(.*?)^```$", document.read_text(), re.M | re.S):
+        for module, name in imports(block):
+            if module.partition(".")[0] in OURS:
+                assert module in PUBLIC, f"{document.name} imports {module}"
+                assert name is None or name in PACKAGES[module].__all__, f"{module}.{name}"
+
+
+def test_the_examples_of_the_docs_import_public_names_only():
+    for program in sorted((ROOT / "tests/examples").glob("*.py")):
+        for module, name in imports(program.read_text()):
+            if module.partition(".")[0] in OURS:
+                assert name in PACKAGES[module].__all__, f"{program.name}: {module}.{name}"

@@ -1,0 +1,96 @@
+"""``python -m tools.api_page``: write docs/api.md from what the packages say is public."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["PAGE", "PUBLIC", "page"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+PUBLIC = {
+    "devicemanager": "the kubelet's side",
+    "devicemanager.testing": "for tests, besides the fixtures of the pytest plugin",
+    "devicemanager.plugin": "write a plugin",
+    "devicemanager.plugin.typed": "typed devices",
+    "devicemanager.plugin.simulated": "a plugin with virtual devices",
+    "devicemanager.runtime.oci": "what an OCI runtime would be told",
+    "devicemanager.runtime.cdi": "devices by name, from specification files",
+    "podresources": "who holds what: client and server",
+    "checkpoint": "the file `kubelet_internal_checkpoint`",
+}
+"""The packages whose ``__all__`` is public, and what they are for."""
+
+_HEAD = """\
+# What is public
+
+These names stay where they are; everything else may move at any time. Message modules
+are imported from `protos`, as in `from protos import deviceplugin_v1beta1 as dp`; the
+module of the same name with `_grpc` at its end has stubs, servicers and method paths.
+
+`python -m tools.api_page` writes this page from each package's `__all__`.
+"""
+_KINDS = ("Classes", "Errors", "Functions", "Values")
+
+
+def page() -> str:
+    """The page's text."""
+    parts = [_HEAD]
+    for name, purpose in PUBLIC.items():
+        parts.append(f"\n## `{name}`: {purpose}")
+        parts.extend(_table(importlib.import_module(name)))
+    return "\n".join(parts) + "\n"
+
+
+def _table(package: ModuleType) -> Iterator[str]:
+    for kind in _KINDS:
+        members = {name: getattr(package, name) for name in package.__all__}
+        of_kind = {name: value for name, value in members.items() if _kind(value) == kind}
+        if of_kind:
+            yield f"\n| {kind} | |\n|---|---|"
+            for name, value in of_kind.items():
+                text = _text_of_value(package, name) if kind == "Values" else inspect.getdoc(value)
+                yield f"| `{name}` | {_first_sentence(text or '')} |"
+
+
+def _kind(value: object) -> str:
+    if inspect.isclass(value):
+        return "Errors" if issubclass(value, BaseException) else "Classes"
+    return "Functions" if inspect.isroutine(value) else "Values"
+
+
+def _text_of_value(package: ModuleType, name: str) -> str:
+    """The string below the assignment of a constant or type alias, wherever it is made."""
+    file = Path(package.__file__ or "")
+    for path in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
+        body = ast.parse(path.read_text()).body
+        for statement, following in pairwise(body):
+            match statement, following:
+                case (
+                    ast.Assign(targets=[ast.Name(id=target)])
+                    | ast.AnnAssign(target=ast.Name(id=target)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ) if target == name:
+                    return text
+    return f"``{getattr(package, name)}``"
+
+
+def _first_sentence(text: str) -> str:
+    sentence = " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    return re.sub(r":\w+:`", "`", sentence.replace("``", "`")).replace("|", "\\|")
+
+
+def main() -> int:
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
