@@ -7,9 +7,7 @@ devicemanager`` slow: the names below are loaded when they are first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from devicemanager.lazy import lazy_names
+from devicemanager.lazy import TYPE_CHECKING, lazy_names
 from devicemanager.packages import install
 
 if TYPE_CHECKING:

@@ -13,18 +13,21 @@ a module with builtins of its own can be led elsewhere, and no other module noti
 from __future__ import annotations
 
 import builtins
+import os.path
 import sys
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+
+from devicemanager.lazy import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import ModuleType
+    from typing import Any
 
 __all__ = ["NAMES", "install", "loaded"]
 
 NAMES = ("checkpoint", "podresources", "protos")
-_BESIDE = Path(__file__).resolve().parents[1]
+_BESIDE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _PRIVATE = "_devicemanager_"
 _OURS = {"devicemanager", *NAMES, *(_PRIVATE + name for name in NAMES)}
 
@@ -51,7 +54,7 @@ class _Finder:
         if top not in _OURS or not any(map(_in_the_way, NAMES)):
             return None
         public = fullname.removeprefix(_PRIVATE)
-        where = [str(_BESIDE)] if fullname == _PRIVATE + public and path is None else path
+        where = [_BESIDE] if fullname == _PRIVATE + public and path is None else path
         spec = PathFinder.find_spec(public if path is None else fullname, where, target)
         if spec is None or spec.origin is None or not _is_ours(spec.origin, top):
             return None
@@ -78,7 +81,7 @@ def _import(
     """What ``import`` does in our modules while something is in the way."""
     top = name.partition(".")[0]
     if level == 0 and top in NAMES and (other := _in_the_way(top)) is not None:
-        if not (_BESIDE / top).is_dir():
+        if not os.path.isdir(os.path.join(_BESIDE, top)):
             raise ImportError(
                 f"{other} stands in the way of a package that comes with devicemanager: "
                 "rename it, or move it into a package of yours"
@@ -99,13 +102,24 @@ def _in_the_way(name: str) -> str | None:
     return None if origin is None or _is_ours(origin, name) else origin
 
 
-@lru_cache(maxsize=64)
+_origins: dict[str, tuple[tuple[str, ...], str | None]] = {}
+
+
 def _origin(name: str, path: tuple[str, ...]) -> str | None:
-    # The path is there to ask again when it has changed.
-    spec = PathFinder.find_spec(name)
-    return spec.origin if spec is not None else None
+    """What an import would find; asked again when the path has changed."""
+    known = _origins.get(name)
+    if known is None or known[0] != path:
+        spec = PathFinder.find_spec(name)
+        known = _origins[name] = path, spec.origin if spec is not None else None
+    return known[1]
 
 
-@lru_cache(maxsize=1024)
+_ours: dict[tuple[str, str], bool] = {}
+
+
 def _is_ours(origin: str, top: str) -> bool:
-    return Path(origin).resolve().is_relative_to(_BESIDE / top.removeprefix(_PRIVATE))
+    known = _ours.get((origin, top))
+    if known is None:
+        home = os.path.join(_BESIDE, top.removeprefix(_PRIVATE), "")
+        known = _ours[origin, top] = os.path.realpath(origin).startswith(home)
+    return known

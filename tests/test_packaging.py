@@ -75,7 +75,7 @@ def test_the_metadata_names_licence_and_entry_points(wheel):
     assert wheel.read(folder + "licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
     points = ConfigParser()
     points.read_string(wheel.read(folder + "entry_points.txt").decode())
-    assert dict(points["console_scripts"]) == {"devicemanager": "devicemanager.cli:main"}
+    assert dict(points["console_scripts"]) == {"devicemanager": "devicemanager.__main__:main"}
     assert dict(points["pytest11"]) == {"devicemanager": "devicemanager.testing.pytest_plugin"}
 
 

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import _thread
 import json
-import signal
 import sys
-import threading
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli.output import clean, settings_lines
+from devicemanager.cli.output import clean, schema_name, settings_lines
 
 if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
     from devicemanager.events import Event
     from devicemanager.pods.admission import Admission, ContainerOutcome
 
+_SCHEMA = schema_name("run")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
 
 class KubeletLog:
-    """Prints from any thread, each line at once.
+    """Prints from any thread, what belongs together in one piece."""
 
-    A reader that goes away ends the command: the main thread gets a SIGTERM, and
-    ``failure`` tells why.
-    """
-
-    def __init__(self, as_json: bool) -> None:
-        self.failure: OSError | None = None
+    def __init__(self, as_json: bool, write: Callable[[str], None] = _write) -> None:
         self._as_json = as_json
-        # Keeps the lines of one thing together.
-        self._lock = threading.Lock()
+        self._write = write
 
     def event(self, event: Event) -> None:
         """One event of the kubelet's stream."""
@@ -65,40 +63,38 @@ class KubeletLog:
             "reason": admission.reason,
             "message": admission.message,
             "containers": {
-                container: {
-                    "devices": _devices(given),
-                    "affinity": given.affinity,
-                    "settings": _settings(given),
-                }
+                container: _container_data(given)
                 for container, given in admission.containers.items()
             },
+            "explanation": None,
         }
         lines = []
         if not admission.admitted:
             # The refusal itself is an event, and so is printed already.
-            record["explanation"] = explanation = _explanation(admission)
-            lines += [f"    {line}" for line in explanation]
+            record["explanation"] = _explanation_data(admission)
+            lines += [f"    {line}" for line in _explanation(admission)]
         for container, given in admission.containers.items() if admission.admitted else ():
             lines.append(f"pod {name}, container {container}: {_devices_text(given)}")
             lines += [f"    {line}" for line in _settings(given)]
         self._print(time.time(), record, lines)
 
+    def dropped(self, count: int) -> str:
+        """What stands where so many lines are missing, since nobody read them in time."""
+        text = f"{count} lines are missing here: standard output was not read in time"
+        record = {"kind": "output-dropped", "message": text, "warning": True, "dropped": count}
+        return self._rendered(time.time(), record, [f"warning: output-dropped: {text}"])
+
     def _print(self, when: float, record: Mapping[str, object], lines: list[str]) -> None:
+        if text := self._rendered(when, record, lines):
+            self._write(text)
+
+    def _rendered(self, when: float, record: Mapping[str, object], lines: list[str]) -> str:
         if self._as_json:
-            out = json.dumps({"time": round(when, 3), **record}, default=str) + "\n"
-        else:
-            clock = time.strftime("%H:%M:%S", time.localtime(when))
-            stamp = f"{clock}.{int(when % 1 * 1000):03}"
-            out = "".join(f"{stamp} {clean(line)}\n" for line in lines)
-        with self._lock:
-            if self.failure is not None:
-                return
-            try:
-                sys.stdout.write(out)
-                sys.stdout.flush()
-            except OSError as error:
-                self.failure = error
-                _thread.interrupt_main(signal.SIGTERM)
+            whole = {"schema": _SCHEMA, "time": round(when, 3), **record}
+            return json.dumps(whole, default=str) + "\n"
+        clock = time.strftime("%H:%M:%S", time.localtime(when))
+        stamp = f"{clock}.{int(when % 1 * 1000):03}"
+        return "".join(f"{stamp} {clean(line)}\n" for line in lines)
 
 
 def _explanation(admission: Admission) -> list[str]:
@@ -111,6 +107,34 @@ def _explanation(admission: Admission) -> list[str]:
     policy = explanation.policy
     lines = [f"policy {policy.name}, scope {policy.scope}", *steps(explanation)]
     return [line for line in lines if line]
+
+
+def _explanation_data(admission: Admission) -> dict[str, Any] | None:
+    from devicemanager.core.explanation.data import as_dict
+
+    explanation = admission.explanation
+    if explanation is None:
+        return None
+    data = as_dict(explanation)
+    return {"policy": data["policy"], "steps": data["steps"], "text": _explanation(admission)}
+
+
+def _container_data(given: ContainerOutcome) -> dict[str, Any]:
+    from devicemanager.cli.data import settings_data
+    from devicemanager.wire.errors import WireError
+
+    settings, error = None, None
+    try:
+        settings = settings_data(given.run_options)
+    except WireError as unreadable:
+        error = str(unreadable)
+    return {
+        "devices": _devices(given),
+        "numa_nodes": None if given.affinity is None else list(given.affinity),
+        "settings": settings,
+        "settings_error": error,
+        "start_error": given.error or None,
+    }
 
 
 def _devices(given: ContainerOutcome) -> dict[str, list[str]]:

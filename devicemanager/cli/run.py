@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import contextlib
 import gc
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +16,7 @@ from devicemanager.cli import files, settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
+from devicemanager.cli.standard_output import OutputQueue
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -83,13 +88,36 @@ class _OnePerResource(argparse.Action):
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
 
-    log = KubeletLog(args.output == "json")
-    with contextlib.suppress(Stopped), StopSignals() as signals, contextlib.ExitStack() as stack:
-        _serve(args, log, signals, stack)
-        signals.wait()
-    if log.failure is not None:
-        raise log.failure
+    failures: list[OSError] = []
+    with StopSignals() as signals, contextlib.ExitStack() as stack:
+
+        def failed(error: OSError) -> None:
+            # A terminal that went away is not the reason if its SIGHUP came before.
+            if not signals.came:
+                failures.append(error)
+                _thread.interrupt_main(signal.SIGTERM)
+
+        log = _log(args.output == "json", failed, stack)
+        with contextlib.suppress(Stopped):
+            _serve(args, log, signals, stack)
+            with signals.interruptible():
+                signals.wait()
+    if failures:
+        raise failures[0]
     return 0
+
+
+def _log(
+    as_json: bool, failed: Callable[[OSError], None], stack: contextlib.ExitStack
+) -> KubeletLog:
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file, but something of the program that calls us
+        return KubeletLog(as_json)
+    output = OutputQueue(lambda count: log.dropped(count), failed, descriptor)
+    stack.callback(output.close)
+    log = KubeletLog(as_json, output.put)
+    return log
 
 
 def _serve(
@@ -107,22 +135,28 @@ def _serve(
         _check_manifests(args.manifests)
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
     kubelet.events.subscribe(log.event)
-    with signals.held_back():
-        stack.enter_context(kubelet)
+    signals.check()
+    stack.enter_context(kubelet)
     for name in _PATHS:
         path = getattr(kubelet, name)
-        log.say(name, f"{name.replace('_', ' ')}: {path}", path=str(path))
+        log.say(name.replace("_", "-"), f"{name.replace('_', ' ')}: {path}", path=str(path))
     for option, simulation in simulations:
-        with signals.held_back():
-            plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
-        # Pods that are there from the start shall find the devices.
-        if not plugin.wait_registered(_PLUGIN_TIMEOUT):
-            raise CommandError(f"the simulated plugin of {option.resource} did not come up")
-        kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
+        signals.check()
+        plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
+        with signals.interruptible():
+            _wait_for(kubelet, plugin, option)
     if args.manifests is not None:
-        _follow_manifests(kubelet, args.manifests, log, stack)
+        _follow_manifests(kubelet, args.manifests, log, signals, stack)
+    signals.check()
     kubelet.sources_ready()
     log.say("ready", "ready; Ctrl-C stops")
+
+
+def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOption) -> None:
+    """Pods that are there from the start shall find the devices."""
+    if not plugin.wait_registered(_PLUGIN_TIMEOUT):
+        raise CommandError(f"the simulated plugin of {option.resource} did not come up")
+    kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
 
 
 def _check_manifests(directory: str) -> None:
@@ -132,14 +166,18 @@ def _check_manifests(directory: str) -> None:
 
 
 def _follow_manifests(
-    kubelet: MockKubelet, directory: str, log: KubeletLog, stack: contextlib.ExitStack
+    kubelet: MockKubelet,
+    directory: str,
+    log: KubeletLog,
+    signals: StopSignals,
+    stack: contextlib.ExitStack,
 ) -> None:
     from devicemanager.pods.static import StaticPods
 
     pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.warn("manifest", line))
-    # An admission of the first scan may hang in a plugin, and a signal end it.
     stack.callback(pods.stop)
-    pods.start()
+    with signals.interruptible():  # an admission of the first scan may hang in a plugin
+        pods.start()
 
 
 def _simulation(option: DeviceOption) -> SimulationSettings:

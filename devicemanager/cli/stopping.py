@@ -1,4 +1,9 @@
-"""SIGTERM and Ctrl-C during the set-up of a program that takes down what it has set up."""
+"""SIGTERM, SIGHUP and Ctrl-C during the set-up of a program that takes down what it has set up.
+
+A handler that raises wherever the program is raises inside imports, too, and inside the
+callbacks of locks and of the garbage collector, which swallow it or print a traceback. So a
+signal is noted first, and raised only where the program says that it may be.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +19,44 @@ class Stopped(BaseException):
 
 
 class StopSignals(SignalWait):
-    """SIGTERM and SIGINT raise Stopped in the main thread, once: a second one has its
-    usual effect."""
+    """Takes SIGTERM, SIGINT and SIGHUP, once.
+
+    Then SIGTERM and SIGINT have their usual effect, so that somebody can end a stop that
+    hangs. SIGHUP has none: when a terminal goes away the kernel sends one and the shell
+    another. What the process was started to ignore, as under nohup, it goes on ignoring.
+    """
 
     def __init__(self) -> None:
-        super().__init__((signal.SIGTERM, signal.SIGINT), self._stop)
-        self._held_back = False
-        self._came = False
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+        super().__init__(heard, self._stop)
+        self.came = False
+        """Whether a signal to stop has come."""
+        self._interruptible = False
+
+    def check(self) -> None:
+        """Raises Stopped if a signal has come."""
+        if self.came:
+            raise Stopped
 
     @contextlib.contextmanager
-    def held_back(self) -> Iterator[None]:
-        """What is being set up here is set up whole, so that it is also taken down."""
-        self._held_back = True
+    def interruptible(self) -> Iterator[None]:
+        """Raises Stopped when a signal comes, or at once if one came before: for waits."""
+        self._interruptible = True
         try:
+            self.check()
             yield
         finally:
-            self._held_back = False
-        if self._came:
-            raise Stopped
+            self._interruptible = False
 
     def _stop(self, *_: object) -> None:
-        self.restore()
-        self._came = True
-        if not self._held_back:
+        self.came = True
+        self._give_back()
+        if self._interruptible:
             raise Stopped
+
+    def _give_back(self) -> None:
+        hears_hangup = signal.SIGHUP in self._handlers
+        self.restore()
+        if hears_hangup:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)

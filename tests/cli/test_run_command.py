@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,7 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.offline_node import OfflineNode
 from devicemanager.core.ids import ResourceName
 from devicemanager.manifests import parse
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient, ids_by_resource
@@ -27,6 +30,7 @@ from tools.demo.processes import Process
 
 DEADLINE = 30
 RUN = [sys.executable, "-m", "devicemanager.cli", "run"]
+COMMAND = [str(Path(sys.executable).with_name("devicemanager"))]
 GPU = "vendor.com/gpu"
 
 
@@ -96,16 +100,28 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
     manifests = directory / "manifests"
     (manifests / "a.yaml").write_text(manifest("a", 1))
     with kubelet(directory, "--simulate", f"{GPU}=3") as process:
-        socket = wait(process, "pod_resources_socket")["path"]
+        socket = wait(process, "pod-resources-socket")["path"]
         assert socket == str(directory / "pod-resources" / "kubelet.sock")
         wait(process, "ready")
         first = wait(process, "admission", name="default/a")
         assert first["admitted"]
         assert first["containers"]["main"] == {
             "devices": {GPU: ["gpu-mock-0"]},
-            "affinity": None,
-            "settings": ["env GPU_0=/dev/0"],
+            "numa_nodes": None,
+            "settings": {
+                "envs": {"GPU_0": "/dev/0"},
+                "mounts": [],
+                "devices": [],
+                "annotations": {},
+                "cdi_devices": [],
+                "network_interfaces": [],
+                "pci_devices": [],
+                "conflicts": [],
+            },
+            "settings_error": None,
+            "start_error": None,
         }
+        assert first["schema"] == "devicemanager.run/v1"
         (manifests / "b.yaml").write_text(manifest("b", 3))
         second = wait(process, "admission", name="default/b")
         assert not second["admitted"]
@@ -126,11 +142,14 @@ def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
     (directory / "manifests" / "c.yaml").write_text(manifest("c", 2))
     with kubelet(directory, *flags) as process:
         first = wait(process, "admission", name="default/a")
-        assert first["containers"]["main"]["affinity"] == [0]
+        assert first["containers"]["main"]["numa_nodes"] == [0]
         assert wait(process, "admission", name="default/b")["admitted"]
         refused = wait(process, "admission", name="default/c")
         assert refused["reason"] == "TopologyAffinityError"
-        assert refused["explanation"] == [
+        assert refused["explanation"]["policy"]["name"] == "single-numa-node"
+        (step,) = refused["explanation"]["steps"]
+        assert step["resources"][0]["free"] == 0
+        assert refused["explanation"]["text"] == [
             "policy single-numa-node, scope container",
             "container main",
             f"  {GPU}: 2 requested",
@@ -229,6 +248,97 @@ def test_a_directory_of_its_own_and_text(tmp_path: Path) -> None:
     assert not Path(socket).parents[1].exists()
 
 
+def exits(process: subprocess.Popen[Any]) -> tuple[int, str]:
+    """The exit status, and what was printed on stderr, read to its end."""
+    with process:
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        return process.wait(DEADLINE), errors.decode()
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_nothing(
+    directory: Path, number: signal.Signals, delay: float
+) -> None:
+    """Before anything is set up the signal alone ends it; from then on everything that was set
+    up is taken down."""
+    command = [*COMMAND, "run", "--simulate", f"{GPU}=2"]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(directory)},
+    )
+    # Nothing to wait for: only so that the signals fall on different moments.
+    time.sleep(delay)
+    process.send_signal(number)
+    status, errors = exits(process)
+    # Only the start of the interpreter itself, before anything of ours, may show a traceback.
+    assert status in (0, -number) or "init_import_site" in errors
+    assert "Traceback" not in errors or "devicemanager/cli" not in errors, errors
+    assert not list(directory.glob("dm-*"))
+
+
+def test_a_terminal_that_goes_away_ends_it(directory: Path) -> None:
+    """The kernel's SIGHUP, the shell's, and an output that fails: it stops once, and in order."""
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [*RUN, "--root", str(directory)], stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    with os.fdopen(reader) as lines:
+        assert any("ready" in line for line in lines)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+    assert exits(process) == (0, "")
+    assert not (directory / "device-plugins" / "kubelet.sock").exists()
+
+
+def test_under_nohup_a_hangup_is_nothing(directory: Path) -> None:
+    process = subprocess.Popen(
+        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *RUN, "--root", str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert any("ready" in line for line in process.stdout)
+    process.send_signal(signal.SIGHUP)
+    with PodResourcesClient(directory / "pod-resources" / "kubelet.sock") as client:
+        assert client.list() == ()
+    process.terminate()
+    process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+
+
+def test_a_reader_that_does_not_read_stops_nobody(directory: Path) -> None:
+    """A pipe holds 64 KiB; with it full, plugins register, pods come, and SIGTERM is heard."""
+    manifests = directory / "manifests"
+    command = [*RUN, "-o", "json", "--root", str(directory), "--manifests", str(manifests)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    socket = directory / "device-plugins" / "kubelet.sock"
+    wait_until(socket.exists)
+    gpus = SimulationSettings(resource_name=GPU, number_devices=300, env_prefix="GPU")
+    with SimulatedPlugin(gpus, directory / "device-plugins") as plugin:
+        assert plugin.wait_registered(DEADLINE)
+        for number in range(30):
+            (manifests / f"{number}.yaml").write_text(manifest(f"p{number}", 10))
+        wait_until(lambda: sum(bool(ids) for ids in held(directory).values()) == 30)
+        process.terminate()
+        assert exits(process) == (0, "")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """For what another process does without telling."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_reader_that_goes_away_ends_it(directory: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -315,5 +425,5 @@ def test_a_relative_root_is_taken_from_here(directory: Path) -> None:
     finally:
         os.chdir(before)
     with process:
-        told = wait(process, "plugin_socket")
+        told = wait(process, "plugin-socket")
         assert told["path"] == str(directory / "device-plugins" / "kubelet.sock")

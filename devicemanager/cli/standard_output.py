@@ -1,0 +1,133 @@
+"""Standard output that never keeps its writer waiting.
+
+What happens in a kubelet is printed on the thread on which it happens, and a reader that has
+stopped reading (a pager, a debugger, Ctrl-S) would hold that thread in ``write``: no plugin
+could register, and the signal to stop would go unheard. So lines wait in a queue of bounded
+size, and what does not fit is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["OutputQueue"]
+
+_LIMIT = 4 << 20
+"""Bytes that wait for the reader; more are dropped."""
+_AT_ONCE = 1 << 16
+_PATIENCE = 1.0
+"""Seconds without progress after which ``close`` leaves the rest."""
+
+Notice = Callable[[int], str]
+"""Makes the line that stands where so many texts are missing."""
+
+
+class OutputQueue:
+    """Writes texts in order, on a thread of its own. ``put`` never waits."""
+
+    def __init__(
+        self,
+        notice: Notice,
+        failed: Callable[[OSError], None],
+        descriptor: int,
+        *,
+        limit: int = _LIMIT,
+        patience: float = _PATIENCE,
+    ) -> None:
+        """``failed`` is called once, on the queue's thread, if the reader is gone or the disk
+        full; what comes afterwards is dropped without a word."""
+        self._notice = notice
+        self._failed = failed
+        # Not through sys.stdout: a thread that is stuck in its buffer holds a lock that the
+        # interpreter's end waits for.
+        self._descriptor = descriptor
+        self._limit = limit
+        self._patience = patience
+        # Guards the fields below.
+        self._changed = threading.Condition()
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._dropped = 0
+        self._written = 0
+        self._closed = False
+        self._ended = False
+        self._thread = threading.Thread(target=self._work, name="standard output", daemon=True)
+        self._thread.start()
+
+    def put(self, text: str) -> None:
+        """Print ``text`` when it is its turn, or count it as dropped."""
+        data = text.encode("utf-8", "backslashreplace")
+        with self._changed:
+            if self._closed or self._ended:
+                return
+            if self._size + len(data) > self._limit:
+                self._dropped += 1
+                return
+            self._tell_dropped()
+            self._append(data)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Write what waits, as long as the reader takes any of it."""
+        with self._changed:
+            self._tell_dropped()
+            self._closed = True
+            self._changed.notify_all()
+            while self._advances():
+                pass
+
+    def _advances(self) -> bool:
+        """Wait until more is written. False at the end, or if the reader takes nothing."""
+        before = self._written
+        moved = self._changed.wait_for(
+            lambda: self._ended or self._written != before, self._patience
+        )
+        return moved and not self._ended
+
+    def _tell_dropped(self) -> None:
+        if self._dropped:
+            self._append(self._notice(self._dropped).encode("utf-8", "backslashreplace"))
+            self._dropped = 0
+
+    def _append(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self._size += len(data)
+
+    def _work(self) -> None:
+        try:
+            while data := self._next():
+                self._write(data)
+        except OSError as error:
+            self._end()
+            self._failed(error)
+        else:
+            self._end()
+
+    def _next(self) -> bytes:
+        """Some of what waits; empty at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            taken: list[bytes] = []
+            size = 0
+            while self._waiting and size < _AT_ONCE:
+                taken.append(self._waiting.popleft())
+                size += len(taken[-1])
+            return b"".join(taken)
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            count = os.write(self._descriptor, rest)
+            rest = rest[count:]
+            with self._changed:
+                self._size -= count
+                self._written += count
+                self._changed.notify_all()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()

@@ -1,0 +1,125 @@
+"""Standard output whose reader may be slow, stuck or gone."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from devicemanager.cli.standard_output import OutputQueue
+
+
+class Pipe(NamedTuple):
+    reader: int
+    writer: int
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    ends = Pipe(*os.pipe())
+    yield ends
+    for descriptor in ends:
+        os.close(descriptor)
+
+
+def notice(count: int) -> str:
+    return f"<{count} missing>\n"
+
+
+def queue(writer: int, limit: int = 1 << 20, patience: float = 0.05) -> OutputQueue:
+    def failed(error: OSError) -> None:
+        raise AssertionError(error)
+
+    return OutputQueue(notice, failed, writer, limit=limit, patience=patience)
+
+
+def all_of(reader: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += os.read(reader, size - len(data))
+    return data
+
+
+def test_lines_come_in_order(pipe: Pipe) -> None:
+    output = queue(pipe.writer)
+    lines = [f"line {number}\u20ac\n" for number in range(1000)]
+    for line in lines:
+        output.put(line)
+    output.close()
+    wanted = "".join(lines).encode()
+    assert all_of(pipe.reader, len(wanted)) == wanted
+
+
+def test_what_the_reader_does_not_take_is_dropped_and_counted(pipe: Pipe) -> None:
+    output = queue(pipe.writer, limit=300_000)
+    line = "x" * 9_999 + "\n"
+    for _ in range(100):
+        output.put(line)  # a pipe takes six of them, the queue thirty
+    # The reader wakes up: room again, once all that was kept has gone.
+    kept = 0
+    while True:
+        whole = all_of(pipe.reader, len(line))
+        assert whole == line.encode()
+        kept += 1
+        if kept == 30:
+            break
+    output.put("last\n")
+    output.close()
+    rest = os.read(pipe.reader, 1 << 20)
+    while not rest.endswith(b"last\n"):
+        rest += os.read(pipe.reader, 1 << 20)
+    more, _, told = rest.partition(b"<")
+    kept += len(more) // len(line)
+    assert told == f"{100 - kept} missing>\nlast\n".encode()
+
+
+def test_what_is_dropped_last_is_told_at_the_end(pipe: Pipe) -> None:
+    output = queue(pipe.writer, limit=10)
+    output.put("much too long\n")
+    output.put("much too long, too\n")
+    output.close()
+    assert os.read(pipe.reader, 100) == b"<2 missing>\n"
+
+
+def test_a_reader_that_takes_nothing_does_not_hold_up_the_end(pipe: Pipe) -> None:
+    output = queue(pipe.writer)
+    for _ in range(100):
+        output.put("x" * 9_999 + "\n")
+    output.close()
+    output.put("after the end: nobody's\n")
+    os.read(pipe.reader, 1 << 20)  # the thread goes on, for it to end
+
+
+def test_a_slow_reader_gets_everything(pipe: Pipe) -> None:
+    output = queue(pipe.writer, patience=30)
+    line = "x" * 9_999 + "\n"
+    got: list[bytes] = []
+    thread = threading.Thread(target=lambda: got.append(all_of(pipe.reader, 50 * len(line))))
+    for _ in range(50):
+        output.put(line)
+    thread.start()
+    output.close()
+    thread.join()
+    assert got == [line.encode() * 50]
+
+
+def test_a_reader_that_is_gone_is_told_once() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    told: list[OSError] = []
+    failed = threading.Event()
+
+    def tell(error: OSError) -> None:
+        told.append(error)
+        failed.set()
+
+    output = OutputQueue(notice, tell, writer)
+    output.put("a\n")
+    assert failed.wait(10)
+    output.put("b\n")
+    output.close()
+    os.close(writer)
+    assert [type(error) for error in told] == [BrokenPipeError]
