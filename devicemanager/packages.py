@@ -17,8 +17,7 @@ import os.path
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 
-from devicemanager.lazy import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing takes longer to load than all that is here
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType

@@ -21,8 +21,11 @@ class Pipe(NamedTuple):
 def pipe() -> Iterator[Pipe]:
     ends = Pipe(*os.pipe())
     yield ends
-    for descriptor in ends:
-        os.close(descriptor)
+    os.close(ends.reader)  # which lets go of a thread that still writes
+    for thread in threading.enumerate():
+        if thread.name == "standard output":
+            thread.join()
+    os.close(ends.writer)
 
 
 def notice(count: int) -> str:
@@ -85,12 +88,11 @@ def test_what_is_dropped_last_is_told_at_the_end(pipe: Pipe) -> None:
 
 
 def test_a_reader_that_takes_nothing_does_not_hold_up_the_end(pipe: Pipe) -> None:
-    output = queue(pipe.writer)
+    output = OutputQueue(notice, lambda error: None, pipe.writer, patience=0.05)
     for _ in range(100):
         output.put("x" * 9_999 + "\n")
     output.close()
     output.put("after the end: nobody's\n")
-    os.read(pipe.reader, 1 << 20)  # the thread goes on, for it to end
 
 
 def test_a_slow_reader_gets_everything(pipe: Pipe) -> None:
