@@ -1,0 +1,119 @@
+"""Objects of structured claims in files: one, several, or a directory of them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import attrs
+
+from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.devmgmt.texts import MAX_SIZE, read_text
+from devicemanager.claims.errors import ClaimsError, InvalidObject
+from devicemanager.claims.texts import one_line
+from devicemanager.manifests.errors import shown
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Names of files that are read in a directory; others, such as an editor's, are left alone."""
+
+Identity = tuple[str, str, str]
+"""Kind (with the API version if it is not ours), namespace and name."""
+
+
+@attrs.frozen
+class ObjectFile:
+    path: Path
+    objects: tuple[api.Object, ...]
+
+
+def identity(found: api.Object) -> Identity:
+    """What two objects cannot have in common."""
+    if isinstance(found, api.ConfigObject):
+        kind = f"{found.api_version} {found.kind}"
+    else:
+        kind = type(found).__name__
+    return kind, found.metadata.namespace, found.metadata.name
+
+
+def in_order(objects: Iterable[api.Object]) -> list[api.Object]:
+    """What others refer to first: configs and classes, then pools, then claims."""
+    return sorted(objects, key=lambda found: _ORDER.get(type(found), 0))
+
+
+_ORDER: dict[type, int] = {api.DeviceClass: 1, api.DevicePool: 2, api.DeviceClaim: 3}
+
+
+def read_file(path: Path) -> ObjectFile:
+    """The objects of a file, which may have several documents.
+
+    Raises InvalidObject with a line for all that is wrong, each beginning with the path.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InvalidObject((f"{path}: is not a file",))
+        with path.open("rb") as opened:
+            data = opened.read(4 * MAX_SIZE + 1)
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidObject((f"{path}: {error.strerror}",)) from None
+    except UnicodeDecodeError as error:
+        raise InvalidObject((f"{path}: is not UTF-8 text (byte {error.start})",)) from None
+    return ObjectFile(path, read_text(text, str(path)))
+
+
+def read_paths(paths: Iterable[Path]) -> tuple[ObjectFile, ...]:
+    """The files given, and the files in the directories given, by name.
+
+    Raises InvalidObject with a line for all that is wrong in any of them, objects of the same
+    name included, and ClaimsError for a path that is not there.
+    """
+    found, lines = [], list[str]()
+    for path in _files(paths):
+        try:
+            found.append(read_file(path))
+        except InvalidObject as error:
+            lines += error.lines
+    lines += _repeated(found)
+    if lines:
+        raise InvalidObject(tuple(lines))
+    return tuple(found)
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from files_in(path)
+        elif path.exists():
+            yield path
+        else:
+            raise ClaimsError(f"{path}: there is no such file or directory")
+
+
+def files_in(directory: Path) -> list[Path]:
+    """The files of objects in a directory, by name. Raises ClaimsError."""
+    try:
+        return sorted(path for path in directory.iterdir() if is_object_file(path.name))
+    except OSError as error:
+        raise ClaimsError(f"{directory}: {error.strerror}") from None
+
+
+def is_object_file(name: str) -> bool:
+    """Whether a file of this name is read: no dotfile, no temporary file of an editor."""
+    return name.endswith(SUFFIXES) and not name.startswith((".", "#"))
+
+
+def _repeated(files: Iterable[ObjectFile]) -> Iterator[str]:
+    """A line for each object that has the name of one before it."""
+    first: dict[Identity, Path] = {}
+    for path, found in ((file.path, each) for file in files for each in file.objects):
+        if (key := identity(found)) in first:
+            yield f"{path}: {described(found)} is in {first[key]} already"
+        first.setdefault(key, path)
+
+
+def described(found: api.Object) -> str:
+    """``DeviceClaim "default/train"``."""
+    kind, namespace, name = identity(found)
+    full = f"{namespace}/{name}" if namespace else name
+    return f"{one_line(kind)} {shown(full)}"

@@ -1,0 +1,148 @@
+"""A node of virtual hardware: the pools its drivers would publish, and classes to ask by.
+
+- GPUs that can be partitioned: each card is a pool with one budget of compute and memory
+  slices, and offers more partitions than the budget pays for; the profiles and what they
+  take are those of an A100 with 80 GB.
+- NICs: each card is a pool of virtual functions, which are taken whole, and one uplink whose
+  bandwidth is shared. All have the attribute ``card``, so that a claim can have both of one.
+- FPGAs: whole devices that differ in the version of their shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from devicemanager.claims.devmgmt.objects import (
+    Attribute,
+    Device,
+    DeviceClass,
+    DevicePool,
+    ObjectMeta,
+    ResourceCapacity,
+)
+from devicemanager.core.quantity import Quantity
+
+GPU_DRIVER = "gpu.example.com"
+NIC_DRIVER = "nic.example.com"
+FPGA_DRIVER = "fpga.example.com"
+DRIVERS = (FPGA_DRIVER, GPU_DRIVER, NIC_DRIVER)
+
+_COMPUTE, _MEMORY = "compute-slices", "memory-slices"
+_CARD = {_COMPUTE: 7, _MEMORY: 8}
+_VIRTUAL_FUNCTIONS = 8
+_SHELLS = ("1.10.0", "1.8.2")
+
+
+@attrs.frozen
+class Profile:
+    """One way to cut a GPU."""
+
+    name: str
+    memory: str
+    compute_slices: int
+    memory_slices: int
+    count: int
+    """How many of them one card offers."""
+
+
+PROFILES = (
+    Profile("7g.80gb", "80Gi", 7, 8, 1),
+    Profile("3g.40gb", "40Gi", 3, 4, 2),
+    Profile("2g.20gb", "20Gi", 2, 2, 3),
+    Profile("1g.10gb", "10Gi", 1, 1, 7),
+)
+
+
+@attrs.frozen
+class SimulatedHardware:
+    """How many cards of each sort a node has."""
+
+    gpu: int = 2
+    nic: int = 1
+    fpga: int = 2
+
+    def pools(self, node: str) -> tuple[DevicePool, ...]:
+        """What the drivers publish for the node. Cards are spread over two NUMA nodes."""
+        gpus = [_gpu(node, number) for number in range(self.gpu)]
+        nics = [_nic(node, number) for number in range(self.nic)]
+        fpgas = [_fpgas(node, self.fpga)] if self.fpga else []
+        return (*gpus, *nics, *fpgas)
+
+
+def classes() -> tuple[DeviceClass, ...]:
+    """Classes for all of it."""
+    whole = PROFILES[0].name
+    return (
+        _class("fpga", FPGA_DRIVER, "fpga"),
+        _class("gpu", GPU_DRIVER, "gpu", f"device.profile == '{whole}'"),
+        _class("gpu-partition", GPU_DRIVER, "gpu-partition", f"device.profile != '{whole}'"),
+        attrs.evolve(_class("gpu-monitor", GPU_DRIVER, "gpu-monitor"), admin_access=True),
+        _class("nic-bandwidth", NIC_DRIVER, "nic-bandwidth", "device.function == 'uplink'"),
+        _class("nic-function", NIC_DRIVER, "nic-function", "device.function == 'virtual'"),
+    )
+
+
+def _class(name: str, driver: str, device_type: str, constraints: str = "") -> DeviceClass:
+    return DeviceClass(ObjectMeta(name), driver, device_type, constraints)
+
+
+def _gpu(node: str, number: int) -> DevicePool:
+    name = f"{node}-gpu-{number}"
+    common = (
+        Attribute("card", string_value=name),
+        Attribute("model", string_value="A100-SXM4-80GB"),
+        Attribute("numa", int_value=number % 2),
+    )
+    budget = tuple([ResourceCapacity(each, _whole(size)) for each, size in _CARD.items()])
+    return DevicePool(ObjectMeta(name), GPU_DRIVER, node, common, budget, tuple(_partitions()))
+
+
+def _partitions() -> Iterator[Device]:
+    for profile in PROFILES:
+        attributes = (
+            Attribute("profile", string_value=profile.name),
+            Attribute("memory", quantity_value=Quantity.parse(profile.memory)),
+        )
+        takes = {_COMPUTE: profile.compute_slices, _MEMORY: profile.memory_slices}
+        charge: Mapping[str, Quantity] = {name: _whole(count) for name, count in takes.items()}
+        for number in range(profile.count):
+            name = f"{profile.name.replace('.', '-')}-{number}"
+            yield Device(name, attributes, charge)
+
+
+def _nic(node: str, number: int) -> DevicePool:
+    name = f"{node}-nic-{number}"
+    common = (
+        Attribute("card", string_value=name),
+        Attribute("linkSpeed", quantity_value=Quantity.parse("100G")),
+        Attribute("numa", int_value=number % 2),
+    )
+    bandwidth = ResourceCapacity("bandwidth", Quantity.parse("100G"), Quantity.parse("1G"))
+    uplink = Device("uplink", _function("uplink"), resources=(bandwidth,))
+    functions = [Device(f"vf-{i}", _function("virtual")) for i in range(_VIRTUAL_FUNCTIONS)]
+    return DevicePool(ObjectMeta(name), NIC_DRIVER, node, common, (), (uplink, *functions))
+
+
+def _function(kind: str) -> tuple[Attribute, ...]:
+    return (Attribute("function", string_value=kind),)
+
+
+def _fpgas(node: str, count: int) -> DevicePool:
+    devices = [
+        Device(
+            f"fpga-{number}",
+            (
+                Attribute("shell", sem_ver_value=_SHELLS[number % len(_SHELLS)]),
+                Attribute("numa", int_value=number % 2),
+            ),
+        )
+        for number in range(count)
+    ]
+    common = (Attribute("model", string_value="U250"),)
+    return DevicePool(ObjectMeta(f"{node}-fpga"), FPGA_DRIVER, node, common, (), tuple(devices))
+
+
+def _whole(count: int) -> Quantity:
+    return Quantity.parse(str(count))

@@ -1,0 +1,71 @@
+"""The simulated hardware shows what it is there for: partitions, sharing, versions."""
+
+import pytest
+
+from devicemanager.claims.allocator import Allocator
+from devicemanager.claims.errors import DoesNotFit
+from devicemanager.claims.simulated import SimulatedHardware, classes
+from devicemanager.claims.store import ObjectStore
+from tests.claims.documents import claim, read
+
+
+def node(**cards):
+    found = Allocator(ObjectStore())
+    for pool in SimulatedHardware(**cards).pools("n1"):
+        found.store.publish(pool)
+    for each in classes():
+        found.store.define(each)
+    return found
+
+
+def get(found, name, *instances, **spec):
+    found.submit(read(claim(name, *instances, **spec)))
+    found.allocate([f"default/{name}"], "n1")
+    status = found.claims[f"default/{name}"].status
+    return [f"{each.device_pool_name}/{each.device_name}" for each in status.allocations]
+
+
+def partition(profile, count=1):
+    constraints = f"device.profile == '{profile}'"
+    requests = {"count": count}
+    return {"deviceClass": "gpu-partition", "constraints": constraints, "requests": requests}
+
+
+def test_partitions_of_a_card_share_its_budget():
+    found = node(gpu=1)
+    assert get(found, "half", partition("3g.40gb")) == ["n1-gpu-0/3g-40gb-0"]
+    with pytest.raises(DoesNotFit, match="pool n1-gpu-0 has too little compute-slices left"):
+        get(found, "whole", {"deviceClass": "gpu"})
+    assert len(get(found, "small", partition("1g.10gb", 4))) == 4
+    with pytest.raises(DoesNotFit, match="too little compute-slices left"):
+        get(found, "more", partition("1g.10gb"))
+    found.release("default/half", "default/small")
+    assert get(found, "whole", {"deviceClass": "gpu"}) == ["n1-gpu-0/7g-80gb-0"]
+
+
+def test_a_function_and_bandwidth_come_from_one_card():
+    found = node(nic=2)
+    for number in range(2):
+        share = {"deviceClass": "nic-bandwidth", "requests": {"bandwidth": "60G"}}
+        function = {"deviceClass": "nic-function"}
+        taken = get(found, f"c{number}", function, share, matchAttributes=["card"])
+        assert taken == [f"n1-nic-{number}/vf-0", f"n1-nic-{number}/uplink"]
+    with pytest.raises(DoesNotFit, match="bandwidth"):
+        get(found, "c2", {"deviceClass": "nic-bandwidth", "requests": {"bandwidth": "90G"}})
+
+
+def test_shells_compare_as_versions():
+    newer = {"deviceClass": "fpga", "constraints": "device.shell >= '1.9.0'"}
+    assert get(node(), "c", newer) == ["n1-fpga/fpga-0"]
+
+
+def test_a_monitor_sees_what_others_hold():
+    found = node(gpu=1)
+    get(found, "whole", {"deviceClass": "gpu"})
+    watch = {"deviceClass": "gpu-monitor"}
+    assert len(get(found, "monitor", watch)) == 13
+
+
+def test_a_node_may_lack_a_sort():
+    assert SimulatedHardware(0, 0, 0).pools("n1") == ()
+    assert len(SimulatedHardware(1, 2, 3).pools("n1")) == 4
