@@ -7,6 +7,7 @@ from functools import lru_cache
 
 __all__ = [
     "extended_resource_fault",
+    "interface_name_fault",
     "is_dns1123_subdomain",
     "is_extended_resource_name",
     "is_qualified_name",
@@ -16,6 +17,8 @@ _NATIVE_DOMAIN = "kubernetes.io"
 _QUOTA_PREFIX = "requests."
 _MAX_SUBDOMAIN = 253
 _MAX_NAME = 63
+_MAX_INTERFACE_BYTES = 15
+"""IFNAMSIZ less its closing zero: the longest name Linux has for an interface."""
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
 
@@ -62,3 +65,12 @@ def is_qualified_name(name: str) -> bool:
 def is_dns1123_subdomain(name: str) -> bool:
     """Lower case letters, digits, ``-`` and ``.``; at most 253 characters."""
     return len(name) <= _MAX_SUBDOMAIN and _SUBDOMAIN.match(name) is not None
+
+
+def interface_name_fault(name: str) -> str | None:
+    """What keeps Linux from giving this name to a network interface
+    (``dev_valid_name``, net/core/dev.c); None if nothing does."""
+    odd = name in ("", ".", "..") or any(c in "/:\0" or c.isspace() for c in name)
+    if odd or len(name.encode(errors="replace")) > _MAX_INTERFACE_BYTES:
+        return f"a name has 1 to {_MAX_INTERFACE_BYTES} bytes without blanks, '/' and ':'"
+    return None

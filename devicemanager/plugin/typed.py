@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
+from devicemanager.api.names import interface_name_fault
 from devicemanager.plugin.validators import (
     absolute_path,
     check_text,
@@ -32,18 +33,12 @@ __all__ = [
 ]
 
 _PCI_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
-_INTERFACE_BYTES = 15
-"""IFNAMSIZ less its closing zero: the longest name Linux has for an interface."""
 
 
 def _interface(_instance: object, attribute: attrs.Attribute[str], name: str) -> None:
     check_text(attribute.name, name)
-    odd = name in ("", ".", "..") or any(c in "/:" or c.isspace() or c == "\0" for c in name)
-    if odd or len(name.encode()) > _INTERFACE_BYTES:
-        raise ValueError(
-            f"{attribute.name} must be an interface name of 1 to {_INTERFACE_BYTES} bytes "
-            f"without blanks, '/' and ':': {name!r}"
-        )
+    if fault := interface_name_fault(name):
+        raise ValueError(f"{attribute.name} must be an interface name: {fault}: {name!r}")
 
 
 def _namespace(instance: object, attribute: attrs.Attribute[str], path: str) -> None:

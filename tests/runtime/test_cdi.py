@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,16 +198,16 @@ def edits(**fields: Any) -> dict[str, Any]:
         ("", "Expecting value"),
         ("[1]", "specification must be a mapping"),
         (changed(cdiVersion=None), "specification.cdiVersion is missing"),
-        (changed(cdiVersion="9.9.9"), "cdiVersion '9.9.9' is not known"),
-        (changed(cdiVersion=1), "specification.cdiVersion must be text, not 1"),
+        (changed(cdiVersion="9.9.9"), 'cdiVersion "9.9.9" is not known'),
+        (changed(cdiVersion=1), "specification.cdiVersion must be text, not the number 1"),
         (changed(kind=None), "specification.kind is missing"),
         (changed(kind="gpu"), "kind must be of the form vendor.com/class"),
         (changed(devices=None), "there are no devices"),
         (changed(devices=[]), "there are no devices"),
         (changed(devices={}), "specification.devices must be a list"),
-        (changed(devices=spec(a="1")["devices"] * 2), "device 'a' is there more than once"),
+        (changed(devices=spec(a="1")["devices"] * 2), 'device "a" is there more than once'),
         (changed(devices=[{"name": "-a"}]), "specification.devices[0].name is not a device name"),
-        (changed(devices=[{"name": "a"}]), "containerEdits has nothing for device 'a'"),
+        (changed(devices=[{"name": "a"}]), 'containerEdits has nothing for device "a"'),
         (changed(surprise=1), "specification has unknown fields: surprise"),
         (changed(annotations=[]), "specification.annotations must be a mapping"),
         (edits(surprise=1), "specification.containerEdits has unknown fields: surprise"),
@@ -224,6 +225,11 @@ def edits(**fields: Any) -> dict[str, Any]:
         (edits(hooks=[{"hookName": "poststop", "path": "x"}]), "must be an absolute path"),
         (edits(netDevices=[{"name": "x"}]), "netDevices[0].hostInterfaceName is missing"),
         (edits(additionalGids=[-1]), "additionalGids[0] must be a group id"),
+        (edits(additionalGids=[2**32]), "additionalGids[0] must be a group id"),
+        (edits(deviceNodes=[{"path": "/x", "fileMode": 2**40}]), "fileMode must be a whole number"),
+        (edits(deviceNodes=[{"path": "/x", "major": -1}]), "major must be a whole number from 0"),
+        (edits(deviceNodes=[{"path": "/x\0"}]), "path has a character that no text may have"),
+        (edits(env=["A=\ud800"]), "env[0] has a character that no text may have"),
         (edits(intelRdt={"x": 1}), "intelRdt has unknown fields: x"),
         ("[" * 100_000, ""),
     ],
@@ -238,11 +244,54 @@ def test_a_file_with_anything_wrong_is_refused_with_the_place(
     assert reason in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: !!python/object:os.system {}", "{1: 2}", "\x00"])
+def bomb(before: str = "", after: str = "") -> str:
+    """A billion values, in aliases of aliases."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    return "\n".join((before, *lines, after))
+
+
+ODD_YAML = [
+    "a: [", "a: !!python/object:os.system {}", "{1: 2}", "\x00", "!!set {a, b}", "!!timestamp x",
+    "2001-01-01: x", "--- a\n--- b", "", "&a [*a]", "? [a, b]\n: c", "!!int ''", "[" * 100_000,
+    "a: &a {<<: *a}", "a: 1\na: 2", "<<: 7", "!!binary ä", "kind: !!float x", "=: =",
+    bomb(), bomb(after="kind: *a9"), bomb(after="devices: *a9"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD_YAML)
 def test_yaml_that_is_none_or_more_than_data(write: Write, text: str) -> None:
     with pytest.raises(CdiSpecError) as error:
         load_spec(write("bad.yaml", text))
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+
+
+def test_a_bad_file_of_any_kind_costs_nobody_else(write: Write, tmp_path: Path) -> None:
+    write("cdi/good.json", spec(a="a"))
+    os.mkfifo(tmp_path / "cdi/pipe.yaml")
+    (tmp_path / "cdi/zero.json").symlink_to("/dev/zero")
+    (tmp_path / "cdi/loop.json").symlink_to("loop.json")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "cdi/socket.json"))
+    for name in ("sparse.yaml", "sparse.json"):
+        (tmp_path / "cdi" / name).touch()
+        os.truncate(tmp_path / "cdi" / name, 2 << 30)
+    for number, text in enumerate(ODD_YAML):
+        write(f"cdi/odd{number}.yaml", text)
+    write("cdi/line\nend\x1b.json", "{")
+    registry = load([tmp_path / "cdi"])
+    assert env_of(registry, "vendor.com/gpu=a") == ["DEVICE=a"]
+    told = {error.split(": ")[0].rpartition("/")[2]: error for error in registry.errors}
+    assert set(told) == {
+        *("pipe.yaml", "zero.json", "loop.json", "socket.json", "sparse.yaml", "sparse.json"),
+        *(f"odd{number}.yaml" for number in range(len(ODD_YAML))),
+        "line end\\x1b.json",
+    }
+    assert told["pipe.yaml"].endswith("a pipe, not a regular file")
+    assert told["zero.json"].endswith("a device, not a regular file")
+    assert told["sparse.json"].endswith("2147483648 bytes, more than the 1048576 allowed")
+    with pytest.raises(UnresolvedCdiDevices, match=r"more errors$"):
+        registry.resolve(["vendor.com/gpu=absent"])
 
 
 def test_unreadable_things_are_listed_and_stop_nothing(write: Write, tmp_path: Path) -> None:

@@ -195,6 +195,42 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
             "a runtime moves only interfaces of the namespace it runs in",
         ),
         (
+            RunOptions(envs={"A=B": "1"}),
+            "device plugins: 'A=B' is not a name of an environment variable",
+        ),
+        (
+            RunOptions(envs={"A\nB": "1"}),
+            "device plugins: 'A B' is not a name of an environment variable",
+        ),
+        (RunOptions(envs={"": "1"}), "device plugins: '' is not a name of an environment variable"),
+        (
+            RunOptions(envs={"A": "a\0b"}),
+            "device plugins: environment variable A has a NUL in its value",
+        ),
+        (RunOptions(annotations={"": "x"}), "device plugins: an annotation has no key"),
+        (
+            RunOptions(mounts=(Mount(container_path="m", host_path="/h"),)),
+            "device plugins: the container path of a mount must be an absolute path, not 'm'",
+        ),
+        (
+            RunOptions(mounts=(Mount(container_path="/m", host_path=""),)),
+            "device plugins: the host path of a mount must be an absolute path, not ''",
+        ),
+        (
+            RunOptions(devices=(DeviceSpec(container_path="/d\0", host_path="/dev/gpu0"),)),
+            "device plugins: the container path of a device must be an absolute path, "
+            "not '/d\\x00'",
+        ),
+        (
+            RunOptions(devices=(DeviceSpec(container_path="/d", host_path="dev/gpu0"),)),
+            "device plugins: the host path of a device must be an absolute path, not 'dev/gpu0'",
+        ),
+        (
+            RunOptions(network_interfaces=(NetworkInterface("eth42", "a/b"),)),
+            "device plugins: network interface 'a/b': "
+            "a name has 1 to 15 bytes without blanks, '/' and ':'",
+        ),
+        (
             RunOptions(pci_devices=(PciDevice("8086", "1572"),)),
             "PCI device 8086:1572 has no address yet: resolve it at allocation",
         ),
@@ -463,3 +499,40 @@ def test_one_thing_per_path_parents_first_and_the_rest_listed(
     for asked in (devices, mounts, cdi_mounts):
         for path, source in asked.items():
             assert path in nodes or shown[path] == source or (path, source) in listed
+
+
+def test_no_path_leads_out_of_the_container_or_beside_a_conflict() -> None:
+    """A runtime resolves them, so they are compared as it will see them."""
+    options = RunOptions(
+        mounts=(
+            Mount(container_path="/a/../../m", host_path="/h1"),
+            Mount(container_path="//m/.", host_path="/h2"),
+        ),
+        devices=(DeviceSpec(container_path="/dev/../x/./gpu", host_path="/dev/gpu0"),),
+    )
+    fragment = render(options, nodes=host)
+    assert [mount["destination"] for mount in fragment.config["mounts"]] == ["/m"]
+    assert [device["path"] for device in fragment.config["linux"]["devices"]] == ["/x/gpu"]
+    assert fragment.conflicts == (
+        Conflict("mount", "/m", "device plugins", "/h2", "device plugins", "/h1"),
+    )
+
+
+def test_a_directory_with_more_files_than_any_device_has_is_refused() -> None:
+    """A plugin may name the host's root."""
+    with pytest.raises(OciError, match="/ on the host: more than 10000 files are below it"):
+        render(RunOptions(devices=(DeviceSpec(container_path="/dev/p", host_path="/"),)))
+
+
+@pytest.mark.parametrize("count", [20_000])
+def test_very_many_settings_are_rendered(count: int) -> None:
+    numbers = range(count)
+    options = RunOptions(
+        envs={f"E{n}": "1" for n in numbers},
+        mounts=tuple(Mount(container_path=f"/m/{n}", host_path="/h") for n in numbers),
+        network_interfaces=tuple(NetworkInterface(f"e{n}", f"n{n}") for n in numbers),
+        annotations={f"a{n}": "1" for n in numbers},
+    )
+    config = render(options, nodes=host).config
+    assert len(config["mounts"]) == len(config["process"]["env"]) == count
+    assert len(config["linux"]["netDevices"]) == len(config["annotations"]) == count

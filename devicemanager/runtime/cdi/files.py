@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from devicemanager.api.cdi import is_device, is_kind
+from devicemanager.core.printable import printable
+from devicemanager.io.regular import FileRefused, read_regular
+from devicemanager.manifests.documents import load_documents
+from devicemanager.manifests.errors import ManifestError, described, plain, shown
 from devicemanager.runtime.cdi.values import (
     CdiDeviceNode,
     CdiHook,
@@ -30,6 +34,10 @@ _VERSIONS = {*(f"0.{minor}.0" for minor in range(1, 9)), "1.0.0", "1.1.0"}
 _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 _NODE_TYPES = ("b", "c", "u", "p")
 _T = TypeVar("_T")
+_MAX_SIZE = 1 << 20
+"""Bytes of the largest file; those of drivers for many devices have some 100 KB."""
+_MAX_TEXT = 500
+_MAX_INT64, _MAX_UINT32 = 2**63 - 1, 2**32 - 1
 
 
 class _Invalid(ValueError):
@@ -37,25 +45,31 @@ class _Invalid(ValueError):
 
 
 def load_spec(path: Path) -> CdiSpec:
-    """Read and check one ``.json`` or ``.yaml`` file. Raises ``CdiSpecError``."""
+    """Read and check one ``.json`` or ``.yaml`` file. Raises ``CdiSpecError``.
+
+    Whatever stands there and whatever it says: only a regular file of at most 1 MiB is
+    read, and its aliases are counted before they are unfolded.
+    """
     try:
         return _spec(path, _document(path))
     except OSError as error:
-        raise CdiSpecError(f"{path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise CdiSpecError(f"{path}: {' '.join(str(error).split())}") from error
+        raise _refused(path, error.strerror or str(error)) from error
+    except (ValueError, RecursionError, FileRefused, ManifestError) as error:
+        raise _refused(path, str(error)) from error
+
+
+def _refused(path: Path, reason: str) -> CdiSpecError:
+    return CdiSpecError(f"{printable(str(path))}: {printable(' '.join(reason.split()), _MAX_TEXT)}")
 
 
 def _document(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8")
+    text = read_regular(path, _MAX_SIZE).decode()
     if path.suffix == ".json":
         return json.loads(text)
-    import yaml  # only where a YAML file is really read
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise _Invalid(f"not YAML: {error}") from error
+    documents = load_documents(text)
+    if len(documents) != 1:
+        raise _Invalid(f"{len(documents)} YAML documents: there must be one")
+    return documents[0]
 
 
 class _Table:
@@ -69,7 +83,9 @@ class _Table:
 
     def end(self) -> None:
         if self._left:
-            raise _Invalid(f"{self.place} has unknown fields: {', '.join(sorted(self._left))}")
+            raise _Invalid(
+                f"{self.place} has unknown fields: {', '.join(map(plain, sorted(self._left)))}"
+            )
 
     def _take(self, key: str, kind: type[_T], name: str) -> _T | None:
         value = self._left.pop(key, None)
@@ -77,11 +93,12 @@ class _Table:
         if value is not None and (
             not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
         ):
-            raise _Invalid(f"{self.place}.{key} must be {name}, not {value!r}")
+            raise _Invalid(f"{self.place}.{key} must be {name}, not {described(value)}")
         return value
 
     def text(self, key: str) -> str | None:
-        return self._take(key, str, "text")
+        value = self._take(key, str, "text")
+        return None if value is None else _text(value, f"{self.place}.{key}")
 
     def required(self, key: str) -> str:
         value = self.text(key)
@@ -92,11 +109,15 @@ class _Table:
     def path(self, key: str) -> str:
         value = self.required(key)
         if not value.startswith("/"):
-            raise _Invalid(f"{self.place}.{key} must be an absolute path, not {value!r}")
+            raise _Invalid(f"{self.place}.{key} must be an absolute path, not {shown(value)}")
         return value
 
-    def number(self, key: str) -> int | None:
-        return self._take(key, int, "a whole number")
+    def number(self, key: str, most: int = _MAX_INT64) -> int | None:
+        value = self._take(key, int, "a whole number")
+        if value is not None and not 0 <= value <= most:
+            wanted = f"a whole number from 0 to {most}"
+            raise _Invalid(f"{self.place}.{key} must be {wanted}, not {described(value)}")
+        return value
 
     def flag(self, key: str) -> bool | None:
         return self._take(key, bool, "true or false")
@@ -123,10 +144,10 @@ def _spec(path: Path, document: Any) -> CdiSpec:
     table = _Table(document, "specification")
     version = table.required("cdiVersion")
     if version.removeprefix("v") not in _VERSIONS:
-        raise _Invalid(f"cdiVersion {version!r} is not known (0.1.0 to 1.1.0)")
+        raise _Invalid(f"cdiVersion {shown(version)} is not known (0.1.0 to 1.1.0)")
     kind = table.required("kind")
     if not is_kind(kind):
-        raise _Invalid(f"kind must be of the form vendor.com/class, not {kind!r}")
+        raise _Invalid(f"kind must be of the form vendor.com/class, not {shown(kind)}")
     table.table("annotations")
     listed = table.tables("devices", _device)
     devices = dict(listed)
@@ -134,7 +155,8 @@ def _spec(path: Path, document: Any) -> CdiSpec:
         raise _Invalid("there are no devices")
     if len(devices) < len(listed):
         names = Counter(name for name, _ in listed)
-        raise _Invalid(f"device {max(names, key=names.__getitem__)!r} is there more than once")
+        twice = shown(max(names, key=names.__getitem__))
+        raise _Invalid(f"device {twice} is there more than once")
     edits = _edits(table.table("containerEdits"))
     table.end()
     return CdiSpec(path, kind, version, devices, edits)
@@ -143,11 +165,11 @@ def _spec(path: Path, document: Any) -> CdiSpec:
 def _device(table: _Table) -> tuple[str, ContainerEdits]:
     name = table.required("name")
     if not is_device(name):
-        raise _Invalid(f"{table.place}.name is not a device name: {name!r}")
+        raise _Invalid(f"{table.place}.name is not a device name: {shown(name)}")
     table.table("annotations")
     edits = _edits(table.table("containerEdits"))
     if edits == ContainerEdits():
-        raise _Invalid(f"{table.place}.containerEdits has nothing for device {name!r}")
+        raise _Invalid(f"{table.place}.containerEdits has nothing for device {shown(name)}")
     return name, edits
 
 
@@ -169,20 +191,23 @@ def _edits(table: _Table | None) -> ContainerEdits:
 
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
-        raise _Invalid(f"{place} must be text, not {value!r}")
+        raise _Invalid(f"{place} must be text, not {described(value)}")
+    # Neither a lone surrogate nor a NUL can go into a configuration.
+    if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        raise _Invalid(f"{place} has a character that no text may have: {shown(value)}")
     return value
 
 
 def _env(value: Any, place: str) -> str:
     text = _text(value, place)
     if text.find("=") < 1:
-        raise _Invalid(f"{place} must be of the form NAME=value, not {text!r}")
+        raise _Invalid(f"{place} must be of the form NAME=value, not {shown(text)}")
     return text
 
 
 def _gid(value: Any, place: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise _Invalid(f"{place} must be a group id, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_UINT32:
+        raise _Invalid(f"{place} must be a group id, not {described(value)}")
     return value
 
 
@@ -191,19 +216,21 @@ def _device_node(table: _Table) -> CdiDeviceNode:
     kind = table.text("type")
     permissions = table.text("permissions")
     if kind and kind not in _NODE_TYPES:
-        raise _Invalid(f"{table.place}.type must be one of b, c, u, p, not {kind!r}")
+        raise _Invalid(f"{table.place}.type must be one of b, c, u, p, not {shown(kind)}")
     if set(permissions or "") - set("rwm"):
-        raise _Invalid(f"{table.place}.permissions must be letters of r, w, m: {permissions!r}")
+        raise _Invalid(
+            f"{table.place}.permissions must be letters of r, w, m: {shown(permissions)}"
+        )
     return CdiDeviceNode(
         path=path,
         host_path=table.text("hostPath") or path,
         type=kind or None,
         major=table.number("major"),
         minor=table.number("minor"),
-        file_mode=table.number("fileMode"),
+        file_mode=table.number("fileMode", _MAX_UINT32),
         permissions=permissions or "rwm",
-        uid=table.number("uid"),
-        gid=table.number("gid"),
+        uid=table.number("uid", _MAX_UINT32),
+        gid=table.number("gid", _MAX_UINT32),
     )
 
 
@@ -220,7 +247,9 @@ def _mount(table: _Table) -> CdiMount:
 def _hook(table: _Table) -> CdiHook:
     name = table.required("hookName")
     if name not in _HOOKS:
-        raise _Invalid(f"{table.place}.hookName must be one of {', '.join(_HOOKS)}, not {name!r}")
+        raise _Invalid(
+            f"{table.place}.hookName must be one of {', '.join(_HOOKS)}, not {shown(name)}"
+        )
     return CdiHook(
         name=name,
         path=table.path("path"),

@@ -22,6 +22,9 @@ DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Static specifications, then those written at run time, which win."""
 
 
+_ERRORS_SHOWN = 10
+
+
 @attrs.frozen
 class Registry:
     """All devices of some directories as they were when read.
@@ -58,7 +61,10 @@ class Registry:
 
     def _where(self) -> str:
         looked = ", ".join(map(str, self.directories)) or "no directory"
-        return "; ".join((f"looked in {looked}", *self.errors))
+        shown = self.errors[:_ERRORS_SHOWN]
+        rest = len(self.errors) - len(shown)
+        more = (f"and {rest} more errors",) if rest else ()
+        return "; ".join((f"looked in {looked}", *shown, *more))
 
 
 def load(directories: Iterable[Path] = DEFAULT_DIRECTORIES) -> Registry:

@@ -6,7 +6,7 @@ here: gRPC, protobuf, starting containers.
 """
 
 from devicemanager.runtime.oci.apply import apply
-from devicemanager.runtime.oci.container import OciError
+from devicemanager.runtime.oci.checks import OciError
 from devicemanager.runtime.oci.hostnodes import HostNode, HostNodes, read_nodes
 from devicemanager.runtime.oci.render import PCI_ANNOTATION_PREFIX, Fragment, render
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import printable
 from devicemanager.core.runoptions import Conflict, DeviceSpec, Mount
 from devicemanager.runtime.cdi.values import CdiDeviceNode, CdiHook, CdiMount, ContainerEdits
+from devicemanager.runtime.oci.checks import (
+    OciError,
+    check_annotation,
+    check_env,
+    check_interface,
+    container_path,
+    host_path,
+    shown,
+)
 from devicemanager.runtime.oci.hostnodes import HostNode, HostNodes
 from devicemanager.runtime.oci.latest import Latest
 
-__all__ = ["PLUGINS", "ContainerConfig", "OciError"]
+__all__ = ["PLUGINS", "ContainerConfig"]
 
 PLUGINS = "device plugins"
 """The source, in conflicts, of all that stands in the run options."""
-
-
-class OciError(RequestError):
-    """A setting cannot be rendered. The text names it and says why."""
 
 
 class ContainerConfig:
@@ -36,63 +41,70 @@ class ContainerConfig:
         self._gids: dict[int, None] = {}
         self._intel_rdt: dict[str, Any] = {}
 
+    def annotate(self, source: str, key: str, value: str) -> None:
+        check_annotation(source, key)
+        self.annotations[key] = value
+
     def env(self, source: str, name: str, value: str) -> None:
+        check_env(source, name, value)
         self._envs.put(source, name, value, f"{name}={value}")
 
     def bind(self, source: str, mount: Mount) -> None:
         """Mount as CRI runtimes do for the kubelet: recursively, nothing coming back."""
         access = "ro" if mount.read_only else "rw"
         edit = CdiMount(
-            host_path=mount.host_path,
+            host_path=host_path(source, "a mount", mount.host_path),
             container_path=mount.container_path,
             options=("rbind", "rprivate", access),
         )
         self.mount(source, edit)
 
     def mount(self, source: str, mount: CdiMount) -> None:
+        destination = container_path(source, "a mount", mount.container_path)
         value: dict[str, Any] = {
-            "destination": mount.container_path,
+            "destination": destination,
             "type": mount.type,
             "source": mount.host_path,
         }
         if mount.options:
             value["options"] = list(mount.options)
-        self._mounts.put(source, mount.container_path, mount.host_path, value)
+        self._mounts.put(source, destination, mount.host_path, value)
 
     def device(self, device: DeviceSpec) -> None:
         """A node, all nodes below a directory, or else a path to mount (as in sysfs)."""
-        permissions, host_path = device.permissions, device.host_path
+        permissions = device.permissions
+        inside = container_path(PLUGINS, "a device", device.container_path)
+        outside = host_path(PLUGINS, "a device", device.host_path)
         if not permissions or set(permissions) - set("rwm"):
             raise OciError(
-                f"device {device.container_path}: permissions must be letters of r, w, m, "
-                f"not {permissions!r}"
+                f"device {printable(inside)}: permissions must be letters of r, w, m, "
+                f"not {shown(permissions)}"
             )
-        nodes = self._read(device.container_path, host_path)
+        nodes = self._read(inside, outside)
         for below, node in nodes.items():
-            path, source = (
-                f"{p}/{below}" if below else p for p in (device.container_path, host_path)
-            )
+            path, source = (f"{p}/{below}" if below else p for p in (inside, outside))
             value = _oci_device(path, node)
             self._devices.put(PLUGINS, path, source, (value, permissions))
         if not nodes:
             self.bind(
                 PLUGINS,
                 Mount(
-                    container_path=device.container_path,
-                    host_path=host_path,
+                    container_path=inside,
+                    host_path=outside,
                     read_only="w" not in permissions,
                 ),
             )
 
-    def _read(self, container_path: str, host_path: str) -> Mapping[str, HostNode]:
+    def _read(self, device: str, path: str) -> Mapping[str, HostNode]:
         try:
-            return self._nodes(host_path)
+            return self._nodes(path)
         except OSError as error:
-            raise OciError(
-                f"device {container_path}: {host_path} on the host: {error.strerror or error}"
-            ) from error
+            what = f"device {printable(device)}: {printable(path)} on the host"
+            raise OciError(f"{what}: {error.strerror or error}") from error
 
     def interface(self, source: str, host_name: str, name: str) -> None:
+        check_interface(source, host_name)
+        check_interface(source, name)
         self._interfaces.put(source, host_name, name, (host_name, name))
         self._interfaces.drop_other_keys(source, host_name, name)
 
@@ -102,12 +114,12 @@ class ContainerConfig:
             name, _, value = env.partition("=")
             self.env(source, name, value)
         for node in edits.device_nodes:
-            entry = (self._cdi_device(source, node), node.permissions)
-            self._devices.put(source, node.path, node.host_path, entry)
+            device = self._cdi_device(source, node)
+            self._devices.put(source, device["path"], node.host_path, (device, node.permissions))
         for mount in edits.mounts:
             self.mount(source, mount)
-        for device in edits.net_devices:
-            self.interface(source, device.host_interface_name, device.name)
+        for interface in edits.net_devices:
+            self.interface(source, interface.host_interface_name, interface.name)
         for hook in edits.hooks:
             self._hooks.setdefault(hook.name, []).append(_oci_hook(hook))
         self._gids.update(dict.fromkeys(edits.additional_gids))
@@ -117,14 +129,16 @@ class ContainerConfig:
         if edit.type == "p" or (edit.type and edit.major is not None):
             node = HostNode(edit.type, edit.major or 0, edit.minor or 0)
         else:
-            found = self._read(f"{edit.path} of {source}", edit.host_path).get("")
+            outside = host_path(source, "a device", edit.host_path)
+            found = self._read(f"{edit.path} of {source}", outside).get("")
             if found is None or edit.type not in (None, found.type):
                 wanted = f" of type {edit.type}" if edit.type else ""
                 raise OciError(f"{source}: {edit.host_path} is no device node{wanted} on the host")
             node = found
         # Unlike a plugin's device, a CDI device takes only its numbers from the host.
         own = {"fileMode": edit.file_mode, "uid": edit.uid, "gid": edit.gid}
-        device = {**_oci_device(edit.path, node), **own}
+        inside = container_path(source, "a device", edit.path)
+        device = {**_oci_device(inside, node), **own}
         return {key: value for key, value in device.items() if value is not None}
 
     def config(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -11,6 +12,9 @@ from typing import TypeAlias
 import attrs
 
 __all__ = ["HostNode", "HostNodes", "read_nodes"]
+
+
+_MOST_ENTRIES = 10_000
 
 
 @attrs.frozen
@@ -33,7 +37,8 @@ def read_nodes(host_path: str) -> Mapping[str, HostNode]:
     """The node at a path, or all nodes below a directory; empty for anything else.
 
     Links are followed for the path itself. Below a directory they are not, and a
-    vanishing entry is left out. Raises ``OSError`` if there is nothing at the path.
+    vanishing entry is left out. Raises ``OSError`` if there is nothing at the path, or more
+    below it than any device has (a plugin may name ``/``).
     """
     status = Path(host_path).stat()
     if not stat.S_ISDIR(status.st_mode):
@@ -44,7 +49,11 @@ def read_nodes(host_path: str) -> Mapping[str, HostNode]:
 
 def _below(directory: Path) -> list[tuple[str, HostNode]]:
     nodes = []
-    for parent, _, files in os.walk(directory):
+    seen = 0
+    for parent, directories, files in os.walk(directory):
+        seen += len(directories) + len(files)
+        if seen > _MOST_ENTRIES:
+            raise OSError(errno.E2BIG, f"more than {_MOST_ENTRIES} files are below it")
         for file in files:
             path = Path(parent, file)
             try:

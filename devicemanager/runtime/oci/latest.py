@@ -18,6 +18,8 @@ class Latest(Generic[_T]):
         self._kind = kind
         self._conflicts = conflicts
         self._entries: dict[str, tuple[str, str, _T]] = {}
+        # Which key a text belongs to, so that a million of them take linear time.
+        self._keys: dict[str, str] = {}
 
     def put(self, source: str, key: str, text: str, value: _T) -> None:
         if key in self._entries:
@@ -26,9 +28,12 @@ class Latest(Generic[_T]):
 
     def drop_other_keys(self, source: str, key: str, text: str) -> None:
         """Two keys may not share this text: ``source`` has it for ``key`` now."""
-        for other, (loser, taken, _) in list(self._entries.items()):
-            if taken == text and other != key:
-                self._give_up(other, Conflict(self._kind, text, source, key, loser, other))
+        other = self._keys.get(text, key)
+        # The other may have got another text meanwhile.
+        if other != key and other in self._entries and self._entries[other][1] == text:
+            loser = self._entries[other][0]
+            self._give_up(other, Conflict(self._kind, text, source, key, loser, other))
+        self._keys[text] = key
 
     def drop_shadowed(self, winners: Latest[Any]) -> None:
         """Give up every key that ``winners`` has too."""

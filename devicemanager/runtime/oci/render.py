@@ -9,7 +9,8 @@ import attrs
 
 from devicemanager.core.runoptions import Conflict, NetworkInterface, PciDevice, RunOptions
 from devicemanager.runtime.cdi.registry import Registry
-from devicemanager.runtime.oci.container import PLUGINS, ContainerConfig, OciError
+from devicemanager.runtime.oci.checks import OciError
+from devicemanager.runtime.oci.container import PLUGINS, ContainerConfig
 from devicemanager.runtime.oci.hostnodes import HostNodes, read_nodes
 
 __all__ = ["PCI_ANNOTATION_PREFIX", "Fragment", "render"]
@@ -51,8 +52,8 @@ def render(
         container.device(device)
     for interface in options.network_interfaces:
         container.interface(PLUGINS, _host_interface(interface), interface.container_name)
-    container.annotations.update(options.annotations)
-    container.annotations.update(_pci_annotations(options.pci_devices))
+    for key, text in {**options.annotations, **_pci_annotations(options.pci_devices)}.items():
+        container.annotate(PLUGINS, key, text)
     if options.cdi_devices:
         for name, edits in (cdi or Registry()).resolve(options.cdi_devices):
             container.edit(name, edits)

@@ -1,0 +1,66 @@
+"""Reading a small file that somebody else has written, whatever stands in its place."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["FileRefused", "NotRegular", "TooLarge", "read_regular"]
+
+_PIECE = 1 << 16
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class FileRefused(Exception):
+    """A file that is not read. The text says what it is: "a pipe, not a regular file"."""
+
+
+class NotRegular(FileRefused):
+    """A directory, a device, a pipe or a socket."""
+
+
+class TooLarge(FileRefused):
+    """More bytes than allowed."""
+
+
+def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
+    """The contents of a regular file of at most ``limit`` bytes.
+
+    Links are followed. Nothing that could block is waited for: no pipe without a writer,
+    no device. Raises NotRegular, TooLarge, OSError.
+    """
+    # Asked before it is opened as well, since opening a device may do something.
+    _check(Path(path).stat(), limit)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        _check(os.fstat(descriptor), limit)
+        return _read(descriptor, limit)
+    finally:
+        os.close(descriptor)
+
+
+def _check(status: os.stat_result, limit: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise NotRegular(f"{kind}, not a regular file")
+    if status.st_size > limit:
+        raise TooLarge(f"{status.st_size} bytes, more than the {limit} allowed")
+
+
+def _read(descriptor: int, limit: int) -> bytes:
+    """Counted while it is read: files of /proc have no size, and others may grow."""
+    pieces, size = [], 0
+    while piece := os.read(descriptor, _PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise TooLarge(f"more than the {limit} bytes allowed")
+    return b"".join(pieces)
