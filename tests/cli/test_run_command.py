@@ -214,7 +214,7 @@ def test_pods_keep_their_devices_over_a_kill(directory: Path) -> None:
         assert not third["admitted"]
 
 
-def test_a_plugin_that_hangs_does_not_keep_it_from_ending(directory: Path) -> None:
+def test_a_plugin_that_hangs_holds_up_neither_other_pods_nor_the_end(directory: Path) -> None:
     variables = {
         "DEVICE_PLUGIN_DIRECTORY": str(directory / "device-plugins"),
         "RESOURCE_NAME": GPU,
@@ -227,6 +227,10 @@ def test_a_plugin_that_hangs_does_not_keep_it_from_ending(directory: Path) -> No
     ):
         wait(process, "listed", resource=GPU)
         (directory / "manifests" / "a.yaml").write_text(manifest("a", 1))
+        (directory / "manifests" / "b.yaml").write_text(manifest("b", 0))
+        wait(process, "admission", name="default/b", admitted=True)
+        (directory / "manifests" / "b.yaml").unlink()
+        wait(process, "terminated")
         # Nothing tells when the plugin has the call; either way the kubelet has to end.
         assert process.stop() == 0
 

@@ -16,12 +16,8 @@ from hypothesis import strategies as st
 
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
-from devicemanager.pods.static import (
-    ManifestDirectoryError,
-    ManifestFiles,
-    StaticPods,
-    is_manifest,
-)
+from devicemanager.pods.manifestfiles import ManifestFiles, is_manifest
+from devicemanager.pods.static import ManifestDirectoryError, StaticPods
 
 DEADLINE = 20
 
@@ -273,6 +269,120 @@ def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) ->
     assert owner.running == owner.refused == {}
 
 
+# --- pods that hang
+
+
+class Hanging(Owner):
+    """As its base, but what is done to a pod named ``slow…`` lasts until ``release``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hanging, self.release = threading.Event(), threading.Event()
+
+    def _hang(self, name: str) -> None:
+        if name.startswith("slow"):
+            self.hanging.set()
+            assert self.release.wait(DEADLINE)
+
+    def admit(self, pod: Pod, path: Path) -> bool:
+        self._hang(pod.name)
+        return super().admit(pod, path)
+
+
+@pytest.fixture
+def slow() -> Iterator[Hanging]:
+    owner = Hanging()
+    yield owner
+    owner.release.set()
+    for thread in threading.enumerate():
+        if thread.name == "static pod":
+            thread.join(DEADLINE)
+
+
+def test_a_pod_that_hangs_holds_up_its_own_file_only(tmp_path: Path, slow: Hanging) -> None:
+    files = ManifestFiles(tmp_path, slow, slow.report)
+    for name in ("a", "slow-b", "c"):
+        (tmp_path / f"{name}.yaml").write_text(text(name))
+    files.scan()
+    assert slow.log == ["admit a", "admit c"]
+    (tmp_path / "a.yaml").unlink()
+    (tmp_path / "slow-b.yaml").write_text(text("slow-b", 2))
+    (tmp_path / "d.yaml").write_text(text("d"))
+    files.scan()
+    (tmp_path / "slow-b.yaml").unlink()
+    files.scan()
+    assert slow.log == ["admit a", "admit c", "terminate a", "admit d"]
+    slow.release.set()
+    slow.wait(lambda: len(slow.log) == 8)
+    assert slow.log[4:] == ["admit slow-b", "terminate slow-b"] * 2
+    assert slow.gpus() == {"c": 1, "d": 1}
+
+
+def test_a_file_that_is_written_again_while_its_pod_hangs_changes_nothing(
+    tmp_path: Path, slow: Hanging
+) -> None:
+    files = ManifestFiles(tmp_path, slow, slow.report, patience=0)
+    (tmp_path / "slow.yaml").write_text(text("slow"))
+    for _ in range(3):
+        files.look_at("slow.yaml")
+    slow.release.set()
+    slow.wait(lambda: bool(slow.running))
+    files.look_at("slow.yaml")
+    assert slow.log == ["admit slow"]
+
+
+def test_a_uid_is_given_on_when_its_pod_is_gone(tmp_path: Path, slow: Hanging) -> None:
+    freed = threading.Event()
+    files = ManifestFiles(tmp_path, slow, slow.report, freed.set, patience=0)
+    (tmp_path / "slow.yaml").write_text(text("slow", uid="u"))
+    files.look_at("slow.yaml")
+    (tmp_path / "slow.yaml").unlink()
+    (tmp_path / "then.yaml").write_text(text("then", uid="u"))
+    files.scan()
+    assert slow.log == slow.lines == []
+    slow.release.set()
+    assert freed.wait(DEADLINE)
+    files.look_at_freed()
+    slow.wait(lambda: slow.log == ["admit slow", "terminate slow", "admit then"])
+
+
+def test_an_error_nobody_foresaw_is_a_line(tmp_path: Path, owner: Owner) -> None:
+    class Broken(Owner):
+        def admit(self, pod: Pod, path: Path) -> bool:
+            raise ZeroDivisionError("oh")
+
+    broken = Broken()
+    files = ManifestFiles(tmp_path, broken, broken.report)
+    (tmp_path / "a.yaml").write_text(text("a"))
+    files.scan()
+    assert broken.lines == [f"{tmp_path / 'a.yaml'}: unexpected ZeroDivisionError: oh"]
+
+
+@given(steps, st.booleans())
+def test_whatever_hangs_in_the_end_it_is_as_the_files_say(
+    tmp_path_factory: Any, changes: Any, hangs: bool
+) -> None:
+    """With no patience every pod is admitted beside all others; the owner asserts that each
+    UID runs at most once."""
+    directory, slow = tmp_path_factory.mktemp("manifests"), Hanging()
+    if not hangs:
+        slow.release.set()
+    files = ManifestFiles(directory, slow, slow.report, patience=0)
+    for name, content in changes:
+        path = directory / name
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(content.replace('"a"', '"slow"'))
+        files.look_at(name)
+    slow.release.set()
+    for path in directory.iterdir():
+        path.unlink()
+    files.scan()
+    slow.wait(lambda: not slow.running and not slow.refused)
+    assert not [line for line in slow.lines if "unexpected" in line]
+
+
 # --- watched
 
 
@@ -398,27 +508,31 @@ def test_nothing_happens_after_stop(tmp_path: Path, owner: Owner) -> None:
     assert owner.log == []
 
 
-def test_stopping_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, owner: Owner) -> None:
-    hanging, release = threading.Event(), threading.Event()
+def test_start_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow: Hanging) -> None:
+    for name in ("slow", "quick"):
+        (tmp_path / f"{name}.yaml").write_text(text(name))
+    with StaticPods(tmp_path, slow, slow.report):
+        assert slow.log == ["admit quick"]
+        (tmp_path / "later.yaml").write_text(text("later"))
+        slow.wait(lambda: slow.log == ["admit quick", "admit later"])
+        slow.release.set()
+        slow.wait(lambda: "slow" in slow.gpus())
 
-    class Hanging(Owner):
-        def admit(self, pod: Pod, path: Path) -> bool:
-            hanging.set()
-            assert release.wait(DEADLINE)
-            return super().admit(pod, path)
 
-    slow = Hanging()
+def test_stopping_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow: Hanging) -> None:
     static_pods = StaticPods(tmp_path, slow, slow.report)
     static_pods.start()
-    for name in "ab":
-        (tmp_path / f"{name}.yaml").write_text(text(name))
-    assert hanging.wait(DEADLINE)
+    (tmp_path / "slow.yaml").write_text(text("slow"))
+    assert slow.hanging.wait(DEADLINE)
+    (tmp_path / "slow.yaml").write_text(text("slow", 2))
     static_pods.stop()
     assert slow.log == []
-    release.set()
-    slow.wait(lambda: slow.log == ["admit a"])
-    static_pods._worker.join(DEADLINE)
-    assert slow.log == ["admit a"]
+    slow.release.set()
+    slow.wait(lambda: slow.log == ["admit slow"])
+    for thread in threading.enumerate():
+        if thread.name == "static pod":
+            thread.join(DEADLINE)
+    assert slow.log == ["admit slow"]
 
 
 def test_directories_that_cannot_be_watched(tmp_path: Path, owner: Owner) -> None:
