@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench mutants attack power
+.PHONY: setup demo test test-lines lint bench mutants attack power fuzz
 .DELETE_ON_ERROR:
 
 # A .venv whose interpreter is gone or too old is none.
@@ -54,6 +54,9 @@ attack: $(READY)
 power: $(READY)
 	@$(BIN)/python -m tools.power $(ARGS)
 
+fuzz: .cache/fuzz/.ready
+	@$(BIN)/python -m tools.fuzz $(ARGS)
+
 # The first pip only fetches the pinned pip: the one that comes with Python may not know --group.
 $(READY): pyproject.toml constraints/dev.txt
 	@$(PYTHON) -c '$(NEEDED)'
@@ -62,6 +65,12 @@ $(READY): pyproject.toml constraints/dev.txt
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --editable . --group dev
+	@touch $@
+
+.cache/fuzz/.ready: $(READY)
+	@echo "setting up the fuzzer"
+	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --group fuzz
+	@mkdir -p $(@D)
 	@touch $@
 
 $(LAID): .cache/%/.ready: constraints/%.txt $(READY)
