@@ -11,9 +11,11 @@ from typing import Any
 import attrs
 
 from checkpoint.files import Durability
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core.ids import ResourceName
-from devicemanager.core.providers.provider import HintProvider
-from devicemanager.core.topology import NumaTopology, configure
+from devicemanager.core.providers.provider import CPU, HintProvider
+from devicemanager.core.quantity import Quantity, milli_units, whole_units
+from devicemanager.core.topology import NumaTopology, check_scope, configure
 
 QUIRKS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,7 +48,7 @@ def _known_quirks(_: object, __: object, value: frozenset[str]) -> None:
 
 
 def _names(field: str, value: Iterable[str]) -> frozenset[str]:
-    """A set, and not one of letters because somebody wrote a single name."""
+    """The names as a set. A bare string is refused: it would be a set of letters."""
     with contextlib.suppress(TypeError):
         names = frozenset(value)
         if not isinstance(value, str) and all(isinstance(name, str) for name in names):
@@ -59,7 +61,14 @@ def _as_quirks(value: Iterable[str]) -> frozenset[str]:
 
 
 def _as_resources(value: Iterable[ResourceName]) -> frozenset[ResourceName]:
-    return frozenset(map(ResourceName, _names("declared_resources", value)))
+    names = _names("declared_resources", value)
+    for name in sorted(names):
+        if not is_extended_resource_name(name):
+            raise ValueError(
+                f"declared_resources names {name!r}, which no plugin can register: a resource is "
+                "named with its domain, such as vendor.com/gpu"
+            )
+    return frozenset(map(ResourceName, names))
 
 
 _Check = Callable[[object, "attrs.Attribute[Any]", Any], None]
@@ -109,13 +118,23 @@ def _texts(_: object, field: attrs.Attribute[Any], value: Any) -> None:
         raise ValueError(f"{field.name} is a mapping of names to texts: not {value!r}")
 
 
-def _amounts(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+def _as_amounts(value: Any) -> Mapping[ResourceName, Quantity]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{field.name} is a mapping of resources to amounts: not {value!r}")
-    for name, amount in value.items():
-        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
-            where = f"{field.name}[{name!r}]"
-            raise ValueError(f"{where} is a whole number of at least 0: not {amount!r}")
+        raise ValueError(f"node_allocatable is a mapping of resources to amounts: not {value!r}")
+    return MappingProxyType({name: _as_quantity(name, amount) for name, amount in value.items()})
+
+
+def _as_quantity(name: object, amount: object) -> Quantity:
+    """Any of what a manifest may give: a text or a number. A bool is neither."""
+    with contextlib.suppress(ValueError):
+        if isinstance(amount, (str, int, float)) and not isinstance(amount, bool):
+            amount = Quantity.parse(str(amount))
+        if isinstance(amount, Quantity) and amount.nanos >= 0:
+            return amount
+    raise ValueError(
+        f"node_allocatable[{name!r}] is a quantity of at least 0, such as 2, '500m' or '8Gi': "
+        f"not {amount!r}"
+    )
 
 
 _TIMEOUT = _number(none=True)
@@ -127,7 +146,7 @@ class Settings:
 
     Raises ValueError, which names the field, for a value that cannot be, and
     TopologyConfigError for topology settings that the kubelet would refuse. As with the
-    kubelet, policy ``none`` takes any scope and any options.
+    kubelet, policy ``none`` takes any options.
     """
 
     dial_timeout: float = attrs.field(default=10.0, validator=_number())
@@ -176,17 +195,23 @@ class Settings:
     """``container`` or ``pod``."""
     topology_options: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
     """``prefer-closest-numa-nodes`` and ``max-allowable-numa-nodes``."""
-    node_allocatable: Mapping[ResourceName, int] = attrs.field(factory=dict, validator=_amounts)
-    """What the node has besides devices: ``cpu`` in milli-CPUs, ``memory`` in bytes,
-    ``pods``. What is not named is not checked."""
+    node_allocatable: Mapping[ResourceName, Quantity] = attrs.field(
+        factory=dict, converter=_as_amounts
+    )
+    """What the node has besides devices: ``cpu``, ``memory``, ``pods`` and so on, as
+    Kubernetes quantities such as ``2``, ``"500m"`` or ``"8Gi"``. What is not named is not
+    checked."""
     providers: tuple[HintProvider, ...] = ()
     """CPUs and memory that take part in topology alignment and are handed out
     exclusively: ``CpuProvider``, ``MemoryProvider`` or others like them."""
-    numa: NumaTopology = attrs.field(
-        factory=lambda: NumaTopology.of([0]),
-        validator=_is(NumaTopology, "a NumaTopology, such as NumaTopology.of([0, 1])"),
+    numa: NumaTopology | None = attrs.field(
+        default=None,
+        validator=_is(
+            (NumaTopology, type(None)), "a NumaTopology, such as NumaTopology.of([0, 1])"
+        ),
     )
-    """The node's NUMA nodes and distances."""
+    """The node's NUMA nodes and distances. None takes those of ``providers`` or, without
+    any, as many nodes as the devices need."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Where PCI devices that a plugin names by vendor and product id are looked up."""
     shuffle_seed: int | None = None
@@ -198,4 +223,28 @@ class Settings:
     """Defects of the reference to bring back for a test; see ``QUIRKS``."""
 
     def __attrs_post_init__(self) -> None:
-        configure(self.numa, self.topology_policy, self.topology_scope, self.topology_options)
+        check_scope(self.topology_scope)
+        configure(self.topology, self.topology_policy, self.topology_scope, self.topology_options)
+
+    @property
+    def topology(self) -> NumaTopology:
+        """The NUMA nodes that are known from the start."""
+        return self.numa or self._topology_of_providers() or NumaTopology.up_to(0)
+
+    @property
+    def topology_grows(self) -> bool:
+        """Whether the node gets the NUMA nodes that devices turn out to be on."""
+        return self.numa is None and self._topology_of_providers() is None
+
+    def _topology_of_providers(self) -> NumaTopology | None:
+        known = (getattr(provider, "topology", None) for provider in self.providers)
+        return next((each for each in known if isinstance(each, NumaTopology)), None)
+
+    @property
+    def node_amounts(self) -> Mapping[ResourceName, int]:
+        """``node_allocatable`` in the units of the node check: ``cpu`` in thousandths,
+        everything else in whole units, rounded up."""
+        return {
+            name: milli_units(amount.nanos) if name == CPU else whole_units(amount.nanos)
+            for name, amount in self.node_allocatable.items()
+        }

@@ -2,9 +2,11 @@
 
 import re
 
+import attrs
 import pytest
 
 from checkpoint import Durability
+from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.settings import Settings
 
@@ -58,10 +60,23 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_field(field, wrong, wanted)
         Settings(**{field: wrong})
 
 
-@pytest.mark.parametrize("wrong", ["4", -1, 0.5])
-def test_an_amount_is_a_whole_number(wrong):
-    with pytest.raises(ValueError, match=r"^node_allocatable\['cpu'\] is a whole number"):
+@pytest.mark.parametrize("wrong", ["-1", -1, True, None, "two", "1 Gi", float("nan")])
+def test_an_amount_is_a_quantity(wrong):
+    text = (
+        r"^node_allocatable\['cpu'\] is a quantity of at least 0, such as 2, '500m' or '8Gi': not"
+    )
+    with pytest.raises(ValueError, match=text):
         Settings(node_allocatable={"cpu": wrong})
+
+
+def test_amounts_mean_what_they_mean_in_a_manifest():
+    settings = Settings(node_allocatable={"cpu": 2, "memory": "8Gi", "pods": 1.0, "v.com/g": "1k"})
+    wanted = {"cpu": 2000, "memory": 8 << 30, "pods": 1, "v.com/g": 1000}
+    assert settings.node_amounts == wanted
+    # A copy does not read them once more.
+    assert attrs.evolve(settings, strict=True).node_amounts == wanted
+    assert Settings(node_allocatable={"cpu": "500m"}).node_amounts == {"cpu": 500}
+    assert Settings(node_allocatable={"cpu": 0.5}).node_amounts == {"cpu": 500}
 
 
 @pytest.mark.parametrize(
@@ -69,6 +84,7 @@ def test_an_amount_is_a_whole_number(wrong):
     [
         ({"topology_policy": "best"}, 'unknown policy: "best"'),
         ({"topology_policy": "restricted", "topology_scope": "node"}, 'unknown scope: "node"'),
+        ({"topology_scope": "x"}, 'unknown scope: "x"'),
         ({"topology_policy": "restricted", "topology_options": {"x": "1"}}, "option: .x"),
         (
             {"topology_policy": "restricted", "numa": NumaTopology.of(range(9))},
@@ -81,8 +97,22 @@ def test_topology_settings_are_refused_in_the_kubelets_words(settings, text):
         Settings(**settings)
 
 
-def test_policy_none_takes_any_scope_and_options_as_the_kubelet_does():
-    assert Settings(topology_scope="node", topology_options={"x": "1"}).topology_scope == "node"
+def test_policy_none_takes_any_options_as_the_kubelet_does():
+    assert Settings(topology_options={"x": "1"}).topology_options == {"x": "1"}
+
+
+@pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "vendor.com/"])
+def test_a_resource_that_no_plugin_can_register_is_not_declared(name):
+    with pytest.raises(ValueError, match=f"^declared_resources names '{name}', which no plugin"):
+        Settings(declared_resources={"vendor.com/gpu", name})
+
+
+def test_without_numa_the_nodes_are_those_of_the_providers():
+    three = NumaTopology.of(range(3))
+    settings = Settings(providers=(CpuProvider.of(three, {0: [0], 2: [1]}),))
+    assert (settings.topology, settings.topology_grows) == (three, False)
+    assert (Settings().topology, Settings().topology_grows) == (NumaTopology.of([0]), True)
+    assert not Settings(numa=three).topology_grows
 
 
 def test_sets_may_be_given_as_lists_and_paths_as_text():

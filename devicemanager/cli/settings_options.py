@@ -162,7 +162,8 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
     if getattr(args, "no_rate_limit", False):
         chosen["pod_resources_qps"] = None
     return Settings(
-        numa=machine.topology,
+        # Without --numa there are as many nodes as the devices turn out to need.
+        numa=None if args.numa is None and machine.topology.nodes == (0,) else machine.topology,
         providers=tuple(provider for provider in providers if provider is not None),
         topology_options=dict(args.topology_options),
         declared_resources=frozenset(args.declare),

@@ -64,3 +64,9 @@ def go_quoted(text: str) -> str:
     """Text as Go's ``%q`` prints it, for the characters people do put into names and options."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'
+
+
+NO_SUCH_NUMA_NODE = (
+    "a device is on NUMA node {node}, which this machine does not have: its topology "
+    "(Settings.numa, --numa) must name every node of the devices"
+)

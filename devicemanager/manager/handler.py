@@ -9,6 +9,7 @@ import attrs
 
 from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.clock import Clock
+from devicemanager.core import messages
 from devicemanager.core.endpoints import Departure, PluginOptions
 from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
@@ -42,7 +43,9 @@ class ClientHandler:
 
     ``health_updates`` is the kubelet's queue of pods whose devices changed health.
     ``write`` brings the checkpoint up to date; it is called after every changed list.
-    ``stopped`` is called after a resource has lost its last plugin.
+    ``stopped`` is called after a resource has lost its last plugin. ``make_room`` is told,
+    with the state's lock held, on which NUMA nodes devices are, and returns those that the
+    machine lacks.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class ClientHandler:
         health_updates: queue.Queue[PodUid],
         write: Callable[[], None],
         stopped: Callable[[], None] = lambda: None,
+        make_room: Callable[[Iterable[int]], tuple[int, ...]] = lambda _: (),
         quirks: frozenset[str] = frozenset(),
     ) -> None:
         self._state = state
@@ -61,6 +65,7 @@ class ClientHandler:
         self._health_updates = health_updates
         self._write = write
         self._stopped = stopped
+        self._make_room = make_room
         self._quirks = quirks
         self.title_of: Callable[[PodUid], str] = str
         """How events name a pod; set before the first plugin comes, if at all."""
@@ -112,7 +117,11 @@ class ClientHandler:
             if not state.endpoints.update(endpoint, devices):
                 return
             difference = self._note(resource, before, devices)
-        for warning in list_warnings(columns, devices):
+            lacking = self._make_room(devices.device_index.per_node)
+        warnings = list_warnings(columns, devices)
+        if lacking:
+            warnings += (messages.NO_SUCH_NUMA_NODE.format(node=lacking[0]),)
+        for warning in warnings:
             self._events.publish(
                 EventKind.LIST_SUSPECT, f"{resource}: {warning}", resource=resource
             )

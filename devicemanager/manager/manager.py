@@ -42,7 +42,7 @@ from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.providers.registry import HintProviders
 from devicemanager.core.refusal import refused_by_allocation
 from devicemanager.core.status import ResourceStatus, allocated_resources_status
-from devicemanager.core.topology import configure
+from devicemanager.core.topology import TopologyPolicy, configure
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.checkpointing import MemoryStore, Store
 from devicemanager.manager.driver import Driver
@@ -87,14 +87,18 @@ class Manager:
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = events or EventStream(self.clock)
-        self.policy = configure(
-            self.settings.numa,
-            self.settings.topology_policy,
-            self.settings.topology_scope,
-            self.settings.topology_options,
+        # Guarded by the state's lock, too, once there is one.
+        self._hints = DeviceHintProvider(
+            configure(
+                self.settings.topology,
+                self.settings.topology_policy,
+                self.settings.topology_scope,
+                self.settings.topology_options,
+            ),
+            grows=self.settings.topology_grows,
         )
         fresh = self.settings.providers if providers is None else providers
-        node = Node(self.settings.node_allocatable)
+        node = Node(self.settings.node_amounts)
         self.state = State(store or MemoryStore(), HintProviders(fresh), node, self._wrote)
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
         self._grace_period = GracePeriod(
@@ -107,15 +111,20 @@ class Manager:
             self.health_updates,
             self.write,
             self._grace_period.watch,
+            self._hints.make_room,
             self.settings.quirks,
         )
         # Guarded by the state's lock, too.
-        self._hints = DeviceHintProvider(self.policy)
         self._pods = PodStates()
         self._sources_ready = True
         self._pci = PciAssignment(self._pods, self.state.lock, self.settings.sysfs)
         self._driver = Driver(self.state, self._pci)
         self._pick = _pick(self.settings.shuffle_seed)
+
+    @property
+    def policy(self) -> TopologyPolicy:
+        """The topology manager's policy, for the NUMA nodes that are known by now."""
+        return self._hints.policy
 
     # -- restart ---------------------------------------------------------------------
 
@@ -371,7 +380,7 @@ class Manager:
         """Why an admitted pod got what it got."""
         from devicemanager.core.allocation.explain import explain
 
-        return explain(allocation, self.policy)
+        return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
         """Device hints as of now: for the pod's first container, and for the whole pod."""

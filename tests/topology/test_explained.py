@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from devicemanager.core.errors import RpcError
 from devicemanager.core.explanation.model import Fault
 from devicemanager.core.explanation.text import render
 from devicemanager.core.ids import ResourceName
-from tests.helpers import container, pod
+from devicemanager.core.topology import NumaTopology
+from devicemanager.events import EventKind
+from tests.helpers import container, device, pod
 from tests.topology.harness import GPU, NIC, Node, cpus_and_memory, guaranteed, rows
 
 ALIGNED = """\
@@ -170,3 +174,55 @@ def test_the_node_check_is_explained_too() -> None:
         "  Node didn't have enough resource: pods, requested: 1, used: 0, capacity: 0\n"
     )
     assert "would have got: d0" in text
+
+
+ON_NODE_1 = (
+    "a device is on NUMA node 1, which this machine does not have: its topology "
+    "(Settings.numa, --numa) must name every node of the devices"
+)
+
+
+def test_a_device_on_a_node_that_the_machine_lacks() -> None:
+    """Refused as the kubelet would, and the cause is named: in an event and here."""
+    node = Node(numa=NumaTopology.of([0]), topology_policy="single-numa-node")
+    node.plugin(rows("11"))
+    admission = node.admit(pod("train", gpu=1))
+    assert admission.reason == "TopologyAffinityError"
+    (event,) = node.events.recent(EventKind.LIST_SUSPECT)
+    assert event.message == f"{GPU}: {ON_NODE_1}" and event.is_warning
+    assert f"  {ON_NODE_1}\n" in admission.explain()
+
+
+def test_without_numa_there_are_as_many_nodes_as_the_devices_need() -> None:
+    node = Node(numa=None, topology_policy="single-numa-node")
+    node.plugin(rows("011"))
+    admission = node.admit(pod("train", gpu=2))
+    assert admission.containers["app"].devices == {GPU: ["d1", "d2"]}
+    assert "aligned to node 1" in admission.explain()
+    # A later plugin may need more of them.
+    node.plugin(rows("3"), NIC, name="nic.sock")
+    assert node.admit(pod("more", nic=1)).admitted
+    assert node.manager.policy.topology == NumaTopology.of(range(4))
+    assert not node.events.recent(EventKind.LIST_SUSPECT)
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes"),
+    [
+        ({"topology_policy": "restricted"}, 8),
+        (
+            {
+                "topology_policy": "restricted",
+                "topology_options": {"max-allowable-numa-nodes": "9"},
+            },
+            9,
+        ),
+        ({"topology_policy": "none"}, 64),
+    ],
+)
+def test_no_more_nodes_than_the_kubelet_would_start_with(settings, nodes) -> None:
+    node = Node(numa=None, **settings)
+    node.plugin([device("d0", nodes - 1), device("d1", nodes)])
+    assert len(node.manager.policy.topology.nodes) == nodes
+    (event,) = node.events.recent(EventKind.LIST_SUSPECT)
+    assert f"NUMA node {nodes}, which this machine does not have" in event.message

@@ -30,8 +30,8 @@ def answers(node: Node, *pods) -> list[tuple[str, str]]:
 ADMITTED = ("", "")
 
 
-def test_cpus_in_milli() -> None:
-    node = Node(node_allocatable={CPU: 4000})
+def test_cpus_as_quantities() -> None:
+    node = Node(node_allocatable={CPU: 4})
     first, second, third = (
         pod(uid, guaranteed(cpus=n)) for uid, n in zip("pqr", (3, 2, 1), strict=True)
     )
@@ -45,7 +45,7 @@ def test_cpus_in_milli() -> None:
 
 
 def test_memory_in_bytes() -> None:
-    node = Node(node_allocatable={MEMORY: 4 * GIB})
+    node = Node(node_allocatable={MEMORY: "4Gi"})
     assert answers(node, pod("p", guaranteed(gib=5))) == [too_small("memory", 5 * GIB, 0, 4 * GIB)]
 
 
@@ -63,7 +63,7 @@ def test_pods() -> None:
 
 def test_pods_come_first_then_cpu_then_memory_then_the_rest() -> None:
     spec = pod("p", guaranteed(cpus=2, gib=2, gpu=1))
-    room = {PODS: 0, CPU: 1000, MEMORY: GIB, GPU: 0}
+    room = {PODS: 0, CPU: "1", MEMORY: GIB, GPU: 0}
     reasons = []
     while room:
         reasons.append(answers(Node(node_allocatable=room), spec)[0][0])
@@ -90,7 +90,7 @@ def test_devices_that_a_pod_without_them_has_asked_for() -> None:
 
 
 def test_the_neediest_moment_counts() -> None:
-    node = Node(node_allocatable={CPU: 4000})
+    node = Node(node_allocatable={CPU: 4})
     spec = pod("p", guaranteed(cpus=2), init=[guaranteed("init", cpus=4)])
     sidecar = pod("q", guaranteed(cpus=2), init=[guaranteed("side", cpus=3, restartable=True)])
     assert answers(node, spec, sidecar) == [ADMITTED, too_small("cpu", 5000, 4000, 4000)]
@@ -125,7 +125,7 @@ def test_a_known_pod_passes_while_its_plugin_is_away() -> None:
 
 
 def test_a_pod_does_not_stand_in_its_own_way() -> None:
-    node = Node(node_allocatable={CPU: 4000, PODS: 1})
+    node = Node(node_allocatable={CPU: 4, PODS: 1})
     node.admit(pod("p", guaranteed(cpus=4)), start=True)
     node.restart()
     assert node.pods.known("p").phase == "Running"
@@ -181,6 +181,6 @@ def test_what_was_removed_stays_at_zero() -> None:
 
 
 def test_containers_of_one_pod_add_up() -> None:
-    node = Node(node_allocatable={CPU: 3000})
+    node = Node(node_allocatable={CPU: "3000m"})
     spec = pod("p", guaranteed("x", cpus=2), guaranteed("y", cpus=2), container("z"))
     assert answers(node, spec) == [too_small("cpu", 4000, 0, 3000)]

@@ -41,7 +41,7 @@ from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.registry import HintProviders
 from devicemanager.core.refusal import Refused, refused_by_allocation
-from devicemanager.core.topology import Hint, ProviderHints
+from devicemanager.core.topology import Hint, NumaTopology, ProviderHints, TopologyPolicy
 
 Reusable = dict[ResourceName, frozenset[DeviceId]]
 """Per resource, what ordinary init containers of the pod may hand on."""
@@ -120,6 +120,10 @@ class PodAllocation:
     """Whether it took something of the hint providers."""
     placed: bool = False
     """Whether it put the pod on the node."""
+    policy: TopologyPolicy = attrs.field(
+        factory=lambda: TopologyPolicy(NumaTopology.up_to(0)), kw_only=True
+    )
+    """The topology manager's, as it was when this began."""
 
     def __attrs_post_init__(self) -> None:
         self.draft = Draft(self.pod.uid)

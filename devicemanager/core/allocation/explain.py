@@ -18,10 +18,9 @@ from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import TopologyPolicy
 
 
-def explain(
-    allocation: PodAllocation, policy: TopologyPolicy, refused: Refused | None = None
-) -> AdmissionExplanation:
+def explain(allocation: PodAllocation, refused: Refused | None = None) -> AdmissionExplanation:
     """Why the pod got what it got, or why it was refused."""
+    policy = allocation.policy
     return AdmissionExplanation(
         allocation.pod,
         policy,

@@ -7,7 +7,7 @@ what the containers before it took; in pod scope one affinity counts for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -45,7 +45,20 @@ class DeviceHintProvider:
     """Hints of device resources, with each list's grouping by NUMA node remembered."""
 
     policy: TopologyPolicy
+    grows: bool = False
+    """Whether nobody said which NUMA nodes there are: as many as the devices need."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
+
+    def make_room(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """Devices are listed on these nodes. Returns those that the machine lacks."""
+        lacking = self.policy.lacks(nodes)
+        if lacking and self.grows:
+            grown = self.policy.with_room_for(lacking)
+            if grown is not self.policy:
+                self.policy = grown
+                self._layouts.clear()
+                lacking = grown.lacks(lacking)
+        return lacking
 
     def layout(self, resource: ResourceName, device_index: DeviceIndex) -> DeviceLayout:
         known = self._layouts.get(resource)
@@ -114,13 +127,14 @@ def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> Allocatio
 
     Raises ``Refused``, with the explanation.
     """
+    allocation.policy = hints.policy
     try:
         yield from all_or_nothing(allocation, _scoped(allocation, hints))
     except Refused as refused:
         # Not before the first refusal: a start need not wait for it.
         from devicemanager.core.allocation.explain import explain
 
-        refused.explanation = explain(allocation, hints.policy, refused)
+        refused.explanation = explain(allocation, refused)
         raise
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from devicemanager.core import bitset
+from devicemanager.core import bitset, messages
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
     DeviceState,
@@ -109,6 +109,8 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
             yield f"  {verb}: {', '.join(one.chosen_ids)}"
         if one.resource in hints:
             yield f"  {_fits(hints.pop(one.resource))}"
+        if policy.asks_for_hints and (lacking := policy.lacks(one.devices.device_index.per_node)):
+            yield f"  {messages.NO_SUCH_NUMA_NODE.format(node=lacking[0])}"
     for resource, count in step.unknown.items():
         yield f"{resource}: {count} requested, but no plugin has registered it: it does without"
     for name, others in hints.items():

@@ -22,6 +22,7 @@ from devicemanager.core.topology.policies import (
     ScopeName,
     TopologyConfigError,
     TopologyPolicy,
+    check_scope,
     configure,
     parse_policy_options,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "ScopeName",
     "TopologyConfigError",
     "TopologyPolicy",
+    "check_scope",
     "configure",
     "generate_hints",
     "layout_hints",

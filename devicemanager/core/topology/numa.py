@@ -60,6 +60,11 @@ class NumaTopology:
             distances = dict(zip(given, distances, strict=True))
         return cls(ordered, _checked_rows(ordered, distances))
 
+    @classmethod
+    def up_to(cls, node: int) -> NumaTopology:
+        """A topology of the nodes from 0 to ``node``, all equally far from each other."""
+        return cls.of(range(node + 1))
+
     all_mask: int = attrs.field(init=False, eq=False, repr=False)
     """Every node of the machine."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import attrs
@@ -17,7 +17,7 @@ from devicemanager.core.topology.merging import (
     merge_hints,
     only_single_nodes,
 )
-from devicemanager.core.topology.numa import NumaTopology
+from devicemanager.core.topology.numa import MAX_NODE_ID, NumaTopology
 
 PREFER_CLOSEST_NUMA_NODES = "prefer-closest-numa-nodes"
 MAX_ALLOWABLE_NUMA_NODES = "max-allowable-numa-nodes"
@@ -77,6 +77,22 @@ class TopologyPolicy:
         """False under ``none``: nobody is asked, everything is admitted without affinity."""
         return self.name is not PolicyName.NONE
 
+    def lacks(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """Those of these node ids that the machine does not have; negative ones are none."""
+        return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
+
+    def with_room_for(self, nodes: Iterable[int]) -> TopologyPolicy:
+        """The same policy for a machine that has these nodes, too, and all before them.
+
+        Nodes stay out with which the kubelet would not start: more than its bitmask has
+        room for or, unless the policy is ``none``, more than its options allow.
+        """
+        most = self.options.max_numa_nodes if self.asks_for_hints else MAX_NODE_ID + 1
+        fitting = [node for node in self.lacks(nodes) if node < min(most, MAX_NODE_ID + 1)]
+        if not fitting:
+            return self
+        return attrs.evolve(self, topology=NumaTopology.up_to(fitting[-1]))
+
     def merge(self, provider_hints: Sequence[ProviderHints]) -> tuple[Hint, bool]:
         """The affinity agreed on, and whether the policy admits it.
 
@@ -114,9 +130,15 @@ def configure(
         )
     if policy not in set(PolicyName):
         raise TopologyConfigError(f'unknown policy: "{policy}"')
+    check_scope(scope)
+    return TopologyPolicy(topology, PolicyName(policy), ScopeName(scope), parsed)
+
+
+def check_scope(scope: str) -> None:
+    """Raise TopologyConfigError for a scope that there is not. The kubelet does so whatever
+    the policy (``ValidateKubeletConfiguration``, pkg/kubelet/apis/config/validation, v1.32)."""
     if scope not in set(ScopeName):
         raise TopologyConfigError(f'unknown scope: "{scope}"')
-    return TopologyPolicy(topology, PolicyName(policy), ScopeName(scope), parsed)
 
 
 def parse_policy_options(options: Mapping[str, str]) -> PolicyOptions:
