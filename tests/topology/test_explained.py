@@ -200,7 +200,7 @@ def test_without_numa_there_are_as_many_nodes_as_the_devices_need() -> None:
     assert admission.containers["app"].devices == {GPU: ["d1", "d2"]}
     assert "aligned to node 1" in admission.explain()
     # A later plugin may need more of them.
-    node.plugin(rows("3"), NIC, name="nic.sock")
+    node.plugin([device("n0", 3)], NIC, name="nic.sock")
     assert node.admit(pod("more", nic=1)).admitted
     assert node.manager.policy.topology == NumaTopology.of(range(4))
     assert not node.events.recent(EventKind.LIST_SUSPECT)
