@@ -236,6 +236,7 @@ def _holder_lines(holders: Holders) -> Iterator[str]:
 
 
 def _as_dict(told: Told) -> dict[str, Any]:
+    from devicemanager.cli.data import oci_data
     from devicemanager.core.explanation.data import as_dict
 
     admission = told.admission
@@ -257,4 +258,6 @@ def _as_dict(told: Told) -> dict[str, Any]:
             for pod_name, containers in told.holders.items()
         },
         "unregistered": dict(told.unregistered),
+        # Of pods that a checkpoint knows; no plugin is asked here.
+        "containers": {name: oci_data(given) for name, given in admission.containers.items()},
     }

@@ -120,7 +120,7 @@ def _explanation_data(admission: Admission) -> dict[str, Any] | None:
 
 
 def _container_data(given: ContainerOutcome) -> dict[str, Any]:
-    from devicemanager.cli.data import settings_data
+    from devicemanager.cli.data import oci_data, settings_data
     from devicemanager.wire.errors import WireError
 
     settings, error = None, None
@@ -133,6 +133,7 @@ def _container_data(given: ContainerOutcome) -> dict[str, Any]:
         "numa_nodes": None if given.affinity is None else list(given.affinity),
         "settings": settings,
         "settings_error": error,
+        **oci_data(given),
         "start_error": given.error or None,
     }
 

@@ -19,6 +19,8 @@ from devicemanager.wire.settings import settings_from_bytes
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation
+    from devicemanager.runtime.cdi import Registry
+    from devicemanager.runtime.oci import Fragment
 
 
 def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
@@ -52,6 +54,20 @@ class ContainerOutcome:
         """The merged settings of all resources. Raises WireError if the plugin's answer
         cannot be read."""
         return merged_options(self.holdings) if self.options is None else self.options
+
+    def oci(self, cdi: Registry | None = None) -> Fragment:
+        """What a runtime would be told of the settings: part of an OCI configuration.
+
+        Reads the device nodes of this host, and for CDI devices the specification files in
+        ``/etc/cdi`` and ``/var/run/cdi`` unless ``cdi`` has them. Raises OciError for what
+        is not there or cannot be rendered, CdiError for CDI devices that no file has, and
+        WireError as :attr:`run_options`.
+        """
+        from devicemanager.runtime.cdi import load
+        from devicemanager.runtime.oci import render
+
+        options = self.run_options
+        return render(options, load() if cdi is None and options.cdi_devices else cdi)
 
 
 class NoContainers(dict[str, ContainerOutcome]):

@@ -14,10 +14,13 @@ import pytest
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.cli import main
+from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.testing import pod_manifest
+from devicemanager.wire.settings import settings_to_bytes
 
 ROOT = Path(__file__).parents[2]
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+GIVEN = ContainerSettings(envs={"GPU": "g0"})
 SINGLE = ["--topology-policy", "single-numa-node"]
 
 
@@ -302,6 +305,24 @@ def test_a_pod_of_the_checkpoint_has_its_devices(node: Any, pod: Any, capsys: An
     assert told["notes"] == ["pod default/again is in the checkpoint already and keeps its devices"]
     _, told = data(capsys, pod("new", {GPU: 1}), *node)
     assert told["notes"] == []
+
+
+def test_a_pod_of_the_checkpoint_shows_what_a_runtime_would_get(
+    pod: Any, capsys: Any, tmp_path: Path
+) -> None:
+    saved = tmp_path / "saved"
+    answer = settings_to_bytes(ContainerSettings(envs={"GPU": "g1"}, cdi_devices=("v/c=absent",)))
+    entries = (
+        PodDevicesEntry("u", "main", GPU, {-1: ("g0",)}, settings_to_bytes(GIVEN)),
+        PodDevicesEntry("u", "main-2", GPU, {-1: ("g1",)}, answer),
+    )
+    saved.write_bytes(checkpoint.dumps(Checkpoint(entries, {GPU: ("g0", "g1")})))
+    again = pod("again", {GPU: 1}, {GPU: 1}, uid="u")
+    _, told = data(capsys, again, "--checkpoint", str(saved))
+    main, side = (told["pods"][0]["containers"][name] for name in ("main", "main-2"))
+    assert main == {"oci": {"process": {"env": ["GPU=g0"]}}, "oci_error": None}
+    assert side["oci"] is None
+    assert side["oci_error"].startswith("unresolvable CDI devices v/c=absent: looked in /etc/cdi")
 
 
 def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Path) -> None:

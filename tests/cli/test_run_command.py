@@ -119,6 +119,8 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
                 "conflicts": [],
             },
             "settings_error": None,
+            "oci": {"process": {"env": ["GPU_0=/dev/0"]}},
+            "oci_error": None,
             "start_error": None,
         }
         assert first["schema"] == "devicemanager.run/v1"
