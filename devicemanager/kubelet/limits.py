@@ -46,6 +46,8 @@ def reason(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "out of memory"
     if not isinstance(error, OSError):
-        return str(error) or repr(error)
+        text = str(error) or repr(error)
+        is_thread = isinstance(error, RuntimeError) and "new thread" in text
+        return f"{text}: out of memory (ulimit -v) or of threads (ulimit -u)" if is_thread else text
     what = error.strerror or str(error)
     return what if error.filename is None else f"{error.filename}: {what}"

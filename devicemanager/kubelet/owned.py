@@ -65,8 +65,7 @@ class OwnedDirectory:
             )
         if status.st_mode & stat.S_IWOTH:
             raise StartError(
-                f"directory {self.path} can be written by every user: run chmod o-w, or choose "
-                "another one"
+                f"directory {self.path} is writable by others: run chmod o-w, or choose another one"
             )
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor):
             is_read_only = os.fstatvfs(self._descriptor).f_flag & os.ST_RDONLY

@@ -24,6 +24,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,25 @@ def test_no_descriptors_left(root: Path, limit: int) -> None:
     )
     assert done.stdout.startswith("StartError ")
     assert "Too many open files" in done.stdout and len(done.stdout.splitlines()) == 1
+
+
+def test_no_threads_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory or the number of threads has run out: Python does not tell which."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    kubelet = MockKubelet(root, IMPATIENT)
+    with pytest.raises(StartError) as caught:
+        kubelet.start()
+    assert str(caught.value) == (
+        "the kubelet cannot start: can't start new thread: out of memory (ulimit -v) or of "
+        "threads (ulimit -u)"
+    )
+    monkeypatch.undo()
+    kubelet.start()
+    kubelet.stop()
 
 
 def test_no_descriptors_left_for_the_first_pod(root: Path) -> None:

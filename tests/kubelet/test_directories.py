@@ -107,8 +107,7 @@ def test_a_directory_that_every_user_can_write_in(root, name):
     with pytest.raises(StartError) as error:
         Directories(root).prepare()
     assert str(error.value) == (
-        f"directory {root / name} can be written by every user: run chmod o-w, or choose "
-        "another one"
+        f"directory {root / name} is writable by others: run chmod o-w, or choose another one"
     )
     (root / name).chmod(0o770)
     Directories(root).prepare()
