@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, count, groupby, repeat
-from operator import attrgetter, ne
+from operator import add, attrgetter, ne
+from typing import Protocol
 
 import attrs
 
@@ -26,6 +27,25 @@ _NEVER = None
 _NOTHING = podresources.Pod("", "")
 _UID = attrgetter("uid")
 
+Dynamic = Mapping[ContainerName, tuple[podresources.DynamicResource, ...]]
+"""What each container has of claims."""
+
+
+class ClaimSource(Protocol):
+    """What structured claims tell of containers. Asked with no lock held but the source's."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+
+    def pod_version(self, pod: str) -> int:
+        """Grows with every change of what a pod's containers have of claims."""
+
+    def dynamic_resources(
+        self, pod: Pod, container: ContainerName
+    ) -> tuple[podresources.DynamicResource, ...]:
+        """Each claim of the container, as soon as it is allocated and prepared."""
+
 
 class PodSource:
     """A ``podresources.Source`` over the manager's state.
@@ -40,9 +60,11 @@ class PodSource:
         *,
         pod_level: bool = False,
         quirks: frozenset[str] = frozenset(),
+        claims: ClaimSource | None = None,
     ) -> None:
         """``pod_level`` tells CPUs and memory of the pod as a whole, too."""
         self._state = state
+        self._claims = claims
         self._pod_level = pod_level
         self._quirks = quirks
         self._snapshot = snapshot
@@ -56,8 +78,9 @@ class PodSource:
         self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
 
     def version(self) -> int:
-        """Grows with every change of pods, holdings or lists."""
-        return self._state.version + self._snapshot().version
+        """Grows with every change of pods, holdings, claims or lists."""
+        claims = self._claims.version if self._claims else 0
+        return self._state.version + self._snapshot().version + claims
 
     def pods(self) -> Sequence[podresources.Pod]:
         with self._lock:
@@ -71,8 +94,12 @@ class PodSource:
         if snapshot.inactive:
             pods = sorted((*snapshot.active, *snapshot.inactive), key=by_name)
             inactive = frozenset(map(_UID, snapshot.inactive))
+        of_claims = self._claim_versions(pods)
         with state.lock:
             versions = list(map(state.pod_versions.get, map(_UID, pods), repeat(0)))
+            if of_claims is not None:
+                # Both only grow, so their sum changes if one of them does.
+                versions = list(map(add, versions, of_claims))
             if inactive:
                 # A version of its own: what was told of the active pod does not fit any more.
                 versions = [
@@ -84,9 +111,23 @@ class PodSource:
             held = [self._held(pods[number]) for number in stale]
         previous = reuse_unchanged(self._pods, self._previous, pods, lambda _: _NOTHING)
         for number, its in zip(stale, held, strict=True):
-            previous[number] = _pod(pods[number], its, active=pods[number].uid not in inactive)
+            pod = pods[number]
+            dynamic = self._dynamic(pod)
+            previous[number] = _pod(pod, its, dynamic, active=pod.uid not in inactive)
         self._pods, self._versions, self._previous = pods, versions, previous
         return previous
+
+    def _claim_versions(self, pods: Sequence[Pod]) -> list[int] | None:
+        """Read before the claims themselves: what changes in between is looked at again."""
+        if self._claims is None:
+            return None
+        return list(map(self._claims.pod_version, map(_UID, pods)))
+
+    def _dynamic(self, pod: Pod) -> Dynamic:
+        claims = self._claims
+        if claims is None:
+            return {}
+        return {c.name: claims.dynamic_resources(pod, c.name) for c, _ in pod.all_containers()}
 
     def _held(self, pod: Pod) -> _Held:
         """With the state's lock held: all that the pod holds."""
@@ -127,7 +168,7 @@ class _Held:
     whole: Held
 
 
-def _pod(pod: Pod, held: _Held, *, active: bool) -> podresources.Pod:
+def _pod(pod: Pod, held: _Held, dynamic: Dynamic, *, active: bool) -> podresources.Pod:
     listed = [
         (container, is_init)
         for container, is_init in pod.all_containers()
@@ -136,20 +177,30 @@ def _pod(pod: Pod, held: _Held, *, active: bool) -> podresources.Pod:
     return podresources.Pod(
         name=pod.name,
         namespace=pod.namespace,
-        containers=tuple(_container(c.name, held, restartable=is_init) for c, is_init in listed),
+        containers=tuple(
+            _container(c.name, held, dynamic.get(c.name, ()), restartable=is_init)
+            for c, is_init in listed
+        ),
         cpu_ids=held.whole.cpu_ids,
         memory=_memory(held.whole),
         active=active,
     )
 
 
-def _container(name: ContainerName, held: _Held, *, restartable: bool) -> podresources.Container:
+def _container(
+    name: ContainerName,
+    held: _Held,
+    dynamic: tuple[podresources.DynamicResource, ...],
+    *,
+    restartable: bool,
+) -> podresources.Container:
     share = held.shares.get(name, _NO_SHARE)
     return podresources.Container(
         name=name,
         devices=tuple(_devices(held.devices.get(name, {}))),
         cpu_ids=share.cpu_ids,
         memory=_memory(share),
+        dynamic_resources=dynamic,
         restartable_init=restartable,
     )
 
