@@ -49,6 +49,8 @@ class EventKind(StrEnum):
     CHECKPOINT_WRITTEN = "checkpoint-written"
     CHECKPOINT_FAILED = "checkpoint-failed"
     CHECKPOINT_SET_ASIDE = "checkpoint-set-aside"
+    PROCESS_STARTED = "process-started"
+    PROCESS_ENDED = "process-ended"
     SERVER_ERROR = "server-error"
 
 

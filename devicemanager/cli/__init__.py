@@ -15,13 +15,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from devicemanager.cli import checkpoints, explain, pods, resources, run, simulate
+from devicemanager.cli import checkpoints, exec, explain, pods, resources, run, simulate
 from devicemanager.cli.options import CommandError, CommandParser, Run
 from devicemanager.packages import loaded
 
 __all__ = ["main"]
 
-_COMMANDS = (run, simulate, explain, pods, resources, checkpoints)
+_COMMANDS = (run, simulate, exec, explain, pods, resources, checkpoints)
 _KNOWN_ERRORS = (
     ("devicemanager.core.errors", "DeviceManagerError"),
     ("devicemanager.plugin.errors", "PluginError"),

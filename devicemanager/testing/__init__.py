@@ -15,9 +15,24 @@ from devicemanager.testing.manifest import pod_manifest
 
 if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
+    from devicemanager.testing.processes import PluginProcess, PluginProcessFactory, ProcessEnded
 
-__all__ = ["MockKubeletFactory", "SimulatedPluginFactory", "pod_manifest"]
+__all__ = [
+    "MockKubeletFactory",
+    "PluginProcess",
+    "PluginProcessFactory",
+    "ProcessEnded",
+    "SimulatedPluginFactory",
+    "pod_manifest",
+]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"MockKubeletFactory": "factories", "SimulatedPluginFactory": "factories"}
+    __name__,
+    {
+        "MockKubeletFactory": "factories",
+        "PluginProcess": "processes",
+        "PluginProcessFactory": "processes",
+        "ProcessEnded": "processes",
+        "SimulatedPluginFactory": "factories",
+    },
 )

@@ -15,7 +15,7 @@ from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.settings import Settings
 
-__all__ = ["MockKubeletFactory", "SimulatedPluginFactory"]
+__all__ = ["Closing", "MockKubeletFactory", "SimulatedPluginFactory"]
 
 _LONGEST_TMPDIR = 30
 """In bytes: leaves a plugin 48 of the 107 that a socket's path may have."""
@@ -23,7 +23,7 @@ _LONGEST_TMPDIR = 30
 _SHOWN_EVENTS = 50
 
 
-class _Closing:
+class Closing:
     """A context manager that takes down what was made in it, the latest first."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class _Closing:
         self._stack.close()
 
 
-class MockKubeletFactory(_Closing):
+class MockKubeletFactory(Closing):
     """Makes kubelets; a context manager that stops them and removes their directories."""
 
     def __init__(self, settings: Settings) -> None:
@@ -104,7 +104,7 @@ def _line(event: Event, start: float) -> str:
     return f"{event.time - start:9.3f} s {mark} {event}"
 
 
-class SimulatedPluginFactory(_Closing):
+class SimulatedPluginFactory(Closing):
     """Makes plugins with virtual devices; a context manager that stops them."""
 
     def __init__(self, kubelet: MockKubelet) -> None:

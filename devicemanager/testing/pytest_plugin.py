@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.settings import Settings
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
+    from devicemanager.testing.processes import PluginProcessFactory
 
 _SECTION = "mock kubelet events"
+_PROCESS_SECTION = "plugin process output"
 _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
+_PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
 
 
 @pytest.fixture
@@ -60,6 +63,19 @@ def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFacto
         yield factory
 
 
+@pytest.fixture
+def plugin_process(
+    request: pytest.FixtureRequest, mock_kubelet: MockKubelet
+) -> Iterator[PluginProcessFactory]:
+    """Runs plugins of any language in processes of their own, which end with the test:
+    ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``."""
+    from devicemanager.testing.processes import PluginProcessFactory
+
+    with PluginProcessFactory(mock_kubelet) as factory:
+        request.node.stash[_PROCESSES] = factory
+        yield factory
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """A test that passed fails if a server thread did not fare well."""
@@ -77,4 +93,7 @@ def pytest_runtest_makereport(
     kubelets = item.stash.get(_KUBELETS, None) if report.failed else None
     if kubelets is not None and (story := kubelets.story()):
         report.sections.append((_SECTION, story))
+    processes = item.stash.get(_PROCESSES, None) if report.failed else None
+    if processes is not None and (story := processes.story()):
+        report.sections.append((_PROCESS_SECTION, story))
     return report

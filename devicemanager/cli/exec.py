@@ -1,0 +1,51 @@
+"""``devicemanager exec``: a plugin with hard-coded paths, on a mock kubelet's directory."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.options import CommandError, command
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+
+_DESCRIPTION = """\
+Run a command that finds the directory of a mock kubelet at /var/lib/kubelet, in private user
+and mount namespaces: no root is needed, and nobody else sees a difference. Signals and the
+exit status pass through; what the command started ends with it.
+"""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add ``devicemanager exec`` and its options."""
+    parser = command(
+        subparsers, "exec", _run, "run a plugin whose paths are hard-coded", _DESCRIPTION
+    )
+    parser.usage = "%(prog)s --root DIR [--dev DIR] [--sys DIR] [--cdi DIR] -- COMMAND [ARG ...]"
+    parser.add_argument(
+        "--root", required=True, metavar="DIR", help="what the command sees as /var/lib/kubelet"
+    )
+    parser.add_argument("--dev", metavar="DIR", help="... as /dev, with /dev/null and the like")
+    parser.add_argument("--sys", metavar="DIR", help="... as /sys")
+    parser.add_argument("--cdi", metavar="DIR", help="... as /etc/cdi and /var/run/cdi")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the command, after --")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from devicemanager.processes.namespace import node_binds
+    from devicemanager.processes.supervisor import Supervision, end_as, supervise
+
+    given = {name: _directory(name, getattr(args, name)) for name in ("root", "dev", "sys", "cdi")}
+    root = given.pop("root")
+    assert root is not None
+    end_as(supervise(Supervision(args.command, node_binds(root, **given))))
+
+
+def _directory(option: str, path: str | None) -> Path | None:
+    if path is None:
+        return None
+    if not Path(path).is_dir():
+        raise CommandError(f"--{option}: {path} is not a directory")
+    return Path(path).resolve()

@@ -1,0 +1,477 @@
+"""Plugins in processes of their own: started, watched, restarted as a DaemonSet would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from devicemanager.clock import Cancel
+from devicemanager.core.errors import DeviceManagerError
+from devicemanager.core.printable import printable
+from devicemanager.events import EventKind
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.processes.namespace import Bind, node_binds
+from devicemanager.processes.plan import encode
+from devicemanager.processes.supervisor import Supervision
+from devicemanager.testing.factories import Closing
+
+__all__ = ["PluginProcess", "PluginProcessFactory", "ProcessEnded"]
+
+BACK_OFF_SECONDS = 10.0
+LONGEST_BACK_OFF_SECONDS = 300.0
+"""The kubelet's crash loop back-off (``backOffPeriod``, ``MaxContainerBackOff``, v1.32)."""
+
+_RESET_SECONDS = 2 * LONGEST_BACK_OFF_SECONDS
+"""Who has run for longer than this has no back-off to serve."""
+
+# By its path: neither the command's directory nor its environment may hide the supervisor.
+_SUPERVISE = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r}); "
+    "from devicemanager.processes.__main__ import main; main()"
+)
+
+_KEPT_LINES = 1000
+_LONGEST_LINE = 1 << 16
+_SHOWN_LINES = 20
+_STOP_SECONDS = 10.0
+
+
+class ProcessEnded(DeviceManagerError, AssertionError):
+    """A process has ended where it was expected to run; the text has its last lines."""
+
+
+class PluginProcess:
+    """A command that serves a kubelet's plugin directory, and what it started.
+
+    Use it as a context manager, or call ``start`` and ``stop``. In the command and in the
+    environment ``{plugin_dir}``, ``{kubelet_socket}`` and ``{root}`` stand for the kubelet's
+    paths. With ``at_node_paths`` it finds them under ``/var/lib/kubelet`` as well, without
+    root. ``restart="always"`` starts it again when it ends, as the kubelet does: at once for
+    the first time, then 10 s after its end, 20 s and so on up to 5 minutes, by the kubelet's
+    clock.
+
+    All of it ends with ``stop``, and with this program, however that ends.
+    """
+
+    def __init__(
+        self,
+        kubelet: MockKubelet,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        at_node_paths: bool = False,
+        dev: Path | None = None,
+        sys: Path | None = None,
+        cdi: Path | None = None,
+        restart: Literal["never", "always"] = "never",
+    ) -> None:
+        """``env`` is added to this program's environment. ``dev``, ``sys`` and ``cdi`` are
+        directories that the command sees as ``/dev``, ``/sys`` and the two CDI directories,
+        with ``at_node_paths``."""
+        if isinstance(command, str):
+            raise TypeError(f"a command is a list of words, not the text {command!r}")
+        if restart not in ("never", "always"):
+            raise ValueError(f"restart is 'never' or 'always', not {restart!r}")
+        self._kubelet = kubelet
+        self._env = dict(env or {})
+        self._cwd = cwd
+        self._binds = node_binds(kubelet.root, dev=dev, sys=sys, cdi=cdi) if at_node_paths else ()
+        self._command = [os.fspath(word) for word in command]
+        self._restart = restart
+        # Guards everything below; signalled when a process has started or ended.
+        self._changed = threading.Condition()
+        self._run: _Run | None = None
+        self._wanted = False
+        self._back_off = 0.0
+        self._started_at = 0.0
+        self._timer: Cancel | None = None
+        self._starts = 0
+        self._output: deque[str] = deque(maxlen=_KEPT_LINES)
+
+    # -- life ------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Run the command. Raises ProcessEnded if it cannot be started."""
+        with self._changed:
+            if self._wanted:
+                raise RuntimeError(f"{self.name} was started already: stop it first")
+            self._wanted = True
+            self._back_off = 0.0
+        self._launch()
+        return self
+
+    def stop(self) -> None:
+        """End the command and all that it started: SIGTERM, SIGKILL after 2 s. It is not
+        started again. Stopping twice does nothing."""
+        with self._changed:
+            self._wanted = False
+            run, timer, self._timer = self._run, self._timer, None
+        if timer is not None:
+            timer()
+        if run is not None:
+            run.end()
+
+    def terminate(self, timeout: float = _STOP_SECONDS) -> int:
+        """Send SIGTERM and wait for the end. Returns the exit status, -N after signal N.
+        With ``restart="always"`` it comes back. Raises ProcessEnded if it does not end."""
+        return self._end(signal.SIGTERM, timeout)
+
+    def kill(self, timeout: float = _STOP_SECONDS) -> int:
+        """As ``terminate``, with SIGKILL."""
+        return self._end(signal.SIGKILL, timeout)
+
+    def pause(self) -> None:
+        """Stop every thread of the command (SIGSTOP): it neither answers nor ends."""
+        self.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused command go on."""
+        self.send_signal(signal.SIGCONT)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the command and the processes of its session's first group."""
+        self._running().signal(number)
+
+    def upgrade(
+        self, command: Sequence[str | os.PathLike[str]], resource: str, timeout: float = 10.0
+    ) -> None:
+        """Replace the command by another one as a rolling update does: the new one is
+        registered before the old one gets SIGTERM. Raises ProcessEnded and WaitTimeout; the
+        old one runs on then."""
+        with self._changed:
+            old, before, former = self._running(), self._kubelet.events.latest, self._command
+            self._command, self._run = [os.fspath(word) for word in command], None
+        try:
+            self._launch()
+            self._await_event(resource, before, timeout)
+        except BaseException:
+            with self._changed:
+                new, self._run, self._command = self._run, old, former
+            if new is not None and new is not old:
+                new.end()
+            raise
+        old.terminate()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -- what there is ---------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The command's file name."""
+        return Path(self._command[0]).name
+
+    @property
+    def pid(self) -> int:
+        """The command's process id. Raises ProcessEnded if it does not run."""
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the command runs now."""
+        run = self._run
+        return run is not None and run.status is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has ended and waits for its next start."""
+        return self._timer is not None
+
+    @property
+    def starts(self) -> int:
+        """How often it has been started."""
+        return self._starts
+
+    @property
+    def exit_status(self) -> int | None:
+        """The latest exit status, -N after signal N; None before the first end."""
+        run = self._run
+        return None if run is None else run.status
+
+    def output(self) -> list[str]:
+        """The latest 1,000 lines of standard output and error, of every start."""
+        return list(self._output)
+
+    # -- waiting ---------------------------------------------------------------------
+
+    def wait_for_resource(
+        self, resource: str, count: int | None = None, timeout: float = 10.0
+    ) -> None:
+        """Wait until ``count`` healthy devices are there (None: any).
+
+        Raises ProcessEnded as soon as the command has ended for good, and WaitTimeout.
+        """
+
+        def there() -> bool:
+            self._check_alive()
+            allocatable = self._kubelet.allocatable()
+            found = allocatable.get(resource, 0)
+            return found > 0 if count is None else resource in allocatable and found == count
+
+        what = f"{'any' if count is None else count} devices of {resource} from {self.name}"
+        self._kubelet.wait_for(there, timeout, what)
+
+    def wait(self, timeout: float = _STOP_SECONDS) -> int:
+        """Wait for the command's end. Returns the exit status, -N after signal N. Raises
+        ProcessEnded with its last lines if it runs on."""
+        run = self._run
+        if run is None:
+            raise ProcessEnded(f"{self.name} was never started")
+        status = run.wait(timeout)
+        if status is None:
+            raise ProcessEnded(f"{self.name} still runs after {timeout:g} s\n{self._last_lines()}")
+        return status
+
+    def _check_alive(self) -> None:
+        run = self._run
+        if run is None or (run.status is not None and self._restart == "never"):
+            raise ProcessEnded(self._obituary())
+
+    def _await_event(self, resource: str, after: int, timeout: float) -> None:
+        def registered() -> bool:
+            self._check_alive()
+            return any(
+                event.number > after and event.resource == resource
+                for event in self._kubelet.events.recent(EventKind.LISTED)
+            )
+
+        self._kubelet.wait_for(registered, timeout, f"{resource} from the new {self.name}")
+
+    # -- inside ----------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        paths = {
+            "plugin_dir": str(self._kubelet.plugin_dir),
+            "kubelet_socket": str(self._kubelet.plugin_socket),
+            "root": str(self._kubelet.root),
+        }
+        command = [_filled(word, paths) for word in self._command]
+        env = os.environ | {name: _filled(value, paths) for name, value in self._env.items()}
+        with self._changed:
+            self._timer = None
+            if not self._wanted:
+                return
+            run = _Run(command, env, self._cwd, self._binds, self._output)
+            # With the lock held, for which its end waits: nobody sees it before it runs.
+            run.start(lambda: self._ended(run))
+            self._run = run
+            self._starts += 1
+            self._started_at = self._kubelet.clock.monotonic()
+        self._kubelet.events.publish(
+            EventKind.PROCESS_STARTED, f"{self.name} runs as process {run.pid}"
+        )
+
+    def _ended(self, run: _Run) -> None:
+        """On the thread that reads the output."""
+        how = _how(run.status)
+        self._kubelet.events.publish(EventKind.PROCESS_ENDED, f"{self.name} {how}")
+        with self._changed:
+            if not self._wanted or self._restart != "always" or self._run is not run:
+                return
+            pause = self._next_pause()
+            clock = self._kubelet.clock
+            if pause:
+                self._timer = clock.call_at(clock.monotonic() + pause, self._launch)
+        if not pause:
+            self._launch()
+
+    def _next_pause(self) -> float:
+        """With the lock held: seconds until the next start (``doBackOff``,
+        pkg/kubelet/kuberuntime/kuberuntime_manager.go, v1.32)."""
+        if self._kubelet.clock.monotonic() - self._started_at > _RESET_SECONDS:
+            self._back_off = 0.0
+        pause = self._back_off
+        self._back_off = min(2 * pause or BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS)
+        return pause
+
+    def _end(self, number: int, timeout: float) -> int:
+        run = self._running()
+        run.signal(number)
+        status = run.wait(timeout)
+        if status is None:
+            name = signal.Signals(number).name
+            raise ProcessEnded(
+                f"{self.name} still runs {timeout:g} s after {name}\n{self._last_lines()}"
+            )
+        return status
+
+    def _running(self) -> _Run:
+        run = self._run
+        if run is None or run.status is not None:
+            raise ProcessEnded(self._obituary())
+        return run
+
+    def _obituary(self) -> str:
+        run = self._run
+        how = "was never started" if run is None else _how(run.status)
+        return f"{self.name} {how}\n{self._last_lines()}"
+
+    def _last_lines(self) -> str:
+        lines = self.output()[-_SHOWN_LINES:]
+        if not lines:
+            return "  (it printed nothing)"
+        return "\n".join(f"  | {printable(line)}" for line in lines)
+
+
+class _Run:
+    """One start of the command, under a supervisor."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | os.PathLike[str] | None,
+        binds: tuple[Bind, ...],
+        output: deque[str],
+    ) -> None:
+        self._command = command
+        self._env = env
+        self._cwd = cwd
+        self._binds = binds
+        self._output = output
+        self.pid = 0
+        self.status: int | None = None
+        self._done = threading.Event()
+        self._lifeline = -1
+
+    def start(self, ended: Callable[[], None]) -> None:
+        """Start the command and the thread that reads what it prints."""
+        life_read, self._lifeline = os.pipe()
+        report_read, report_write = os.pipe()
+        plan = Supervision(self._command, self._binds, life_read, report_write)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _SUPERVISE, encode(plan)],
+                env=self._env,
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(life_read, report_write),
+            )
+        finally:
+            os.close(life_read)
+            os.close(report_write)
+        with os.fdopen(report_read) as report:
+            line = report.readline()
+        # Without a line the supervisor itself could not start; it has said why.
+        self.pid = int(json.loads(line)["pid"]) if line else process.pid
+        threading.Thread(
+            target=self._read, args=(process, ended), name=f"output of {self.pid}", daemon=True
+        ).start()
+
+    def end(self) -> None:
+        """End the command and what it started, and wait."""
+        self.terminate()
+        if self.wait(_STOP_SECONDS) is None:
+            self._cut()
+            self.wait(_STOP_SECONDS)
+
+    def terminate(self) -> None:
+        """SIGTERM, to a paused command as well."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+
+    def signal(self, number: int) -> None:
+        """To the command's process group; nothing happens if it has ended."""
+        if self.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def wait(self, timeout: float) -> int | None:
+        """The exit status, None if it runs on."""
+        return self.status if self._done.wait(timeout) else None
+
+    def _cut(self) -> None:
+        """Close the lifeline: everything is killed."""
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
+
+    def _read(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
+        assert process.stdout is not None
+        with process.stdout as stream:
+            while line := stream.readline(_LONGEST_LINE):
+                self._output.append(line.decode(errors="replace").rstrip("\n"))
+        self.status = process.wait()
+        self._cut()
+        self._done.set()
+        ended()
+
+
+def _filled(text: str, paths: Mapping[str, str]) -> str:
+    for name, path in paths.items():
+        text = text.replace(f"{{{name}}}", path)
+    return text
+
+
+def _how(status: int | None) -> str:
+    if status is None:
+        return "runs"
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with exit status {status}"
+
+
+class PluginProcessFactory(Closing):
+    """Runs plugins in processes of their own; a context manager that ends them."""
+
+    def __init__(self, kubelet: MockKubelet) -> None:
+        """``kubelet`` is the one that they find unless told otherwise."""
+        super().__init__()
+        self._kubelet = kubelet
+        self._made: list[PluginProcess] = []
+
+    def __call__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        resource: str | None = None,
+        count: int | None = None,
+        *,
+        kubelet: MockKubelet | None = None,
+        timeout: float = 10.0,
+        **options: Any,
+    ) -> PluginProcess:
+        """A running command whose resource, if one is named, is there.
+
+        ``options`` are those of PluginProcess. Raises ProcessEnded as soon as the command
+        ends while it is waited for, and WaitTimeout.
+        """
+        process = PluginProcess(kubelet or self._kubelet, command, **options)
+        self._made.append(process)
+        self._stack.enter_context(process)
+        if resource is not None:
+            process.wait_for_resource(resource, count, timeout)
+        return process
+
+    def story(self) -> str:
+        """What the processes printed, for people; empty if they printed nothing."""
+        return "\n".join(filter(None, map(_printed, self._made)))
+
+
+def _printed(process: PluginProcess) -> str:
+    lines = process.output()
+    if not lines:
+        return ""
+    head = f"{process.name}, started {process.starts} times"
+    return "\n".join([head, *(f"  | {printable(line)}" for line in lines[-_SHOWN_LINES:])])

@@ -1,0 +1,201 @@
+"""Plugins in processes of their own, as authors in any language run them in tests."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from devicemanager import ManualClock, WaitTimeout
+from devicemanager.testing import PluginProcess, ProcessEnded
+
+GPU = "vendor.com/gpu"
+pytest_plugins = ["pytester"]
+
+SIMULATED = [sys.executable, "-m", "devicemanager.plugin.simulated", "run"]
+
+
+def simulated(*options: str, resource: str = GPU, directory: str = "{plugin_dir}") -> list[str]:
+    return [*SIMULATED, "--resource-name", resource, "--directory", directory, *options]
+
+
+def python(source: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(source)]
+
+
+def test_a_plugin_by_its_command(mock_kubelet, plugin_process):
+    process = plugin_process(simulated("--number-devices", "3"), GPU, 3)
+    assert mock_kubelet.allocatable() == {GPU: 3}
+    assert process.is_running and process.starts == 1
+    assert process.terminate() == 0
+    assert process.exit_status == 0 and not process.is_running
+    mock_kubelet.wait_for_resource(GPU, 0)
+
+
+def test_paths_by_environment(mock_kubelet, plugin_process):
+    process = plugin_process(
+        ["sh", "-c", "echo $A $B; sleep 300"],
+        env={"A": "{plugin_dir}:{kubelet_socket}", "B": "{root}"},
+    )
+    mock_kubelet.wait_for(process.output, what="a line")
+    expected = f"{mock_kubelet.plugin_dir}:{mock_kubelet.plugin_socket} {mock_kubelet.root}"
+    assert process.output() == [expected]
+
+
+def test_a_plugin_with_hard_coded_paths(mock_kubelet, plugin_process):
+    command = simulated(directory="/var/lib/kubelet/device-plugins")
+    plugin_process(command, GPU, 2, at_node_paths=True)
+
+
+def test_an_early_end_is_noticed_at_once(mock_kubelet, plugin_process):
+    command = ["sh", "-c", "echo no such driver >&2; exit 3"]
+    with pytest.raises(ProcessEnded) as ended:
+        plugin_process(command, GPU, timeout=60)
+    assert "sh ended with exit status 3" in str(ended.value)
+    assert "  | no such driver" in str(ended.value)
+
+
+def test_escapes_of_a_plugin_do_not_reach_the_terminal(plugin_process):
+    with pytest.raises(ProcessEnded) as ended:
+        plugin_process(["printf", "\x1b[31mred"], GPU, timeout=60)
+    assert "\x1b" not in str(ended.value) and "red" in str(ended.value)
+
+
+def test_a_resource_that_does_not_come(plugin_process):
+    with pytest.raises(WaitTimeout, match=r"any devices of vendor\.com/gpu from sleep"):
+        plugin_process(["sleep", "300"], GPU, timeout=0.2)
+
+
+def test_a_command_that_is_not_there(plugin_process):
+    with pytest.raises(ProcessEnded, match="no-such-plugin ended with exit status 127"):
+        plugin_process(["no-such-plugin"], GPU)
+
+
+def test_impossible_uses(mock_kubelet):
+    with pytest.raises(TypeError, match="a command is a list of words"):
+        PluginProcess(mock_kubelet, "./plugin --flag")
+    with pytest.raises(ValueError, match="restart is 'never' or 'always'"):
+        PluginProcess(mock_kubelet, ["x"], restart="sometimes")
+    process = PluginProcess(mock_kubelet, ["x"])
+    with pytest.raises(ProcessEnded, match="x was never started"):
+        process.wait()
+    process.stop()
+
+
+def test_restarts_back_off_as_the_kubelets_do(make_mock_kubelet):
+    clock = ManualClock(1000.0)
+    kubelet = make_mock_kubelet(clock=clock)
+    with PluginProcess(kubelet, ["false"], restart="always") as process:
+        # The first restart is immediate, the next come 10, 20, 40 s after the end.
+        for count, pause in ((2, 10.0), (3, 20.0), (4, 40.0)):
+            kubelet.wait_for(lambda n=count: process.starts == n and process.waits, what="the end")
+            clock.advance(pause - 0.1)
+            assert process.starts == count
+            clock.advance(0.1)
+            assert process.starts == count + 1
+    assert not process.is_running
+    clock.advance(1000.0)
+    assert process.starts == 5
+
+
+def test_who_ran_for_long_starts_again_at_once(make_mock_kubelet):
+    clock = ManualClock(1000.0)
+    kubelet = make_mock_kubelet(clock=clock)
+    with PluginProcess(kubelet, ["sleep", "300"], restart="always") as process:
+        for starts in (2, 3):
+            clock.advance(601.0)
+            process.kill()
+            kubelet.wait_for(lambda n=starts: process.starts == n and process.is_running)
+
+
+def test_pause_and_resume(mock_kubelet, plugin_process):
+    process = plugin_process(simulated(), GPU, 2)
+    seen = psutil.Process(process.pid)
+    process.pause()
+    mock_kubelet.wait_for(lambda: seen.status() == psutil.STATUS_STOPPED)
+    process.resume()
+    mock_kubelet.wait_for(lambda: seen.status() != psutil.STATUS_STOPPED)
+    process.pause()
+    process.stop()  # hears SIGTERM all the same
+    assert process.exit_status is not None
+
+
+def test_an_upgrade_without_a_gap(mock_kubelet, plugin_process):
+    process = plugin_process(simulated("--plugin-name", "one"), GPU, 2)
+    old = process.pid
+    process.upgrade(simulated("--plugin-name", "two", "--number-devices", "5"), GPU)
+    mock_kubelet.wait_for_resource(GPU, 5)
+    assert process.pid != old
+    mock_kubelet.wait_for(lambda: not psutil.pid_exists(old))
+    assert mock_kubelet.allocatable() == {GPU: 5}
+
+
+def test_an_upgrade_that_fails_leaves_the_old_one(mock_kubelet, plugin_process):
+    process = plugin_process(simulated(), GPU, 2)
+    old = process.pid
+    with pytest.raises(ProcessEnded):
+        process.upgrade(["false"], GPU)
+    assert process.pid == old and process.is_running
+    assert mock_kubelet.allocatable() == {GPU: 2}
+
+
+def test_output_without_end_of_line_is_bounded(mock_kubelet, plugin_process):
+    process = plugin_process(python("print('x' * 300_000, end='', flush=True)"))
+    process.wait()
+    assert sum(map(len, process.output())) == 300_000
+    assert max(map(len, process.output())) <= 1 << 16
+
+
+def test_nothing_is_left_after_the_test(pytester):
+    pytester.makepyfile(
+        """
+        import psutil
+
+        seen = []
+
+        def test_one(plugin_process):
+            process = plugin_process(["sh", "-c", "sleep 300 & echo $!; wait"])
+            while not process.output():
+                pass
+            seen.extend([process.pid, int(process.output()[0])])
+            assert all(map(psutil.pid_exists, seen))
+
+        def test_two():
+            assert not any(map(psutil.pid_exists, seen))
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
+def test_a_failure_shows_what_the_process_printed(pytester):
+    pytester.makepyfile(
+        """
+        def test_one(plugin_process):
+            process = plugin_process(["sh", "-c", "echo driver not loaded; sleep 300"])
+            while not process.output():
+                pass
+            assert False
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines(["*plugin process output*", "sh, started 1 times", "  | driver*"])
+
+
+def test_rounds_leave_descriptors_and_threads_where_they_were(mock_kubelet):
+    here = psutil.Process()
+
+    def round_() -> None:
+        with PluginProcess(mock_kubelet, ["sleep", "300"]) as process:
+            process.kill()
+
+    round_()
+    before = here.num_fds(), here.num_threads()
+    for _ in range(10):
+        round_()
+    mock_kubelet.wait_for(lambda: here.num_threads() <= before[1], what="threads")
+    assert here.num_fds() <= before[0]
+    assert not here.children(recursive=True)
+    assert not list(Path("/tmp").glob("dm-mounts-*"))

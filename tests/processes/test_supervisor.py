@@ -1,0 +1,190 @@
+"""The supervisor: what passes through, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+EXEC = [sys.executable, "-m", "devicemanager", "exec"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    directory = tmp_path / "kubelet"
+    (directory / "device-plugins").mkdir(parents=True)
+    return directory
+
+
+def run(root: Path, *command: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*EXEC, "--root", str(root), "--", *command],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        **options,
+    )
+
+
+def shell(root: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(root, "sh", "-c", script, "sh", *arguments)
+
+
+@pytest.fixture(params=["root", "user"])
+def as_anyone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Once as we are, once without the right to mount, as an ordinary user."""
+    if request.param == "user" and os.geteuid() == 0:
+        setpriv = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
+        monkeypatch.setattr(sys.modules[__name__], "EXEC", [*setpriv, *EXEC])
+    elif request.param == "root" and os.geteuid() != 0:
+        pytest.skip("not root")
+    return request.param
+
+
+def test_the_command_finds_the_mock_where_a_node_has_the_kubelet(root: Path, as_anyone: str):
+    (root / "device-plugins" / "here").write_text("found")
+    done = shell(
+        root,
+        "cat /var/lib/kubelet/device-plugins/here; echo made > /var/lib/kubelet/new; ls /var/lib",
+    )
+    assert done.stderr == "" and done.returncode == 0
+    there = {path.name for path in Path("/var/lib").iterdir()} | {"kubelet"}
+    assert done.stdout.startswith("found")
+    assert set(done.stdout.removeprefix("found").split()) == there
+    assert (root / "new").read_text() == "made\n"
+
+
+def test_nothing_is_seen_outside(root: Path, as_anyone: str):
+    mounts = Path("/proc/self/mountinfo").read_text()
+    before = Path("/var/lib/kubelet").exists()
+    assert shell(root, "test -d /var/lib/kubelet/device-plugins").returncode == 0
+    assert Path("/proc/self/mountinfo").read_text() == mounts
+    assert Path("/var/lib/kubelet").exists() is before
+    assert not list(Path("/tmp").glob("dm-mounts-*"))
+
+
+def test_devices_and_cdi_directories_from_elsewhere(root: Path, tmp_path: Path, as_anyone: str):
+    for name in ("dev", "sys", "cdi"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"in-{name}").touch()
+    (tmp_path / "dev" / "null-like").touch()
+    options = [f"--{name}={tmp_path / name}" for name in ("dev", "sys", "cdi")]
+    done = subprocess.run(
+        [
+            *EXEC,
+            f"--root={root}",
+            *options,
+            "--",
+            "sh",
+            "-c",
+            "echo gone > /dev/null; ls /dev/in-dev /sys /etc/cdi /var/run/cdi; ls /dev/sda 2>&1",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout.split().count("in-cdi") == 2
+    assert {"/dev/in-dev", "in-sys"} <= set(done.stdout.split())
+    assert "No such file" in done.stdout
+    # The directory that was given is as it was.
+    assert {path.name for path in (tmp_path / "dev").iterdir()} == {"in-dev", "null-like"}
+
+
+@pytest.mark.parametrize("status", [0, 1, 42, 255])
+def test_the_exit_status_passes_through(root: Path, status: int):
+    assert shell(root, f"exit {status}").returncode == status
+
+
+@pytest.mark.parametrize("name", ["TERM", "KILL", "INT", "HUP"])
+def test_the_end_by_a_signal_passes_through(root: Path, name: str):
+    done = shell(root, f"kill -{name} $$")
+    assert done.returncode == -signal.Signals[f"SIG{name}"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_signals_reach_the_command(root: Path, number: signal.Signals):
+    name = number.name.removeprefix("SIG")
+    script = f"trap 'echo got {name}; exit 7' {name}; echo ready; while :; do sleep 0.05; done"
+    with subprocess.Popen(
+        [*EXEC, "--root", str(root), "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.stdout.read() == f"got {name}\n"
+        assert process.wait(10) == 7
+
+
+def test_what_the_command_started_ends_with_it(root: Path, tmp_path: Path):
+    pids = tmp_path / "pids"
+    done = shell(root, "setsid sh -c 'sleep 300 & echo $! $$ > $0; wait' $1 & sleep 0.3", str(pids))
+    assert done.returncode == 0
+    assert not any(map(psutil.pid_exists, map(int, pids.read_text().split())))
+
+
+def test_what_ignores_sigterm_is_killed(root: Path, tmp_path: Path):
+    pid = tmp_path / "pid"
+    stubborn = "trap '' TERM; echo $$ > $0.new; mv $0.new $0; while :; do sleep 0.05; done"
+    wait = 'setsid sh -c "$2" $1 & while ! test -e $1; do sleep 0.02; done'
+    assert shell(root, wait, str(pid), stubborn).returncode == 0
+    assert not psutil.pid_exists(int(pid.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["--", "no-such-command"], 127, "no-such-command: cannot be started: No such file"),
+        (["--dev", "/no/such", "--", "true"], 2, "--dev: /no/such is not a directory"),
+        ([], 2, "the following arguments are required: COMMAND"),
+    ],
+)
+def test_what_cannot_be_run(root: Path, arguments: list[str], status: int, text: str):
+    done = subprocess.run(
+        [*EXEC, "--root", str(root), *arguments], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == status and text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_root(tmp_path: Path):
+    done = run(tmp_path / "none", "true")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--root" in done.stderr and "is not a directory" in done.stderr
+
+
+def gone(pid: int) -> bool:
+    limit = time.monotonic() + 10
+    while psutil.pid_exists(pid) and time.monotonic() < limit:
+        time.sleep(0.01)
+    return not psutil.pid_exists(pid)
+
+
+def test_everything_ends_with_whoever_holds_the_lifeline(tmp_path: Path):
+    """Even if that is killed: here a program that starts a plugin and is killed then."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, time\n"
+        "from devicemanager import MockKubelet\n"
+        "from devicemanager.testing import PluginProcess\n"
+        "with MockKubelet() as kubelet:\n"
+        "    plugin = PluginProcess(kubelet, ['sh', '-c', 'sleep 300 & echo $!; wait']).start()\n"
+        "    while not plugin.output():\n"
+        "        time.sleep(0.01)\n"
+        "    print(kubelet.root, plugin.pid, *plugin.output(), flush=True)\n"
+        "    time.sleep(300)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    ) as process:
+        assert process.stdout is not None
+        root, *pids = process.stdout.readline().split()
+        assert all(psutil.pid_exists(int(pid)) for pid in pids)
+        process.kill()
+    assert all(gone(int(pid)) for pid in pids)
+    subprocess.run(["rm", "-r", root], check=True)
