@@ -51,6 +51,15 @@ class EventKind(StrEnum):
     CHECKPOINT_SET_ASIDE = "checkpoint-set-aside"
     PROCESS_STARTED = "process-started"
     PROCESS_ENDED = "process-ended"
+    POOL_PUBLISHED = "pool-published"
+    CLAIM_ALLOCATED = "claim-allocated"
+    CLAIM_RELEASED = "claim-released"
+    CLAIM_DELETION_WAITS = "claim-deletion-waits"
+    CLAIM_DEVICE_GONE = "claim-device-gone"
+    CLAIM_UNKNOWN = "claim-unknown"
+    CLAIMS_LOADED = "claims-loaded"
+    CLAIMS_FAILED = "claims-failed"
+    CLAIMS_SET_ASIDE = "claims-set-aside"
     SERVER_ERROR = "server-error"
 
 
@@ -66,6 +75,10 @@ _WARNINGS = frozenset(
         EventKind.UNKNOWN_RESOURCE,
         EventKind.CHECKPOINT_FAILED,
         EventKind.CHECKPOINT_SET_ASIDE,
+        EventKind.CLAIM_DEVICE_GONE,
+        EventKind.CLAIM_UNKNOWN,
+        EventKind.CLAIMS_FAILED,
+        EventKind.CLAIMS_SET_ASIDE,
         EventKind.SERVER_ERROR,
     }
 )

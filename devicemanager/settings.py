@@ -71,6 +71,10 @@ def _as_resources(value: Iterable[ResourceName]) -> frozenset[ResourceName]:
     return frozenset(map(ResourceName, names))
 
 
+def _as_namespaces(value: Iterable[str] | None) -> frozenset[str] | None:
+    return None if value is None else frozenset(_names("claims_admin_namespaces", value))
+
+
 _Check = Callable[[object, "attrs.Attribute[Any]", Any], None]
 
 
@@ -212,6 +216,12 @@ class Settings:
     )
     """The node's NUMA nodes and distances. None takes those of ``providers`` or, without
     any, as many nodes as the devices need."""
+    node_name: str = attrs.field(default="mock", validator=_is(str, "the node's name"))
+    """The node whose pools of structured claims are used, beside those of no node."""
+    claims_admin_namespaces: frozenset[str] | None = attrs.field(
+        default=None, converter=_as_namespaces
+    )
+    """Namespaces whose claims may use classes with admin access. None is all."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Where PCI devices that a plugin names by vendor and product id are looked up."""
     shuffle_seed: int | None = None

@@ -6,7 +6,6 @@ Free of locks, files and clocks; whoever has those wraps this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 import attrs
 
@@ -16,7 +15,6 @@ from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
 from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.devmgmt.convert import allocations_of
-from devicemanager.claims.devmgmt.reading import check
 from devicemanager.claims.devmgmt.resolve import Choice, ResolvedClaim, Resolver
 from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
 from devicemanager.claims.explanation import Explanation, explain, refusal_line, undecided
@@ -29,42 +27,46 @@ class Allocator:
     def __init__(
         self,
         store: ObjectStore,
+        *,
         ledger: Ledger | None = None,
-        claims: Iterable[api.DeviceClaim] = (),
+        allocated: Iterable[api.DeviceClaim] = (),
         limits: Limits = DEFAULT_LIMITS,
         admin_namespaces: frozenset[str] | None = None,
     ) -> None:
+        """``allocated`` are the claims that ``ledger`` holds devices for, with their status."""
         self.store = store
         self.ledger = Ledger() if ledger is None else ledger
-        self._claims = {claim.id: claim for claim in claims}
+        self._allocated = {claim.id: claim for claim in allocated}
         self._limits = limits
         self._admin_namespaces = admin_namespaces
 
     @property
     def claims(self) -> Mapping[str, api.DeviceClaim]:
-        """By ``namespace/name``, each with its status."""
-        return MappingProxyType(self._claims)
+        """By ``namespace/name``, each with its status; an allocated one as it was then."""
+        return {**self.store.claims, **self._allocated}
+
+    def claim(self, claim: str) -> api.DeviceClaim:
+        """One of ``claims``; raises ClaimsError if there is none."""
+        found = self._allocated.get(claim) or self.store.claims.get(claim)
+        if found is None:
+            raise ClaimsError(f'there is no DeviceClaim "{claim}"')
+        return found
 
     def is_allocated(self, claim: str) -> bool:
         return self.ledger.allocation(claim) is not None
 
     def submit(self, claim: api.DeviceClaim) -> None:
-        """Create or replace a claim; its status is kept here, so the one it brings is dropped.
+        """Create or replace a claim; the status that it brings is dropped.
 
         Raises InvalidObject, and ClaimsError if it changes what is already allocated.
         """
-        check(attrs.evolve(claim, status=api.ClaimStatus()))
-        old = self._claims.get(claim.id)
-        if old is not None and self.is_allocated(claim.id):
-            if not old.same_spec(claim):
-                raise ClaimsError(
-                    f'DeviceClaim "{claim.id}": spec: Forbidden: the claim is allocated, it cannot'
-                    " be changed before it is released"
-                )
-            claim = attrs.evolve(claim, status=old.status)
-        else:
-            claim = attrs.evolve(claim, status=api.ClaimStatus())
-        self._claims[claim.id] = claim
+        old = self._allocated.get(claim.id)
+        if old is not None and not old.same_spec(claim):
+            raise ClaimsError(
+                f'DeviceClaim "{claim.id}": spec: Forbidden: the claim is allocated, it cannot'
+                " be changed before it is released"
+            )
+        self.store.submit(claim)
 
     def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
         """Allocate the claims together on a node; gives those that were not allocated before.
@@ -72,7 +74,7 @@ class Allocator:
         Raises DoesNotFit, TryAgain, or ClaimsError for what cannot be allocated as it is
         written; then nothing has changed.
         """
-        new = [self._known(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
+        new = [self.claim(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
         if not new:
             return ()
         inventory, resolved = self._resolve(new, node)
@@ -83,7 +85,7 @@ class Allocator:
         ]
         self.ledger.commit(inventory, found)
         for claim, status in zip(new, statuses, strict=True):
-            self._claims[claim.id] = attrs.evolve(claim, status=status)
+            self._allocated[claim.id] = attrs.evolve(claim, status=status)
         return tuple([claim.id for claim in new])
 
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
@@ -91,35 +93,31 @@ class Allocator:
 
         Raises ClaimsError for what cannot be allocated as it is written.
         """
-        claims = [self._known(claim) for claim in dict.fromkeys(ids)]
+        claims = [self.claim(claim) for claim in dict.fromkeys(ids)]
         return explain(*self._resolve(claims, node), self.ledger, self._limits)
 
     def release(self, *claims: str) -> tuple[str, ...]:
         """Free all that the claims hold; gives those that held something. Idempotent."""
         released = self.ledger.release(*claims)
         for claim in released:
-            self._claims[claim] = attrs.evolve(self._claims[claim], status=api.ClaimStatus())
+            del self._allocated[claim]
         return released
 
-    def forget(self, claim: str) -> bool:
-        """Release a claim and remove it; False if it is not known."""
-        self.release(claim)
-        return self._claims.pop(claim, None) is not None
-
-    def set_status(self, claim: str, status: api.ClaimStatus) -> None:
-        """Replace the status of an allocated claim, all but its allocations and configs."""
-        old = self._claims[claim]
-        kept = old.status
-        changed = attrs.evolve(
-            kept, device_statuses=status.device_statuses, pod_names=status.pod_names
-        )
-        self._claims[claim] = attrs.evolve(old, status=changed)
-
-    def _known(self, claim: str) -> api.DeviceClaim:
-        found = self._claims.get(claim)
-        if found is None:
-            raise ClaimsError(f'there is no DeviceClaim "{claim}"')
-        return found
+    def set_status(
+        self,
+        claim: str,
+        *,
+        pod_names: tuple[str, ...] | None = None,
+        device_statuses: tuple[api.DeviceStatus, ...] | None = None,
+    ) -> None:
+        """Change what others report in the status of an allocated claim."""
+        old = self._allocated[claim]
+        status = old.status
+        if pod_names is not None:
+            status = attrs.evolve(status, pod_names=pod_names)
+        if device_statuses is not None:
+            status = attrs.evolve(status, device_statuses=device_statuses)
+        self._allocated[claim] = attrs.evolve(old, status=status)
 
     def _resolve(
         self, claims: Iterable[api.DeviceClaim], node: str

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import attrs
+
 from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.devmgmt.convert import inventory_of
 from devicemanager.claims.devmgmt.reading import check
@@ -16,11 +18,12 @@ from devicemanager.claims.errors import ClaimsError
 
 
 class ObjectStore:
-    """Pools, classes and config objects by name. Not safe for threads."""
+    """Pools, classes, claims and config objects by name. Not safe for threads."""
 
     def __init__(self) -> None:
         self._pools: dict[str, api.DevicePool] = {}
         self._classes: dict[str, api.DeviceClass] = {}
+        self._claims: dict[str, api.DeviceClaim] = {}
         self._configs: dict[api.ConfigReference, api.ConfigObject] = {}
         self._by_node: dict[str, Constraints] = {}
 
@@ -35,6 +38,16 @@ class ObjectStore:
     @property
     def configs(self) -> Mapping[api.ConfigReference, api.ConfigObject]:
         return MappingProxyType(self._configs)
+
+    @property
+    def claims(self) -> Mapping[str, api.DeviceClaim]:
+        """By ``namespace/name``, as they were written: without a status."""
+        return MappingProxyType(self._claims)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody ever used structured claims here."""
+        return not (self._pools or self._classes or self._claims)
 
     def constraints(self, node: str) -> Constraints:
         """Evaluates constraints on the devices that claims on ``node`` can get now.
@@ -76,6 +89,18 @@ class ObjectStore:
     def withdraw_class(self, name: str) -> bool:
         """Remove a class; False if there is none. Allocated claims keep what they have."""
         return self._classes.pop(name, None) is not None
+
+    def submit(self, claim: api.DeviceClaim) -> None:
+        """Create or replace a claim. The status that it brings is dropped, since nobody but
+        the allocator writes one. Raises InvalidObject.
+        """
+        claim = attrs.evolve(claim, status=api.ClaimStatus())
+        check(claim)
+        self._claims[claim.id] = claim
+
+    def withdraw_claim(self, claim: str) -> bool:
+        """Remove a claim; False if there is none."""
+        return self._claims.pop(claim, None) is not None
 
     def configure(self, config: api.ConfigObject) -> None:
         """Create or replace an object that classes and claims can refer to."""

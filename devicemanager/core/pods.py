@@ -32,6 +32,8 @@ class Container:
     limits: Mapping[ResourceName, int] = attrs.field(factory=dict)
     requests: Mapping[ResourceName, int] = attrs.field(factory=dict)
     restartable: bool = False
+    claims: tuple[str, ...] = ()
+    """``resources.claims``: names that the pod gives its resource claims."""
 
 
 @attrs.frozen
@@ -44,6 +46,9 @@ class Pod:
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
+    resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
+    """``spec.resourceClaims``: the name in the pod to the name of the claim, which is in the
+    pod's namespace; None for one that is to be made from a template."""
 
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
         """Every container in admission order, with whether it is an init container."""

@@ -15,6 +15,8 @@ from devicemanager.kubelet.owned import OwnedDirectory
 from podresources import sockets
 from podresources.errors import PodResourcesError
 
+CLAIMS_STATE_NAME = "device_claims_state"
+
 
 @attrs.frozen
 class Directories:
@@ -45,6 +47,11 @@ class Directories:
     @property
     def checkpoint_path(self) -> Path:
         return self.plugin_dir / CHECKPOINT_NAME
+
+    @property
+    def claims_state_path(self) -> Path:
+        """What structured claims hold."""
+        return self.root / CLAIMS_STATE_NAME
 
     def prepare(self) -> None:
         """Check the paths, make the directories (0750), remove the sockets of plugins and

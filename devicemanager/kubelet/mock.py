@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from devicemanager.claims.door import ClaimsDoor
 from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
@@ -37,6 +38,8 @@ from devicemanager.pods.records import Phase, PodRecord, PodStore
 from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.claims.manager import ClaimManager
+    from devicemanager.claims.sources import Source as ClaimSource
     from devicemanager.core.pods import Pod
     from devicemanager.manifests import Source
 
@@ -72,6 +75,9 @@ class MockKubelet:
             self._temporary.path if self._temporary is not None else Path(root or "")
         )
         self._pods = PodStore()
+        self._claims = ClaimsDoor(
+            self.events, self.settings.node_name, self.settings.claims_admin_namespaces
+        )
         self._life = Lifecycle(self.events, self._new_process, self._started)
         self._waits = Waits(self.events, self._life, lambda: self.plugin_socket)
         # Guards _errors and _node_status.
@@ -189,6 +195,7 @@ class MockKubelet:
             self._pods,
             self._failed,
             providers,
+            self._claims,
         )
 
     def _started(self, process: KubeletProcess) -> None:
@@ -211,6 +218,37 @@ class MockKubelet:
         """The device manager of the running kubelet. Raises RequestError if it is stopped,
         or in a forked child."""
         return self._life.serving().manager
+
+    # -- structured claims -----------------------------------------------------------
+
+    @property
+    def claims(self) -> ClaimManager:
+        """Pools, classes and claims of ``devmgmtproto.k8s.io``. They outlive restarts; what
+        claims hold is kept in ``<root>/device_claims_state``."""
+        return self._claims.manager
+
+    def publish(self, pool: ClaimSource) -> None:
+        """A driver publishes pools: as dict, YAML text, path or object. One of the same name
+        is replaced; nobody loses what is held of it.
+
+        Raises InvalidObject with a line for each rule that one breaks, and ClaimsError if a
+        pool belongs to another driver. Objects of other kinds are taken as well.
+        """
+        self._apply(pool)
+
+    def define(self, device_class: ClaimSource) -> None:
+        """An administrator defines classes; as ``publish``."""
+        self._apply(device_class)
+
+    def claim(self, claim: ClaimSource) -> None:
+        """A user creates claims; as ``publish``. A pod gets them that names them in
+        ``spec.resourceClaims``. Raises ClaimsError for a change of an allocated claim."""
+        self._apply(claim)
+
+    def _apply(self, source: ClaimSource) -> None:
+        from devicemanager.claims.sources import read_source
+
+        self.claims.apply(read_source(source))
 
     # -- pods ------------------------------------------------------------------------
 

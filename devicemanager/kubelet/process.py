@@ -8,6 +8,7 @@ from pathlib import Path
 
 import checkpoint
 from checkpoint import Checkpoint
+from devicemanager.claims.door import ClaimsDoor
 from devicemanager.clock import Clock
 from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
@@ -44,6 +45,7 @@ class KubeletProcess:
         pods: PodStore,
         on_error: OnError,
         providers: Iterable[HintProvider] | None,
+        claims: ClaimsDoor,
     ) -> None:
         self._directories = directories
         self._events = events
@@ -53,7 +55,12 @@ class KubeletProcess:
             settings, store=self._store, clock=clock, events=events, providers=providers
         )
         self.manager.plugins.title_of = pods.title_of
-        self.workers = PodWorkers(pods, self.manager, settings, events)
+        state = directories.claims_state_path
+        self._claims = claims
+        self._claims_file = checkpoint.FileStore(
+            state.parent, state.name, durability=settings.durability
+        )
+        self.workers = PodWorkers(pods, self.manager, settings, events, claims)
         policy = self.manager.policy
         self.registrar = Registrar(self.manager.plugins, settings, events, on_error)
         self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)
@@ -95,8 +102,9 @@ class KubeletProcess:
 
     def _serve(self) -> None:
         # Stopped in the opposite order: no list may come in once the manager has closed.
-        self._stops += [self.registrar.stop, self.manager.close]
+        self._stops += [self._claims.close, self.registrar.stop, self.manager.close]
         self._load()
+        self._claims.load(self._claims_file)
         self._stops.append(self.pod_resources.stop)
         try:
             self.pod_resources.start()

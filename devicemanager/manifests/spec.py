@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
 from devicemanager.api.names import is_dns1123_subdomain
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.manifests.claims import (
+    check_claims_exist,
+    read_container_claims,
+    read_pod_claims,
+)
 from devicemanager.manifests.errors import (
     FieldError,
     invalid,
@@ -69,14 +74,15 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
     taken: set[str] = set()
     try:
         check_known(spec, POD_SPEC)
-        containers = _containers("containers", spec.get("containers"), taken)
+        claims = read_pod_claims(spec.get("resourceClaims"), _check_label, _check_subdomain)
+        containers = _containers("containers", spec.get("containers"), taken, claims)
         if not containers:
             raise required("containers")
-        init_containers = _containers("initContainers", spec.get("initContainers"), taken)
+        init_containers = _containers("initContainers", spec.get("initContainers"), taken, claims)
         restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
     except FieldError as error:
         raise error.under("spec") from None
-    return Pod(PodUid(uid), name, namespace, containers, init_containers, restart_policy)
+    return Pod(PodUid(uid), name, namespace, containers, init_containers, restart_policy, claims)
 
 
 def _check_kind(manifest: Mapping[Any, Any]) -> None:
@@ -116,7 +122,9 @@ def _identity(metadata: object, default_uid: DefaultUid) -> tuple[str, str, str]
     return name, namespace, uid
 
 
-def _containers(field: str, items: object, taken: set[str]) -> tuple[Container, ...]:
+def _containers(
+    field: str, items: object, taken: set[str], claims: Collection[str]
+) -> tuple[Container, ...]:
     if items is None:
         return ()
     if not isinstance(items, (list, tuple)):
@@ -125,13 +133,13 @@ def _containers(field: str, items: object, taken: set[str]) -> tuple[Container, 
     containers = []
     for index, item in enumerate(items):
         try:
-            containers.append(_container(item, is_init, taken))
+            containers.append(_container(item, is_init, taken, claims))
         except FieldError as error:
             raise error.under(f"{field}[{index}]") from None
     return tuple(containers)
 
 
-def _container(item: object, is_init: bool, taken: set[str]) -> Container:
+def _container(item: object, is_init: bool, taken: set[str], claims: Collection[str]) -> Container:
     if not isinstance(item, Mapping):
         raise wrong_type("", "a mapping", item)
     check_known(item, CONTAINER)
@@ -144,12 +152,14 @@ def _container(item: object, is_init: bool, taken: set[str]) -> Container:
     taken.add(name)
     try:
         limits, requests = read_resources(item.get("resources"))
+        used = read_container_claims(item.get("resources"))
+        check_claims_exist(used, claims)
     except FieldError as error:
         raise error.under("resources") from None
     # Only on an init container does Always make a sidecar of it.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
-    return Container(ContainerName(name), limits, requests, restartable)
+    return Container(ContainerName(name), limits, requests, restartable, used)
 
 
 def _restart_policy(policy: object) -> RestartPolicy | None:
@@ -167,6 +177,14 @@ def _check_name(field: str, value: object, fault_of: Callable[[str], str]) -> No
         raise FieldError(error.field, error.text + hint)
     if fault := fault_of(value):
         raise invalid(field, value, fault)
+
+
+def _check_label(field: str, value: object) -> None:
+    _check_name(field, value, _label_fault)
+
+
+def _check_subdomain(field: str, value: object) -> None:
+    _check_name(field, value, _subdomain_fault)
 
 
 @lru_cache(maxsize=4096)

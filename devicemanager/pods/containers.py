@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from devicemanager.claims.door import ClaimsDoor
 from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.refusal import Refused
@@ -17,10 +18,13 @@ from devicemanager.pods.records import PodRecord, PodStore, title
 class Containers:
     """Starts containers of admitted pods. May be called from any thread."""
 
-    def __init__(self, store: PodStore, manager: Manager, events: EventStream) -> None:
+    def __init__(
+        self, store: PodStore, manager: Manager, events: EventStream, claims: ClaimsDoor
+    ) -> None:
         self._store = store
         self._manager = manager
         self._events = events
+        self._claims = claims
 
     def start(self, record: PodRecord, name: str) -> RunOptions:
         """Start one container by name. Raises RequestError and AllocationError."""
@@ -55,6 +59,8 @@ class Containers:
         known = self._store.get(record.pod.uid)
         if known is None:
             self._manager.release(record.pod.uid)
+            self._claims.leave(record.pod.uid)
+            self._claims.settle()
         return known is not record
 
     def _start(self, record: PodRecord, container: Container, is_init: bool) -> RunOptions:
@@ -67,7 +73,9 @@ class Containers:
         self._check_there(record)
         self._allocate_missing(pod, container, is_init)
         self._check_there(record)
+        self._claims.prepare(pod)
         options = merged_options(self._manager.holdings(pod.uid).get(container.name, {}))
+        options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
         with self._store.lock:
             record.started(container, is_init)
         where = f"pod {title(pod)} container {container.name}"
@@ -90,3 +98,12 @@ class Containers:
             self._manager.allocate_now(pod, container, is_init)
         except Refused as refused:
             raise AllocationError(str(refused.cause or refused.message)) from refused
+
+
+def _with_cdi(options: RunOptions, names: tuple[str, ...]) -> RunOptions:
+    """What claims bring comes after what plugins bring (``GetResources``,
+    pkg/kubelet/cm/container_manager_linux.go, v1.32)."""
+    if not names:
+        return options
+    together = tuple(dict.fromkeys((*options.cdi_devices, *names)))
+    return attrs.evolve(options, cdi_devices=together)

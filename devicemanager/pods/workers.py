@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from devicemanager.api.names import is_extended_resource_name
+from devicemanager.claims.door import ClaimsDoor
 from devicemanager.core import messages
 from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.errors import AllocationError, RequestError
@@ -33,13 +34,20 @@ class PodWorkers:
     """
 
     def __init__(
-        self, store: PodStore, manager: Manager, settings: Settings, events: EventStream
+        self,
+        store: PodStore,
+        manager: Manager,
+        settings: Settings,
+        events: EventStream,
+        claims: ClaimsDoor | None = None,
     ) -> None:
+        """``claims`` outlive the kubelet's process; None is a node that never had any."""
         self._store = store
         self._manager = manager
+        self._claims = claims or ClaimsDoor(events, settings.node_name)
         self._settings = settings
         self._events = events
-        self._containers = Containers(store, manager, events)
+        self._containers = Containers(store, manager, events, self._claims)
 
     # -- admission -------------------------------------------------------------------
 
@@ -59,7 +67,9 @@ class PodWorkers:
 
     def _is_restored(self, uid: PodUid) -> bool:
         """Whether the checkpoint names the pod, and the kubelet still learns which there are."""
-        return not self._manager.is_sources_ready and bool(self._manager.holdings(uid))
+        if not self._manager.is_sources_ready and self._manager.holdings(uid):
+            return True
+        return not self._claims.is_sources_ready and uid in self._claims.pods()
 
     def readmit(self) -> None:
         """After a restart: admit every pod again that had been, and start what does not
@@ -80,8 +90,10 @@ class PodWorkers:
         try:
             self._check_known(pod)
             context = record.context(self._manager.is_sources_ready, self._settings.quirks)
+            self._claims.admit(pod)
             allocation = self._manager.admit(pod, context)
             self._note_admitted(record)
+            self._claims.admitted(pod.uid)
         except Refused as refused:
             return self._refuse(record, refused)
         except BaseException:
@@ -103,6 +115,7 @@ class PodWorkers:
             was_there = self._store.is_current(record)
             self._store.remove(record)
         if was_there:
+            self._claims.retreat(record.pod.uid)
             self._manager.release(record.pod.uid)
 
     def _refuse(self, record: PodRecord, refused: Refused) -> Admission:
@@ -115,6 +128,8 @@ class PodWorkers:
             if self._store.is_current(record):
                 # Under the lock: another pod may be admitted with this UID from here on.
                 self._manager.deactivate(pod.uid)
+                self._claims.leave(pod.uid, also_allocated_before=record.admitted)
+        self._claims.settle()
         self._events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
         return _refusal(pod, refused)
 
@@ -179,13 +194,18 @@ class PodWorkers:
         # One step: a pod of the checkpoint that is admitted in this moment is either known
         # already and keeps its devices, or comes after and is a new pod.
         with self._store.lock:
-            released = self._manager.forget_all_but(self._store.uids())
+            uids = self._store.uids()
+            released = self._manager.forget_all_but(uids)
+            self._claims.forget_all_but(uids)
+        self._claims.settle()
         if released:
             self._manager.write()
 
     def _check_sources(self) -> None:
         """Once every pod of the checkpoint was admitted again, all are known."""
-        if not self._manager.is_sources_ready and self._manager.pods() <= self._store.uids():
+        if self._manager.is_sources_ready and self._claims.is_sources_ready:
+            return
+        if self._manager.pods() | self._claims.pods() <= self._store.uids():
             self.sources_ready()
 
     # -- end -------------------------------------------------------------------------
@@ -201,7 +221,9 @@ class PodWorkers:
             self._store.end(record, phase)
             # Under the lock: another pod may be admitted with this UID from here on.
             self._manager.deactivate(pod.uid)
+            self._claims.leave(pod.uid)
         self._manager.release(pod.uid)
+        self._claims.settle()
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
         return phase
 
@@ -211,7 +233,9 @@ class PodWorkers:
             records = [self._store.known(uid) for uid in uids]
             for record in records:
                 self._store.remove(record)
+            self._claims.leave(*(record.pod.uid for record in records))
         self._manager.release(*(record.pod.uid for record in records))
+        self._claims.settle()
         for record in records:
             self._events.publish(
                 EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid

@@ -219,11 +219,3 @@ def test_shares_are_written_the_way_the_pool_writes_them():
         ("cpu", "1010m"),
         ("memory", "1Gi"),
     ]
-
-
-def test_forget():
-    found = allocator(pool(), device_class(), claim("x", two(2)), claim("y"))
-    ask(found, "x")
-    assert found.forget("default/x") and not found.forget("default/x")
-    assert set(found.claims) == {"default/y"}
-    ask(found, "y")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -9,6 +11,25 @@ from devicemanager.core.quantity import Quantity
 from devicemanager.manifests.errors import FieldError, invalid, plain, required, wrong_type
 
 _T = TypeVar("_T")
+
+
+def json_value(value: object) -> Any:
+    """``value`` without what YAML has and JSON has not: dates, bytes, sets, keys of any type."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, datetime.date):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return {str(key): json_value(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, value))
+    return str(value)
+
+
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -123,7 +144,7 @@ class Fields:
         return tuple(found)
 
     def raw_items(self, name: str) -> tuple[Any, ...]:
-        return tuple([item for _, item in self._items(name)])
+        return tuple([json_value(item) for _, item in self._items(name)])
 
     def _items(self, name: str) -> Iterator[tuple[int, object]]:
         value = self._checked(self.take(name), name, list, "a list", [])
@@ -134,9 +155,9 @@ class Fields:
         return Fields(self.take(name), self.under(name), self.errors)
 
     def rest(self) -> dict[str, Any]:
-        """All fields that nobody asked for, taken."""
+        """All fields that nobody asked for, taken, as JSON has values."""
         left, self._left = self._left, {}
-        return {str(key): value for key, value in left.items()}
+        return {str(key): json_value(value) for key, value in left.items()}
 
     def finish(self) -> None:
         for name in self._left:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.fields import Fields
+from devicemanager.claims.devmgmt.fields import Fields, json_value
 from devicemanager.claims.devmgmt.validate import object_line, object_name, rules_broken
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.manifests.errors import FieldError, unsupported
@@ -35,7 +35,7 @@ def read_object(document: object) -> api.Object:
         found = reader(fields, metadata)
         fields.finish()
     else:
-        content = dict(document) if isinstance(document, Mapping) else {}
+        content = json_value(document) if isinstance(document, Mapping) else {}
         found = api.ConfigObject(version, kind, metadata, content)
     # A document that cannot be read is not judged by the rules as well.
     errors = errors or rules_broken(found)

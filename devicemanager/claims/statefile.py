@@ -1,0 +1,165 @@
+"""What of structured claims survives the kubelet's process, as one checked text.
+
+Who holds what, and what each pool was charged for it; never what is published. The text is
+JSON with a CRC-32 of its data. The kubelet, too, keeps claims apart from the device
+manager's checkpoint (``dra_manager_state``, pkg/kubelet/cm/dra/state, v1.32).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.core.ir import Allocation, Grant, LedgerState, Mode
+from devicemanager.claims.devmgmt.objects import DeviceClaim
+from devicemanager.claims.devmgmt.reading import read_object
+from devicemanager.claims.devmgmt.writing import write_object
+from devicemanager.claims.errors import ClaimsError, InvalidObject
+
+VERSION = "v1"
+
+Plain = dict[str, Any]
+
+
+class StateCorrupt(ClaimsError):
+    """The text was not written here, or not completely."""
+
+
+@attrs.frozen
+class ClaimRecord:
+    """An allocated claim, and everything that is known of it beside its objects."""
+
+    claim: DeviceClaim
+    allocation: Allocation
+    users: Mapping[str, str] = attrs.field(factory=dict)
+    """The pods that reserve it: UID to name."""
+    is_deleted: bool = False
+    """Whether it goes as soon as the last pod lets go of it."""
+    prepared: Mapping[DeviceKey, tuple[str, ...]] = attrs.field(factory=dict)
+    """The CDI ids of the devices whose drivers have prepared them."""
+
+
+@attrs.frozen
+class ClaimsState:
+    records: tuple[ClaimRecord, ...] = ()
+    charges: Mapping[DeviceKey, Mapping[str, int]] = attrs.field(factory=dict)
+
+    def ledger(self) -> LedgerState:
+        allocations = tuple([record.allocation for record in self.records])
+        return LedgerState(allocations, self.charges)
+
+
+class StateWriter:
+    """Renders states; what did not change since the last one is not rendered again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[ClaimRecord, str]] = {}
+
+    def render(self, state: ClaimsState) -> bytes:
+        """The text of a state, as UTF-8."""
+        known, self._known = self._known, {}
+        for record in state.records:
+            found = known.get(record.claim.id)
+            if found is None or found[0] != record:
+                found = (record, _dumps(_record(record)))
+            self._known[record.claim.id] = found
+        claims = ",".join(text for _, text in self._known.values())
+        data = f'{{"charges":{_dumps(_charges(state.charges))},"claims":[{claims}]}}'
+        checksum = zlib.crc32(data.encode())
+        return f'{{"version":"{VERSION}","data":{data},"checksum":{checksum}}}'.encode()
+
+
+def parse_state(data: bytes) -> ClaimsState:
+    """The state that a text holds. Raises StateCorrupt."""
+    try:
+        text = data.decode()
+        document = json.loads(text)
+        version = document["version"]
+        if version != VERSION:
+            raise StateCorrupt(f"it is of version {version!r}, this kubelet writes {VERSION!r}")
+        if zlib.crc32(_dumps(document["data"]).encode()) != document["checksum"]:
+            raise StateCorrupt("its checksum is wrong")
+        return _state(document["data"])
+    except StateCorrupt:
+        raise
+    except InvalidObject as error:
+        raise StateCorrupt(f"it holds a claim that breaks a rule: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StateCorrupt("it is no state of structured claims") from error
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _record(record: ClaimRecord) -> Plain:
+    return {
+        "claim": write_object(record.claim),
+        "grants": [_grant(grant) for grant in record.allocation.grants],
+        "users": dict(sorted(record.users.items())),
+        "deleted": record.is_deleted,
+        "prepared": [
+            {"device": list(key), "cdi": list(ids)} for key, ids in sorted(record.prepared.items())
+        ],
+    }
+
+
+def _grant(grant: Grant) -> Plain:
+    return {
+        "device": list(grant.device),
+        "request": grant.request,
+        "alternative": grant.alternative,
+        "label": grant.label,
+        "mode": grant.mode.value,
+        # As text: JSON readers elsewhere round large numbers.
+        "nanos": {name: str(amount) for name, amount in sorted(grant.amounts.items())},
+    }
+
+
+def _charges(charges: Mapping[DeviceKey, Mapping[str, int]]) -> list[Plain]:
+    return [
+        {"device": list(key), "nanos": {name: str(n) for name, n in sorted(charge.items())}}
+        for key, charge in sorted(charges.items())
+    ]
+
+
+def _state(data: Mapping[str, Any]) -> ClaimsState:
+    records = tuple([_read_record(each) for each in data["claims"]])
+    charges = {_key(each["device"]): _nanos(each["nanos"]) for each in data["charges"]}
+    return ClaimsState(records, charges)
+
+
+def _read_record(found: Mapping[str, Any]) -> ClaimRecord:
+    claim = read_object(found["claim"])
+    if not isinstance(claim, DeviceClaim):
+        raise StateCorrupt("it holds something that is no claim")
+    grants = tuple([_read_grant(each) for each in found["grants"]])
+    users = {str(uid): str(name) for uid, name in found["users"].items()}
+    prepared = {_key(each["device"]): tuple(map(str, each["cdi"])) for each in found["prepared"]}
+    allocation = Allocation(claim.id, grants)
+    return ClaimRecord(claim, allocation, users, bool(found["deleted"]), prepared)
+
+
+def _read_grant(found: Mapping[str, Any]) -> Grant:
+    return Grant(
+        _key(found["device"]),
+        int(found["request"]),
+        int(found["alternative"]),
+        str(found["label"]),
+        Mode(found["mode"]),
+        _nanos(found["nanos"]),
+    )
+
+
+def _key(parts: Iterable[str]) -> DeviceKey:
+    driver, pool, name = map(str, parts)
+    return DeviceKey(driver, pool, name)
+
+
+def _nanos(amounts: Mapping[str, str]) -> dict[str, int]:
+    return {str(name): int(amount) for name, amount in amounts.items()}

@@ -1,0 +1,85 @@
+"""The state of claims as text: exact, checked, and clear about what is wrong with it."""
+
+import json
+import zlib
+
+import pytest
+from attrs import evolve
+
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.core.ir import Allocation, Grant, Mode
+from devicemanager.claims.devmgmt.objects import ClaimStatus, DeviceAllocation
+from devicemanager.claims.statefile import (
+    ClaimRecord,
+    ClaimsState,
+    StateCorrupt,
+    StateWriter,
+    parse_state,
+)
+from tests.claims.documents import claim, read
+
+A, B = DeviceKey("d.example.com", "p", "a"), DeviceKey("d.example.com", "p", "b")
+
+
+def record(name, *grants, **fields):
+    found = read(claim(name))
+    held = tuple(DeviceAllocation(each.device.pool, each.device.name) for each in grants)
+    status = ClaimStatus(held, pod_names=tuple(sorted(fields.get("users", {}).values())))
+    return ClaimRecord(evolve(found, status=status), Allocation(found.id, grants), **fields)
+
+
+STATE = ClaimsState(
+    (
+        record("x", Grant(A, 0, 1, "claims[0].oneOf[1]", Mode.SHARED, {"memory": 10**30})),
+        record("y", Grant(B, 0, 0, "claims[0]", Mode.EXCLUSIVE), users={"u-1": "pod"},
+               is_deleted=True, prepared={B: ("k8s.d/x=common", "k8s.d/x=b")}),
+        record("z", Grant(B, 0, 0, "claims[0]", Mode.ADMIN), prepared={B: ()}),
+    ),
+    {A: {"units": 3}, B: {}},
+)  # fmt: skip
+
+
+def test_what_is_read_is_what_was_written():
+    assert parse_state(StateWriter().render(STATE)) == STATE
+    assert parse_state(StateWriter().render(ClaimsState())) == ClaimsState()
+
+
+def test_a_writer_that_remembers_writes_the_same_as_a_fresh_one():
+    writer = StateWriter()
+    changed = evolve(STATE, records=(STATE.records[0], evolve(STATE.records[1], users={})))
+    for state in (STATE, changed, ClaimsState(), STATE):
+        assert writer.render(state) == StateWriter().render(state)
+
+
+def altered(change):
+    document = json.loads(StateWriter().render(STATE))
+    change(document["data"])
+    data = json.dumps(document["data"], separators=(",", ":"))
+    document["checksum"] = zlib.crc32(data.encode())
+    return json.dumps(document).encode()
+
+
+def broken_claim(data):
+    data["claims"][0]["claim"]["spec"]["claims"] = []
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"", "it is no state"),
+        (b"[]", "it is no state"),
+        (b"{}", "it is no state"),
+        (b"\xff", "it is no state"),
+        (b"[" * 100_000, "it is no state"),
+        (StateWriter().render(STATE)[:-10], "it is no state"),
+        (StateWriter().render(STATE).replace(b'"v1"', b'"v9"'), "it is of version 'v9'"),
+        (StateWriter().render(STATE).replace(b"u-1", b"u-2"), "its checksum is wrong"),
+        (altered(lambda data: data.pop("charges")), "it is no state"),
+        (altered(lambda data: data["claims"][0]["grants"][0].pop("mode")), "it is no state"),
+        (altered(broken_claim), "it holds a claim that breaks a rule"),
+    ],
+    ids=range(11),
+)
+def test_a_text_that_is_no_state(data, complaint):
+    with pytest.raises(StateCorrupt, match=complaint):
+        parse_state(data)
