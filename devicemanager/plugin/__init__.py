@@ -21,7 +21,8 @@ from devicemanager.plugin.errors import (
 
 if TYPE_CHECKING:
     from devicemanager.plugin.author import Lister, Plugin, StaticLister
-    from devicemanager.plugin.manager import Manager, serve
+    from devicemanager.plugin.manager import Manager
+    from devicemanager.plugin.serving import serve
     from devicemanager.plugin.settings import PluginSettings
     from devicemanager.plugin.values import ContainerSettings, Device, DeviceSpec, Mount
 
@@ -56,6 +57,6 @@ __getattr__, __dir__ = lazy_names(
         "Plugin": "author",
         "PluginSettings": "settings",
         "StaticLister": "author",
-        "serve": "manager",
+        "serve": "serving",
     },
 )

@@ -6,10 +6,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from devicemanager.plugin.lists import DeviceList
 from devicemanager.plugin.names import check_namespace, check_resource_name
 from devicemanager.plugin.values import ContainerSettings, Device
+
+if TYPE_CHECKING:
+    from devicemanager.plugin.lists import DeviceList
 
 __all__ = [
     "DeviceLists",
@@ -88,6 +91,9 @@ class Plugin(ABC):
     @cached_property
     def device_list(self) -> DeviceList:
         """The newest list, as the kubelet is told."""
+        # protobuf comes with it: a plugin is defined faster than it is served.
+        from devicemanager.plugin.lists import DeviceList
+
         return DeviceList()
 
 

@@ -12,11 +12,11 @@ from typing import Self
 
 from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
 from devicemanager.io.watch import ChangeKind, DirectoryWatch
-from devicemanager.plugin.author import Lister, Plugin, StaticLister, wrong_type
+from devicemanager.plugin.author import Lister, Plugin, wrong_type
 from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.hooks import call_hook
-from devicemanager.plugin.names import check_namespace, check_resource_name, socket_names
+from devicemanager.plugin.names import check_namespace, check_resource_name
 from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
 from devicemanager.plugin.service import Service
@@ -25,9 +25,9 @@ from devicemanager.plugin.settings import (
     PluginSettings,
 )
 from devicemanager.plugin.signals import SignalWait
-from devicemanager.plugin.sockets import directory_problem
+from devicemanager.plugin.sockets import directory_problem, socket_names
 
-__all__ = ["Manager", "serve"]
+__all__ = ["Manager"]
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Manager:
         self._changed = Notifier()
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, lambda _change: self._ring(), _SOCKET_CHANGES)
-        self._signals = SignalWait()
+        self._signals: SignalWait | None = None
         # Guards the two below; never held while a resource is waited for. Those that leave
         # have vanished from the lists but may still hold their sockets.
         self._lock = threading.Lock()
@@ -138,11 +138,19 @@ class Manager:
         self.stop()
 
     def run(self) -> None:
-        """Start, and stop at SIGTERM, SIGINT or SIGQUIT. From the main thread only.
+        """Start, and stop at SIGTERM, SIGINT, SIGQUIT or SIGHUP. From the main thread only.
 
         Raises PluginError if no resource is left that could be served.
         """
-        with self._signals as signals, self:
+        with SignalWait() as signals:
+            self.run_until(signals)
+
+    def run_until(self, signals: SignalWait) -> None:
+        """As :meth:`run`, for one who takes the signals already."""
+        if signals.has_come():
+            return
+        self._signals = signals
+        with self:
             number = signals.wait()
             signals.let_next_end()
             if number is None:
@@ -159,7 +167,8 @@ class Manager:
 
     def _noticed(self) -> None:
         self._changed.notify()
-        if self._discovered and all(r.state is ResourceState.FAILED for r in self.resources()):
+        failed = all(r.state is ResourceState.FAILED for r in self.resources())
+        if self._signals is not None and self._discovered and failed:
             self._signals.give_up()
 
     def _keep_watch(self) -> None:
@@ -237,22 +246,3 @@ def _join(resources: Iterable[Resource]) -> None:
     for resource in resources:
         if not resource.join(max(deadline - time.monotonic(), 0)):
             _log.error("%s: its plugin's hook does not end; left behind", resource.name)
-
-
-def serve(
-    plugin: Plugin,
-    resource: str,
-    directory: str | os.PathLike[str] | None = None,
-    settings: PluginSettings | None = None,
-) -> None:
-    """Serve one resource until SIGTERM, SIGINT or SIGQUIT.
-
-    Raises ConfigurationError for a resource name or a directory that cannot work,
-    PluginError if the plugin's ``start`` fails for good, and TypeError for the class in
-    place of a plugin. A second signal while it stops ends the process at once.
-    """
-    if not isinstance(plugin, Plugin):
-        raise TypeError(wrong_type("plugin", plugin))
-    check_resource_name(resource)
-    namespace, _, last_name = resource.partition("/")
-    Manager(StaticLister(namespace, {last_name: plugin}), directory, settings).run()

@@ -16,13 +16,13 @@ from devicemanager.plugin.author import Plugin
 from devicemanager.plugin.executor import DaemonThreadPoolExecutor
 from devicemanager.plugin.hooks import call_hook
 from devicemanager.plugin.modes import registration_mode
-from devicemanager.plugin.names import socket_names
 from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.reconcile import Action, Observation, decide
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.session import Session
 from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.sockets import socket_names
 from devicemanager.plugin.source import DeviceSource
 from devicemanager.plugin.streams import Streams
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 __all__ = ["STOP_SIGNALS", "SignalWait"]
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 
@@ -24,7 +25,8 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 class SignalWait:
     """Takes the stop signals from entering until :meth:`restore` or leaving.
 
-    ``handler`` is called besides, and may raise, also out of :meth:`wait`.
+    ``numbers`` are those of STOP_SIGNALS if left out, without SIGHUP where it is ignored, as
+    under nohup. ``handler`` is called besides, and may raise, also out of :meth:`wait`.
 
     In the main thread only. The interpreter writes each signal's number into a pipe at the
     moment it comes. A wait on a lock or a queue would do without one, but may sleep through
@@ -33,10 +35,10 @@ class SignalWait:
 
     def __init__(
         self,
-        numbers: Sequence[signal.Signals] = STOP_SIGNALS,
+        numbers: Sequence[signal.Signals] | None = None,
         handler: Callable[[int, FrameType | None], object] = _ignore,
     ) -> None:
-        self._numbers = numbers
+        self._numbers = _stop_signals() if numbers is None else numbers
         self._handler = handler
         self._handlers: dict[signal.Signals, _Handler] = {}
         self._former_fd = -1
@@ -70,6 +72,11 @@ class SignalWait:
             if number in self._numbers:
                 return signal.Signals(number)
 
+    def has_come(self) -> bool:
+        """Whether :meth:`wait` would return at once."""
+        readable, _, _ = select.select([self._reader], [], [], 0)
+        return bool(readable)
+
     def give_up(self) -> None:
         """End the wait, from any thread. Without a wait, nothing happens."""
         with self._lock, contextlib.suppress(BlockingIOError):
@@ -79,9 +86,12 @@ class SignalWait:
     def let_next_end(self) -> None:
         """Give the signals back, except that where SIGINT would raise KeyboardInterrupt it
         ends the process by the signal: in the midst of stopping, a traceback tells nobody
-        anything. Leaving puts back that as well.
+        anything. SIGHUP has no effect any more, since the kernel sends one when a terminal
+        goes away, and the shell another. Leaving puts back these as well.
         """
         for number, handler in self._handlers.items():
+            if number is signal.SIGHUP:
+                continue
             ends = handler is signal.default_int_handler
             signal.signal(number, signal.SIG_DFL if ends else handler)
 
@@ -92,3 +102,8 @@ class SignalWait:
         while self._handlers:
             number, handler = self._handlers.popitem()
             signal.signal(number, handler)
+
+
+def _stop_signals() -> list[signal.Signals]:
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [number for number in STOP_SIGNALS if not (ignored and number is signal.SIGHUP)]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from podresources.sockets import is_alive
+from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
+from devicemanager.plugin.errors import ConfigurationError
+from podresources.sockets import MAX_PATH_BYTES, is_alive
 
-__all__ = ["claim", "directory_problem"]
+__all__ = ["claim", "directory_problem", "socket_names"]
+
+_ENDING = 6
+_HASH = 8
 
 
 def directory_problem(directory: Path) -> str | None:
@@ -24,6 +31,36 @@ def directory_problem(directory: Path) -> str | None:
     if not os.access(directory, os.W_OK | os.X_OK):
         return "cannot be written to by this user"
     return None
+
+
+def socket_names(plain: str, directory: str, *, unique: bool) -> Iterator[str]:
+    """File names to try for a socket in ``directory``, best first, without end.
+
+    The plain name comes first unless ``unique``; the others have a random ending. All fit
+    into 107 bytes here and under the kubelet's default directory, since a plugin may see
+    its directory under another path than the kubelet does.
+    """
+    longest = max(len(directory.encode()), len(PLUGIN_DIRECTORY))
+    room = MAX_PATH_BYTES - longest - 1 - (_ENDING + 1)
+    if room < _HASH + 2:
+        raise ConfigurationError(
+            f"directory {directory} is too long for unix sockets: a path has at most "
+            f"{MAX_PATH_BYTES} bytes; choose a shorter one"
+        )
+    base = _shorten(plain.replace("/", "_"), room)
+    if not unique:
+        yield base
+    while True:
+        yield f"{base}-{secrets.token_hex(_ENDING // 2)}"
+
+
+def _shorten(name: str, room: int) -> str:
+    """``name``, its end replaced by a hash of the whole if it is over ``room`` bytes."""
+    raw = name.encode()
+    if len(raw) <= room:
+        return name
+    digest = hashlib.sha256(raw).hexdigest()[:_HASH]
+    return raw[: room - _HASH - 1].decode(errors="ignore") + "-" + digest
 
 
 def claim(bound: Path, names: Iterator[str]) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -20,7 +20,9 @@ from devicemanager.plugin.validators import (
     check_text,
     permission_letters,
 )
-from protos import deviceplugin_v1beta1 as dp
+
+if TYPE_CHECKING:
+    from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
     "ApiType",
@@ -137,6 +139,8 @@ def add_typed_devices(
     Raises ``ValueError``, before anything is appended, for a path that the classic list
     already takes from another host path.
     """
+    from protos import deviceplugin_v1beta1 as dp
+
     typed = [device.typed() if isinstance(device, FlatDevice) else device for device in devices]
     paths = [device for device in typed if isinstance(device, FilesystemDevice)]
     classic = {device.container_path: device.host_path for device in response.devices}
@@ -154,6 +158,9 @@ def add_typed_devices(
 
 
 def _message(device: TypedDevice) -> dp.TypedDevice:
+    # Loaded when a message is made: values alone must not cost protobuf's import.
+    from protos import deviceplugin_v1beta1 as dp
+
     match device:
         case FilesystemDevice():
             return dp.TypedDevice(filesystem=dp.FilesystemDevice(**attrs.asdict(device)))

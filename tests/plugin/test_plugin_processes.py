@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from devicemanager.plugin import Manager
+from devicemanager.plugin.signals import STOP_SIGNALS
 from tests.plugin.stubkubelet import PATIENCE
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -57,13 +59,67 @@ def others(directory):
     return [e.name for e in directory.iterdir() if e.name != "kubelet.sock"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_ends_it_cleanly_and_leaves_no_socket(kubelet, launch, number):
     process = launch("-c", PLUGIN)
     kubelet.plugin()
     process.send_signal(number)
     assert process.wait(PATIENCE) == 0
     assert others(kubelet.directory) == []
+
+
+HOOKS = """
+class Told(Gpus):
+    def start(self):
+        print("start", flush=True)
+
+    def stop(self):
+        print("stop", flush=True)
+
+print("defined", flush=True)
+serve(Told(), "vendor.com/gpu")
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_at_any_moment_takes_down_what_was_set_up(kubelet, directory, number, delay):
+    """From the call of serve on, that is: also while gRPC is loaded."""
+    program = PLUGIN.replace('serve(Gpus(), "vendor.com/gpu")\n', HOOKS)
+    environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(directory)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, **pipes) as process:
+        try:
+            assert process.stdout.readline() == b"defined\n"
+            # Nothing to wait for: only so that the signals fall on different moments.
+            time.sleep(0.02 + delay)
+            process.send_signal(number)
+            out, errors = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (0, b"")
+    assert out in (b"", b"start\nstop\n")
+    assert others(kubelet.directory) == []
+
+
+def test_a_terminal_that_goes_away_ends_it_once(kubelet, launch):
+    """The kernel sends SIGHUP, and the shell another."""
+    process = launch("-c", PLUGIN)
+    kubelet.plugin()
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(PATIENCE) == 0
+    assert others(kubelet.directory) == []
+
+
+def test_under_nohup_a_hangup_is_nothing(kubelet, launch):
+    process = launch("-c", f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{PLUGIN}")
+    kubelet.plugin()
+    process.send_signal(signal.SIGHUP)
+    kubelet.restart()
+    kubelet.plugin()
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
 
 
 def test_a_hook_that_hangs_does_not_keep_it_alive(kubelet, launch):

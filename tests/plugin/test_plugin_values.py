@@ -15,7 +15,8 @@ from devicemanager.plugin import (
     PluginSettings,
     wire,
 )
-from devicemanager.plugin.names import check_resource_name, socket_names
+from devicemanager.plugin.names import check_resource_name
+from devicemanager.plugin.sockets import socket_names
 from devicemanager.plugin.typed import NetlinkDevice
 
 

@@ -22,7 +22,7 @@ from devicemanager.plugin.simulated import (
 )
 from devicemanager.plugin.simulated.control import parse_control
 from devicemanager.plugin.simulated.ids import device_id
-from devicemanager.plugin.simulated.manifest import variables
+from devicemanager.plugin.simulated.objects import variables
 from devicemanager.plugin.simulated.recording import Recorder, RpcCall
 from devicemanager.plugin.simulated.table import DeviceTable
 from protos import deviceplugin_v1beta1 as dp

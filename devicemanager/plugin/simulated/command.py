@@ -15,7 +15,7 @@ from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
 from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
 from devicemanager.plugin.simulated.deployment import deploy, undeploy
-from devicemanager.plugin.simulated.manifest import DEFAULT_IMAGE, manifest
+from devicemanager.plugin.simulated.objects import DEFAULT_IMAGE, manifest
 from devicemanager.plugin.simulated.plugin import SimulatedPlugin
 from devicemanager.plugin.simulated.settings import SimulationSettings, as_text
 from devicemanager.plugin.sockets import directory_problem

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from devicemanager.plugin.errors import PluginError
-from devicemanager.plugin.simulated.manifest import (
+from devicemanager.plugin.simulated.objects import (
     DEFAULT_IMAGE,
     MANAGED_BY,
     daemon_set,
