@@ -169,6 +169,12 @@ class Settings:
     max_list_bytes: int = attrs.field(default=KUBELET_LIST_LIMIT, validator=_number(-1, whole=True))
     """The largest ListAndWatch message that is read (Q11). The kubelet's limit is gRPC's
     default of 4 MiB; -1 switches it off."""
+    max_registrations_per_process: int | None = attrs.field(
+        default=100, validator=_number(1, none=True, whole=True)
+    )
+    """How many registrations one process may hold at a time. Each costs a connection and a
+    thread here; the kubelet sets no limit. Plugins in the kubelet's own process, as in
+    tests, are not counted."""
     pod_resources_qps: float | None = attrs.field(default=100.0, validator=_rate)
     """PodResources requests a second; None switches the rate limit off."""
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))

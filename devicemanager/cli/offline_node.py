@@ -92,6 +92,9 @@ class _PaperPlugin:
     def close(self) -> None:
         pass
 
+    def join(self) -> None:
+        pass
+
 
 # -- where devices come from ---------------------------------------------------------------
 

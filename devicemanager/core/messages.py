@@ -52,6 +52,7 @@ BAD_VERSION = (
     'Supported version is ["v1beta1"]'
 )
 BAD_RESOURCE_NAME = 'the ResourceName "{resource}" is invalid'
+DEADLINE_EXCEEDED = "context deadline exceeded"
 DIAL_FAILED = "failed to dial device plugin: {error}"
 OPTIONS_FAILED = "failed to get device plugin options: {error}"
 BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"

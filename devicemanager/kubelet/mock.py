@@ -82,7 +82,7 @@ class MockKubelet:
         self._waits = Waits(self.events, self._life, lambda: self.plugin_socket)
         # Guards _errors and _node_status.
         self._lock = threading.Lock()
-        self._errors: list[Exception] = []
+        self._errors: list[BaseException] = []
         self._node_status = NodeStatus()
         # What pods hold besides devices outlives the kubelet's process, as in its state
         # files. Only a start or a stop touches it, and of these there is one at a time.
@@ -405,7 +405,7 @@ class MockKubelet:
         if errors:
             raise errors[0]
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         with self._lock:
             self._errors.append(error)
         self.events.publish(EventKind.SERVER_ERROR, f"on a server thread: {error!r}")

@@ -30,7 +30,7 @@ from podresources.server import PodResourcesServer
 _WAITS = (0.05, 0.2)
 """Seconds before a checkpoint that could not be read is read again."""
 
-OnError = Callable[[Exception], None]
+OnError = Callable[[BaseException], None]
 
 
 class KubeletProcess:
@@ -65,7 +65,11 @@ class KubeletProcess:
         self.registrar = Registrar(self.manager.plugins, settings, events, on_error)
         self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)
         self._watcher = PluginWatcher(
-            directories.plugins_registry_dir, self.registrar, events, on_error
+            directories.plugins_registry_dir,
+            self.registrar,
+            events,
+            on_error,
+            settings.dial_timeout,
         )
         self.pod_resources = PodResourcesServer(
             PodSource(
@@ -118,10 +122,10 @@ class KubeletProcess:
     def stop(self) -> None:
         """Stop serving and wait for every thread. Raises StopError, after everything has
         ended, for what could not be cleaned up."""
-        self.registrar.interrupt()
         # A plugin that sees kubelet.sock vanish may end its stream before we do: that is
         # no news any more, and a kubelet that is killed would not write it down either.
         self.manager.plugins.ignore()
+        self.registrar.interrupt()
         failures = self._stop_all()
         if failures:
             reasons = "; ".join(map(reason, failures))

@@ -29,3 +29,6 @@ class PluginClient(Protocol):
 
     def close(self) -> None:
         """Let the connection go; calls under way fail. Never blocks."""
+
+    def join(self) -> None:
+        """Wait until a closed connection tells nothing any more."""

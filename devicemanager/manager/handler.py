@@ -71,6 +71,7 @@ class ClientHandler:
         """How events name a pod; set before the first plugin comes, if at all."""
         # Guarded by the state's lock: nothing is taken in any more.
         self._closed = False
+        self._kept_open: list[PluginClient] = []  # Q3
 
     def connect(
         self, resource: ResourceName, name: str, options: PluginOptions, client: PluginClient
@@ -83,7 +84,7 @@ class ClientHandler:
         with state.lock:
             if self._closed:
                 raise PluginError("the kubelet is stopping")
-            if "Q2" in self._quirks and self._is_connected(resource, name):
+            if "Q2" in self._quirks and self._connected(resource, name):
                 raise PluginError(f"device plugin already connected: {name}")
             endpoint, replaced = state.endpoints.connect(resource, name, options)
             state.clients[endpoint.id] = client
@@ -91,7 +92,9 @@ class ClientHandler:
             state.changed()
         for old in closed:
             leaks = "Q3" in self._quirks
-            if not leaks:
+            if leaks:
+                self.keep_open(old)
+            else:
                 old.close()
             self._events.publish(
                 EventKind.REPLACED,
@@ -168,7 +171,12 @@ class ClientHandler:
         if departure.promoted is None:
             self._stopped()
 
-    def _is_connected(self, resource: ResourceName, name: str) -> bool:
+    def is_connected(self, resource: ResourceName, name: str) -> bool:
+        """Whether a plugin of this name is connected for the resource."""
+        with self._state.lock:
+            return self._connected(resource, name)
+
+    def _connected(self, resource: ResourceName, name: str) -> bool:
         connected = self._state.endpoints.connected()
         return any(each.resource == resource and each.name == name for each in connected)
 
@@ -192,14 +200,28 @@ class ClientHandler:
         with self._state.lock:
             self._closed = True
 
+    def close_connection(self, endpoint: EndpointId) -> None:
+        """Close the connection of one registration; its end is told by ``disconnect``."""
+        client = self._state.clients.get(endpoint)
+        if client is not None:
+            client.close()
+
+    def keep_open(self, client: PluginClient) -> None:
+        """Keep the connection of a registration that is none any more until ``close`` (Q3)."""
+        with self._state.lock:
+            self._kept_open.append(client)
+
     def close(self) -> None:
-        """Ignore what plugins say, and close every connection."""
+        """Ignore what plugins say, close every connection and wait for its end."""
         self.ignore()
         with self._state.lock:
-            clients = list(self._state.clients.values())
+            clients = [*self._state.clients.values(), *self._kept_open]
             self._state.clients.clear()
+            self._kept_open.clear()
         for client in clients:
             client.close()
+        for client in clients:
+            client.join()
 
     def _note(self, resource: ResourceName, before: DeviceList, after: DeviceList) -> _Difference:
         """With the lock held: take a changed list into the checkpoint and tell whose

@@ -1,43 +1,38 @@
-"""One plugin's endpoint: the connection to it, its list stream and the calls to it.
+"""The connection to one plugin: its list stream and the calls to it.
 
-grpc's errors stop here: inwards go ``RpcError`` with the status as Go prints it, and
-``DialError``.
+grpc's errors stop here: inwards goes ``RpcError`` with the status as Go prints it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
+import grpc.experimental
 
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.endpoints import PluginOptions
-from devicemanager.core.errors import PluginError, RpcError
+from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.inventory import Columns
-from devicemanager.io.retry import retry
 from devicemanager.settings import Settings
 from devicemanager.wire.errors import WireError
 from devicemanager.wire.lists import ListReader
 from podresources import sockets
-from podresources.errors import SocketPathError
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 OnList = Callable[[Columns], None]
 OnEnd = Callable[[str], None]
-OnError = Callable[[Exception], None]
+OnError = Callable[[BaseException], None]
+T = TypeVar("T")
 
 _JOIN_SECONDS = 10.0
-_SLICE = 0.1
-_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.5
-
-
-class DialError(PluginError):
-    """Nobody answered on the plugin's socket in time."""
 
 
 def go_code(code: grpc.StatusCode) -> str:
@@ -58,74 +53,53 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
     return RpcError(go_code(code), details or "")
 
 
-class Connection:
-    """A connection to one plugin. Made by ``dial``; ``close`` ends everything.
+async def answer_of(call: grpc.Future[T]) -> T:
+    """Wait for a call's answer on the running event loop. Raises ``RpcError``; a task that
+    is cancelled cancels the call."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
 
-    Each endpoint has a connection of its own, also when two lead to one socket: a
+    def wake() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    def finish(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(wake)
+
+    call.add_done_callback(finish)
+    try:
+        await done
+        return call.result()
+    except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:
+        raise _translated(error) from error
+    finally:
+        call.cancel()
+
+
+class Connection:
+    """A connection to one plugin. ``close`` ends everything.
+
+    Each registration has a connection of its own, also when two lead to one socket: a
     registration is identified by its connection (Q1).
+
+    A plugin costs one thread, which reads its lists. gRPC would take a second one for each
+    channel, but for calls that are made and waited for by the same thread.
     """
 
-    def __init__(self, path: Path, channel: grpc.Channel, settings: Settings) -> None:
+    def __init__(self, path: Path, settings: Settings) -> None:
         self.path = path
-        self._channel = channel
+        self._channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
         self._settings = settings
-        self._stub = dp_grpc.DevicePluginStub(channel)
+        self._stub = dp_grpc.DevicePluginStub(self._channel)
         self._thread: threading.Thread | None = None
-        # Guards the two below.
-        self._lock = threading.Lock()
-        self._stream: grpc.Call | None = None
-        self._closing = False
 
-    @classmethod
-    def dial(
-        cls, path: Path, settings: Settings, stopping: threading.Event | None = None
-    ) -> Connection:
-        """Connect within ``settings.dial_timeout`` seconds, or raise ``DialError``.
-
-        ``stopping`` ends the attempts early. A failed attempt leaves nothing open (Q3).
-        """
-        try:
-            sockets.check_path(path)
-        except SocketPathError as error:
-            raise DialError(str(error)) from error
-        stopping = stopping or threading.Event()
-        limit = time.monotonic() + settings.dial_timeout
-        return retry(
-            lambda: cls._attempt(path, settings, limit, stopping),
-            DialError,
-            sleep=stopping.wait,
-            first_wait=_FIRST_WAIT,
-            longest_wait=_LONGEST_WAIT,
-            seconds=settings.dial_timeout,
-            stopping=stopping.is_set,
-            jitter=True,
-        )
-
-    @classmethod
-    def _attempt(
-        cls, path: Path, settings: Settings, limit: float, stopping: threading.Event
-    ) -> Connection:
-        if not path.exists():
-            raise DialError(f"no such socket: {path}")
-        channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
-        try:
-            _wait_ready(channel, limit, stopping)
-        except grpc.FutureTimeoutError:
-            channel.close()
-            raise DialError(f"context deadline exceeded: nobody serves {path}") from None
-        except BaseException:
-            channel.close()
-            raise
-        return cls(path, channel, settings)
-
-    def options(self) -> PluginOptions:
+    async def options(self) -> PluginOptions:
         """GetDevicePluginOptions. Raises ``RpcError``."""
-        try:
-            options = self._stub.GetDevicePluginOptions(
-                dp.Empty(), timeout=self._settings.options_timeout
-            )
-        except (grpc.RpcError, ValueError) as error:
-            raise _translated(error) from error
+        call = self._stub.GetDevicePluginOptions.future(
+            dp.Empty(), timeout=self._settings.options_timeout
+        )
+        options = await answer_of(call)
         return PluginOptions(options.pre_start_required, options.get_preferred_allocation_available)
 
     # -- the list stream -------------------------------------------------------------
@@ -133,32 +107,34 @@ class Connection:
     def watch(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
         """Open ListAndWatch on a thread of its own. ``on_list`` is called for every
         message that differs from the one before, then ``on_end`` once with the cause.
-        ``on_error`` gets what the other two raise: a bug of ours."""
-        self._thread = threading.Thread(
+        ``on_error`` gets what the other two raise: a bug of ours, or of a callback.
+
+        Raises RuntimeError if there is no thread to be had.
+        """
+        thread = threading.Thread(
             target=self._run,
             args=(on_list, on_end, on_error),
             name=f"list-{self.path.name}",
             daemon=True,
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread
 
     def _run(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
         try:
             cause = self._follow(on_list)
-        except Exception as error:
+        except BaseException as error:
             on_error(error)
             cause = f"a bug of the device manager: {error!r}"
         try:
             on_end(cause)
-        except Exception as error:
+        except BaseException as error:
             on_error(error)
         finally:
             self._channel.close()
 
     def _follow(self, on_list: OnList) -> str:
         """Read the stream until it ends; returns why it did."""
-        last: bytes | None = None
-        reader = ListReader()
         try:
             # Bytes, not messages: a list equal to the last one is no change.
             call: grpc.UnaryStreamMultiCallable[dp.Empty, bytes] = self._channel.unary_stream(
@@ -167,22 +143,28 @@ class Connection:
             stream = call(dp.Empty())
         except ValueError:
             return "the connection was closed"
-        with self._lock:
-            self._stream = stream
-            if self._closing:
-                stream.cancel()
         try:
-            for message in stream:
-                if message != last:
-                    on_list(reader.read(message))
-                    last = message
+            self._read(stream, on_list)
         except WireError as error:
             return str(error)
         except grpc.RpcError as error:
             return self._cause(rpc_error(error))
         finally:
-            stream.cancel()
+            self._channel.close()
+            # grpc keeps the socket of a call whose end nobody has read.
+            with contextlib.suppress(grpc.RpcError):
+                for _ in stream:
+                    pass
         return "the plugin ended it"
+
+    @staticmethod
+    def _read(stream: Iterable[bytes], on_list: OnList) -> None:
+        last: bytes | None = None
+        reader = ListReader()
+        for message in stream:
+            if message != last:
+                on_list(reader.read(message))
+                last = message
 
     def _cause(self, error: RpcError) -> str:
         if error.code == "ResourceExhausted":
@@ -242,18 +224,8 @@ class Connection:
     # -- end -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection; calls under way fail and the list thread ends.
-
-        A channel that was just opened takes gRPC up to 0.2 s to close. That is left to the
-        list thread if there is one: whoever registers anew does not wait for the old.
-        """
-        with self._lock:
-            self._closing = True
-            stream, thread = self._stream, self._thread
-        if thread is None or thread is threading.current_thread():
-            self._channel.close()
-        elif stream is not None:
-            stream.cancel()
+        """Close the connection; calls under way fail and the list thread ends."""
+        self._channel.close()
 
     def join(self) -> None:
         """Wait for the list thread, at most 10 s. Not from that thread itself."""
@@ -261,29 +233,18 @@ class Connection:
             self._thread.join(_JOIN_SECONDS)
 
 
-def _wait_ready(channel: grpc.Channel, limit: float, stopping: threading.Event) -> None:
-    """Wait for a connection, in slices so that a kubelet that stops need not wait along.
-    Raises FutureTimeoutError."""
-    ready = grpc.channel_ready_future(channel)
-    while True:
-        rest = limit - time.monotonic()
-        try:
-            return ready.result(timeout=max(0.0, min(rest, _SLICE)))
-        except grpc.FutureTimeoutError:
-            if rest <= _SLICE or stopping.is_set():
-                raise
-
-
-def _translated(error: grpc.RpcError | ValueError) -> RpcError:
+def _translated(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:
+    if isinstance(error, grpc.RpcError):
+        return rpc_error(error)
     # grpc raises ValueError for a call on a channel that was closed.
-    if isinstance(error, ValueError):
-        return RpcError("Canceled", "grpc: the client connection is closing")
-    return rpc_error(error)
+    return RpcError("Canceled", "grpc: the client connection is closing")
 
 
 def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:
     return [
         sockets.AUTHORITY,
+        # Lists are read by the thread that waits for them, without a second one of gRPC's.
+        (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
         ("grpc.max_receive_message_length", settings.max_list_bytes),
         # Connections to one path must not be shared: each is a registration.
         ("grpc.use_local_subchannel_pool", 1),

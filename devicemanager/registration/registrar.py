@@ -1,15 +1,20 @@
 """Registration: what a plugin must show before it becomes an endpoint.
 
-``Registrar`` holds the checks, for both ways a plugin can come: the Registration
-service here, and the plugin watcher (``pluginwatcher``).
+``Registrar`` holds the checks, for both ways a plugin can come: the Registration service
+(``server``) and the plugin watcher (``watcher``). What waits is a task on one event loop;
+what may block, callbacks of events among it, runs on a few threads.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 from devicemanager.api.deviceplugin import VERSION
 from devicemanager.api.names import is_extended_resource_name
@@ -20,16 +25,30 @@ from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.handler import ClientHandler
-from devicemanager.registration.connection import Connection, DialError
+from devicemanager.registration.connection import Connection, OnError
+from devicemanager.registration.dialing import Dialer, DialError
+from devicemanager.registration.loop import LoopThread
 from devicemanager.settings import Settings
 
-MAX_FILE_NAME = 255
-_WORKERS = 32
-"""Registrations that may be dialed at a time; more wait."""
+OTHER_RESOURCES = ResourceName("other")
+"""Registrations of names beyond the first ``_COUNTED`` are counted under this one."""
+STOPPING = "the kubelet is stopping"
+
+_COUNTED = 1000
+_WORKERS = 8
+_LONGEST_NAME = 512
+"""Characters of a name that texts show; the longest valid one has 317."""
+
+T = TypeVar("T")
 
 
 class RegistrationRefused(PluginError):
-    """A registration that failed; the text is what the plugin is told."""
+    """A registration that failed. The text is what the plugin is told; ``reason`` is more,
+    for the kubelet's own event."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class Registrar:
@@ -39,23 +58,20 @@ class Registrar:
     """
 
     def __init__(
-        self,
-        handler: ClientHandler,
-        settings: Settings,
-        events: EventStream,
-        on_error: Callable[[Exception], None],
+        self, handler: ClientHandler, settings: Settings, events: EventStream, on_error: OnError
     ) -> None:
         self._handler = handler
         self._settings = settings
         self._events = events
         self._on_error = on_error
         self.quirks = settings.quirks
-        self._stopping = threading.Event()
-        # Guards _asking, _endpoints and _counts.
+        self.dialer = Dialer()
+        self._loop = LoopThread("registration")
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
+        # Guards the two below.
         self._lock = threading.Lock()
-        self._asking: set[Connection] = set()
-        self._endpoints: dict[Connection, Path] = {}
         self._counts: Counter[ResourceName] = Counter()
+        self._processes: Counter[int] = Counter()
 
     def counts(self) -> dict[ResourceName, int]:
         """Registrations per resource, refused ones included
@@ -63,17 +79,36 @@ class Registrar:
         with self._lock:
             return dict(self._counts)
 
-    def register(
-        self,
-        resource: ResourceName,
-        versions: tuple[str, ...],
-        socket: Path,
-        announced_at: Path | None = None,
-    ) -> None:
+    # -- tasks -----------------------------------------------------------------------
+
+    def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a task on the event loop; ``interrupt`` cancels it. Raises OSError or
+        RuntimeError if the loop cannot be made."""
+        return self._loop.run(task)
+
+    async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Run what may block on a thread. What it raises and is no answer to the plugin is
+        reported, and refuses the registration."""
+        return await asyncio.wrap_future(self._pool.submit(self._guarded, call, *arguments))
+
+    def _guarded(self, call: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return call(*arguments)
+        except RegistrationRefused:
+            raise
+        except BaseException as error:
+            # Also SystemExit and the like, from a callback: it must not end the loop.
+            self._on_error(error)
+            raise RegistrationRefused(f"a bug of the device manager: {error!r}") from error
+
+    # -- registration ----------------------------------------------------------------
+
+    async def register(
+        self, resource: ResourceName, versions: tuple[str, ...], socket: Path, name: str
+    ) -> EndpointId:
         """Take a plugin in: version, name, dial, options, in this order, then its lists.
 
-        ``announced_at`` is the socket that ``deregister`` will be told of, for plugins
-        that the watcher found.
+        ``name`` is what tells this plugin from others that offer the resource.
 
         Raises RegistrationRefused with the kubelet's text
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
@@ -81,121 +116,150 @@ class Registrar:
         self._count(resource)
         try:
             _check(resource, versions)
-            self._connect(resource, socket, announced_at)
+            return await self._connect(resource, socket, name)
         except RegistrationRefused as refused:
-            self._report_refusal(resource, f"{resource!r} at {socket.name!r}", refused)
+            what = f"{shown(resource)!r} at {socket.name!r}"
+            await self.in_thread(self._report_refusal, resource, what, refused)
             raise
 
-    def refuse(self, resource: ResourceName, reason: str) -> RegistrationRefused:
+    async def refuse(self, resource: ResourceName, reason: str) -> RegistrationRefused:
         """Count and report a registration that is refused for another reason."""
         self._count(resource)
         refused = RegistrationRefused(reason)
-        self._report_refusal(resource, repr(resource), refused)
+        await self.in_thread(self._report_refusal, resource, repr(shown(resource)), refused)
         return refused
 
     def _count(self, resource: ResourceName) -> None:
+        """Count by name, but not by any number of names: who is refused may name anything."""
         with self._lock:
+            is_new = resource not in self._counts
+            if is_new and (len(self._counts) >= _COUNTED or len(resource) > _LONGEST_NAME):
+                resource = OTHER_RESOURCES
             self._counts[resource] += 1
 
     def _report_refusal(
         self, resource: ResourceName, what: str, refused: RegistrationRefused
     ) -> None:
+        reason = f" ({refused.reason})" if refused.reason else ""
         self._events.publish(
             EventKind.REGISTRATION_REFUSED,
-            f"registration of {what} refused: {refused}",
-            resource=resource,
+            f"registration of {what} refused: {refused}{reason}",
+            resource=shown(resource),
         )
 
-    def _connect(self, resource: ResourceName, socket: Path, announced_at: Path | None) -> None:
+    async def _connect(self, resource: ResourceName, socket: Path, name: str) -> EndpointId:
         try:
-            endpoint = Connection.dial(socket, self._settings, self._stopping)
+            pid = await self.dialer.dial(socket, self._settings.dial_timeout)
         except DialError as error:
-            raise RegistrationRefused(messages.DIAL_FAILED.format(error=error)) from error
+            # Whatever it was, the kubelet has waited until its deadline.
+            text = messages.DIAL_FAILED.format(error=messages.DEADLINE_EXCEEDED)
+            raise RegistrationRefused(text, str(error)) from error
+        self._check_process(pid, resource, name)
+        connection = Connection(socket, self._settings)
         try:
-            options = self._options(endpoint)
+            options = await connection.options()
         except PluginError as error:
-            self._give_up(endpoint)
+            await self.in_thread(self._give_up, connection)
             raise RegistrationRefused(messages.OPTIONS_FAILED.format(error=error)) from error
-        with self._lock:
-            stopping = self._stopping.is_set()
-            if not stopping:
-                self._endpoints[endpoint] = announced_at or socket
-        if stopping:
-            endpoint.close()
-            raise RegistrationRefused("the kubelet is stopping")
-        # By its name in the plugin directory, or by its path wherever the watcher found it.
-        name = socket.name if announced_at is None else str(socket)
+        except BaseException:
+            self._pool.submit(connection.close)
+            raise
+        accepted = self._pool.submit(
+            self._guarded, self._accept, resource, name, options, connection, pid
+        )
         try:
-            id_ = self._handler.connect(resource, name, options, endpoint)
-        except PluginError as error:
-            self._discard(endpoint)
-            raise RegistrationRefused(str(error)) from error
-        self._follow(id_, endpoint)
+            return await asyncio.wrap_future(accepted)
+        except asyncio.CancelledError:
+            # Nobody will take it any more: the socket is gone, or the kubelet stops.
+            accepted.add_done_callback(self._abandon)
+            raise
 
-    def _give_up(self, endpoint: Connection) -> None:
+    def _abandon(self, accepted: Future[EndpointId]) -> None:
+        if not accepted.cancelled() and accepted.exception() is None:
+            self.deregister(accepted.result())
+
+    def _check_process(self, pid: int, resource: ResourceName, name: str) -> None:
+        """One process may not take all threads and descriptors for itself. Plugins that
+        share the kubelet's own process, as in tests, are trusted."""
+        limit = self._settings.max_registrations_per_process
+        if limit is None or pid in (0, os.getpid()) or self._handler.is_connected(resource, name):
+            return
+        with self._lock:
+            has = self._processes[pid]
+        if has >= limit:
+            raise RegistrationRefused(
+                f"process {pid} serves {has} registered endpoints, and "
+                f"Settings.max_registrations_per_process is {limit}"
+            )
+
+    def _give_up(self, connection: Connection) -> None:
         """Close the connection of a refused registration; with Q3 it stays open."""
-        if "Q3" not in self.quirks:
-            return endpoint.close()
-        with self._lock:
-            self._endpoints[endpoint] = endpoint.path
+        if "Q3" in self.quirks:
+            self._handler.keep_open(connection)
+        else:
+            connection.close()
 
-    def _options(self, endpoint: Connection) -> PluginOptions:
-        """GetDevicePluginOptions, which ``interrupt`` cuts short."""
-        with self._lock:
-            self._asking.add(endpoint)
+    def _accept(
+        self,
+        resource: ResourceName,
+        name: str,
+        options: PluginOptions,
+        connection: Connection,
+        pid: int,
+    ) -> EndpointId:
         try:
-            if self._stopping.is_set():
-                raise PluginError("the kubelet is stopping")
-            return endpoint.options()
-        finally:
-            with self._lock:
-                self._asking.discard(endpoint)
-
-    def _discard(self, endpoint: Connection) -> None:
-        endpoint.close()
+            endpoint = self._handler.connect(resource, name, options, connection)
+        except PluginError as error:
+            connection.close()
+            raise RegistrationRefused(str(error)) from error
         with self._lock:
-            self._endpoints.pop(endpoint, None)
+            self._processes[pid] += 1
+        try:
+            self._follow(endpoint, connection, pid)
+        except RuntimeError as error:
+            self._ended(endpoint, pid, f"no thread for its lists: {error}")
+            raise RegistrationRefused(f"the kubelet has no thread left: {error}") from error
+        return endpoint
 
-    def _follow(self, id_: EndpointId, endpoint: Connection) -> None:
+    def _follow(self, endpoint: EndpointId, connection: Connection, pid: int) -> None:
         def on_list(columns: Columns) -> None:
-            self._handler.update(id_, columns)
+            self._handler.update(endpoint, columns)
 
         def on_end(cause: str) -> None:
-            self._handler.disconnect(id_, cause)
-            self._discard(endpoint)
+            self._ended(endpoint, pid, cause)
 
-        endpoint.watch(on_list, on_end, self._on_error)
+        connection.watch(on_list, on_end, self._on_error)
 
-    def deregister(self, socket: Path) -> None:
-        """Close the connections of a plugin whose announcing socket is gone."""
+    def _ended(self, endpoint: EndpointId, pid: int, cause: str) -> None:
         with self._lock:
-            gone = [endpoint for endpoint, path in self._endpoints.items() if path == socket]
-        for endpoint in gone:
-            endpoint.close()
+            self._processes -= Counter((pid,))  # in place: drops those that reach 0
+        self._handler.disconnect(endpoint, cause)
+
+    def deregister(self, endpoint: EndpointId) -> None:
+        """Close the connection of a plugin whose announcing socket is gone."""
+        self._handler.close_connection(endpoint)
+
+    # -- end -------------------------------------------------------------------------
 
     def interrupt(self) -> None:
         """Give up dialing and asking; what registers from now on is refused."""
-        self._stopping.set()
-        with self._lock:
-            asking = list(self._asking)
-        for endpoint in asking:
-            endpoint.close()
+        self._loop.stop()
 
     def stop(self) -> None:
-        """Close every connection and wait for the list threads."""
+        """Wait for what is under way. The handler closes the connections."""
         self.interrupt()
-        with self._lock:
-            endpoints = list(self._endpoints)
-        for endpoint in endpoints:
-            endpoint.close()
-        for endpoint in endpoints:
-            endpoint.join()
+        self._pool.shutdown()
+
+
+def shown(name: str) -> str:
+    """A name as texts show it: not at any length."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 
 
 def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
     if VERSION not in versions:
-        version = messages.go_quoted(",".join(versions))[1:-1]
+        version = messages.go_quoted(shown(",".join(versions)))[1:-1]
         raise RegistrationRefused(messages.BAD_VERSION.format(version=version))
     if not is_extended_resource_name(resource):
-        quoted = messages.go_quoted(resource)[1:-1]
+        quoted = messages.go_quoted(shown(resource))[1:-1]
         raise RegistrationRefused(messages.BAD_RESOURCE_NAME.format(resource=quoted))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import urllib.parse
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -12,16 +15,22 @@ from devicemanager.api.deviceplugin import VERSION
 from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
 from devicemanager.core.errors import StartError
-from devicemanager.core.ids import ResourceName
-from devicemanager.registration.registrar import Registrar, RegistrationRefused
+from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.registration.connection import OnError
+from devicemanager.registration.registrar import STOPPING, Registrar, RegistrationRefused, shown
 from podresources import sockets
 from podresources.errors import PodResourcesError
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 MAX_FILE_NAME = 255
-_WORKERS = 32
-"""Registrations that may be dialed at a time; more wait."""
+_WORKERS = 4
+_LONGEST_STATUS = 4096
+"""Bytes of a refusal as gRPC sends it, percent-encoded. All metadata together may have 8 KiB,
+or the client gets an error of gRPC's own instead."""
+
+Send = Callable[[dp.Empty | None], None]
+"""Sends the answer, then None."""
 
 
 def endpoint_fault(name: str) -> str | None:
@@ -29,25 +38,30 @@ def endpoint_fault(name: str) -> str | None:
     if not name:
         return "endpoint is empty: name the socket's file"
     if "/" in name or "\0" in name or name in {".", ".."}:
-        return f"endpoint {name!r} is not a file name: name a socket in the plugin directory"
+        return f"endpoint {shown(name)!r} is not a file name: name a socket in the plugin directory"
     if len(name.encode()) > MAX_FILE_NAME:
         return f"endpoint of {len(name.encode())} bytes is no file name: {MAX_FILE_NAME} at most"
     return None
 
 
-class RegistrationServer(dp_grpc.RegistrationServicer):
-    """The Registration service on ``<device-plugins dir>/kubelet.sock``."""
+class RegistrationServer:
+    """The Registration service on ``<device-plugins dir>/kubelet.sock``.
 
-    def __init__(
-        self, registrar: Registrar, socket: Path, on_error: Callable[[Exception], None]
-    ) -> None:
+    The kubelet answers Register after it has dialed the plugin, which may take 10 s. No
+    thread waits for that: the answer is sent when it is there.
+    """
+
+    def __init__(self, registrar: Registrar, socket: Path, on_error: OnError) -> None:
         self._registrar = registrar
         self._socket = socket
         self._on_error = on_error
         self._identity: sockets.FileIdentity | None = None
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool)
-        dp_grpc.add_RegistrationServicer_to_server(self, self._server)
+        service, method = dp_grpc.REGISTER.strip("/").split("/")
+        handlers = {method: _AnsweredLater(self._register).handler()}
+        generic = grpc.method_handlers_generic_handler(service, handlers)
+        self._server.add_generic_rpc_handlers((generic,))
 
     def start(self) -> None:
         """Listen. Raises StartError with the kubelet's text."""
@@ -68,22 +82,86 @@ class RegistrationServer(dp_grpc.RegistrationServicer):
             self._server.stop(0).wait()
             self._pool.shutdown()
 
-    def Register(self, request: dp.RegisterRequest, context: grpc.ServicerContext) -> dp.Empty:
-        try:
-            self._register(request)
-        except RegistrationRefused as refused:
-            # A Go error becomes code Unknown.
-            context.abort(grpc.StatusCode.UNKNOWN, str(refused))
-        except Exception as error:
-            self._on_error(error)
-            context.abort(grpc.StatusCode.UNKNOWN, f"a bug of the device manager: {error!r}")
-        return dp.Empty()
-
-    def _register(self, request: dp.RegisterRequest) -> None:
+    def _register(
+        self, request: dp.RegisterRequest, context: grpc.ServicerContext, send: Send
+    ) -> None:
         resource = ResourceName(request.resource_name)
-        versions = (request.version,)
-        if VERSION in versions and is_extended_resource_name(resource):
-            fault = endpoint_fault(request.endpoint)
+        # Not the request itself, which may have 4 MB: somebody may wait for this long.
+        task = self._taken(resource, request.version, request.endpoint)
+        try:
+            future = self._registrar.run(task)
+        except (OSError, RuntimeError) as error:
+            return self._refuse(f"the kubelet cannot dial: {error}", context, send)
+        future.add_done_callback(lambda done: self._answer(done, context, send))
+
+    async def _taken(self, resource: ResourceName, version: str, endpoint: str) -> EndpointId:
+        if version == VERSION and is_extended_resource_name(resource):
+            fault = endpoint_fault(endpoint)
             if fault is not None and "Q23" not in self._registrar.quirks:
-                raise self._registrar.refuse(resource, messages.DIAL_FAILED.format(error=fault))
-        self._registrar.register(resource, versions, self._socket.parent / request.endpoint)
+                text = messages.DIAL_FAILED.format(error=fault)
+                raise await self._registrar.refuse(resource, text)
+        socket = self._socket.parent / endpoint
+        return await self._registrar.register(resource, (version,), socket, socket.name)
+
+    def _answer(self, done: Future[EndpointId], context: grpc.ServicerContext, send: Send) -> None:
+        try:
+            done.result()
+        except CancelledError:
+            return self._refuse(STOPPING, context, send)
+        except RegistrationRefused as refused:
+            return self._refuse(str(refused), context, send)
+        except BaseException as error:
+            self._on_error(error)
+            return self._refuse(f"a bug of the device manager: {error!r}", context, send)
+        # A client may refuse to read: that must hold up nobody else.
+        thread = threading.Thread(target=_accept, args=(send,), name="registration", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # there is no thread left
+            _accept(send)
+
+    @staticmethod
+    def _refuse(text: str, context: grpc.ServicerContext, send: Send) -> None:
+        context.set_code(grpc.StatusCode.UNKNOWN)  # what a Go error becomes
+        context.set_details(_fitting(text))
+        send(None)
+
+
+def _accept(send: Send) -> None:
+    send(dp.Empty())
+    send(None)
+
+
+def _fitting(text: str) -> str:
+    """As much of the text as fits into gRPC's status."""
+    text = text.encode(errors="replace").decode()  # a path may hold what is no UTF-8
+    if len(urllib.parse.quote(text)) <= _LONGEST_STATUS:
+        return text
+    # One character may become 12.
+    return text[: _LONGEST_STATUS // 12] + "..."
+
+
+class _AnsweredLater:
+    """A handler that returns before it has answered.
+
+    grpc has this for streams of answers only (its own health service uses it for Watch). One
+    answer and the end of the stream are the same bytes as the answer of a unary method.
+    """
+
+    experimental_non_blocking = True
+
+    def __init__(
+        self, register: Callable[[dp.RegisterRequest, grpc.ServicerContext, Send], None]
+    ) -> None:
+        self._register = register
+
+    def __call__(
+        self, request: dp.RegisterRequest, context: grpc.ServicerContext, send: Send
+    ) -> Any:
+        self._register(request, context, send)
+
+    def handler(self) -> grpc.RpcMethodHandler[dp.RegisterRequest, dp.Empty]:
+        behavior: Any = self  # the stubs know only handlers that return their answers
+        return grpc.unary_stream_rpc_method_handler(
+            behavior, dp.RegisterRequest.FromString, dp.Empty.SerializeToString
+        )

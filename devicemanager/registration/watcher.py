@@ -2,34 +2,39 @@
 
 A socket that appears (its name not starting with ``.``) is asked GetInfo; a DevicePlugin
 with a supported version and a valid name is registered like any other and told so by
-NotifyRegistrationStatus. A socket that vanishes is deregistered.
-Follows pkg/kubelet/pluginmanager (v1.32).
+NotifyRegistrationStatus. What fails is tried again, later and later, until the socket
+vanishes. A socket that vanishes is deregistered.
+Follows pkg/kubelet/pluginmanager (v1.36).
 """
 
 from __future__ import annotations
 
+import asyncio
 import stat
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 import grpc
 
 from devicemanager.api.deviceplugin import DEVICE_PLUGIN
-from devicemanager.core.errors import StartError
-from devicemanager.core.ids import ResourceName
+from devicemanager.core.errors import PluginError, StartError
+from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
-from devicemanager.registration.connection import rpc_error
-from devicemanager.registration.registrar import Registrar, RegistrationRefused
+from devicemanager.registration.connection import OnError, answer_of
+from devicemanager.registration.registrar import Registrar, RegistrationRefused, shown
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc
 
 GET_INFO_TIMEOUT = 1.0
-"""Seconds; the plugin manager sets this for GetInfo and for the notification."""
-_WORKERS = 4
+NOTIFY_TIMEOUT = 5.0
+"""Seconds (pluginmanager/operationexecutor, v1.32)."""
+FIRST_WAIT, LONGEST_WAIT = 0.5, 122.0
+"""Seconds before a failed registration is tried again; they double
+(``exponentialbackoff``, v1.32)."""
+_LONGEST_INFO = 1 << 16
 
 
 class PluginWatcher:
@@ -40,18 +45,20 @@ class PluginWatcher:
         directory: Path,
         registrar: Registrar,
         events: EventStream,
-        on_error: Callable[[Exception], None],
+        on_error: OnError,
+        dial_timeout: float,
     ) -> None:
         self._directory = directory
         self._registrar = registrar
         self._events = events
         self._on_error = on_error
-        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="plugin-watcher")
+        self._dial_timeout = dial_timeout
         kinds = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
         self._watch = DirectoryWatch(directory, self._seen, kinds)
-        # Guards _known: which socket it was that was taken up at each path.
+        # Guards the field below: which socket it was that was found at each path, and the
+        # task that lasts as long as it is there.
         self._lock = threading.Lock()
-        self._known: dict[Path, sockets.FileIdentity] = {}
+        self._known: dict[Path, tuple[sockets.FileIdentity, Future[None]]] = {}
 
     def start(self) -> None:
         """Watch, then take up the sockets that are there already. Raises StartError."""
@@ -63,9 +70,8 @@ class PluginWatcher:
             self._changed(path)
 
     def stop(self) -> None:
-        """Stop watching; handshakes under way end with their deadlines."""
+        """Stop watching. The registrar ends what is under way."""
         self._watch.stop()
-        self._pool.shutdown(cancel_futures=True)
 
     def _seen(self, change: Change) -> None:
         for name in filter(None, (change.name, change.new_name)):
@@ -77,58 +83,82 @@ class PluginWatcher:
             return
         found = _socket_at(path)
         with self._lock:
-            known = self._known.get(path)
+            known, task = self._known.get(path, (None, None))
             if known == found:
                 return
-            if found is None:
+            if task is not None:
+                task.cancel()  # deregisters
                 del self._known[path]
-            else:
-                self._known[path] = found
-        try:
-            if known is not None:
-                self._pool.submit(self._registrar.deregister, path)
             if found is not None:
-                self._pool.submit(self._take_up, path)
-        except RuntimeError:
-            return  # stopping
+                self._known[path] = found, self._registrar.run(self._follow(path))
 
-    def _take_up(self, path: Path) -> None:
+    async def _follow(self, path: Path) -> None:
+        """Register the plugin and keep it until this task is cancelled; the socket is gone
+        then, or the kubelet stops."""
+        wait = FIRST_WAIT
+        endpoint: EndpointId | None = None
         try:
-            with grpc.insecure_channel(sockets.target(path), [sockets.AUTHORITY]) as channel:
-                self._handshake(path, pr_grpc.RegistrationStub(channel))
-        except grpc.RpcError as error:
-            self._events.publish(
-                EventKind.REGISTRATION_REFUSED,
-                f"plugin {path.name}: registration handshake failed: {rpc_error(error)}",
-            )
+            while endpoint is None:
+                endpoint = await self._attempt(path)
+                if endpoint is None:
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, LONGEST_WAIT)
+            await asyncio.Event().wait()
         except Exception as error:
             self._on_error(error)
-        with self._lock:
-            # If it went while it was dialed, nothing was connected yet when that was told.
-            # Under the lock, so that a successor at this path cannot be hit.
-            if path not in self._known:
-                self._registrar.deregister(path)
+        finally:
+            if endpoint is not None:
+                self._registrar.deregister(endpoint)
 
-    def _handshake(self, path: Path, stub: pr_grpc.RegistrationStub) -> None:
-        info = stub.GetInfo(pr.InfoRequest(), timeout=GET_INFO_TIMEOUT, wait_for_ready=True)
-        error = ""
+    async def _attempt(self, path: Path) -> EndpointId | None:
+        """One handshake; None if it failed, which was reported."""
         try:
-            self._register(path, info)
+            await self._registrar.dialer.dial(path, self._dial_timeout)
+            options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
+            channel = grpc.insecure_channel(sockets.target(path), options)
+            try:
+                return await self._handshake(path, pr_grpc.RegistrationStub(channel))
+            finally:
+                await self._registrar.in_thread(channel.close)
+        except PluginError as error:
+            await self._registrar.in_thread(self._report, path, error)
+            return None
+
+    async def _handshake(self, path: Path, stub: pr_grpc.RegistrationStub) -> EndpointId | None:
+        """Raises PluginError for a handshake that could not be finished."""
+        info = await answer_of(stub.GetInfo.future(pr.InfoRequest(), timeout=GET_INFO_TIMEOUT))
+        endpoint, error = None, ""
+        try:
+            endpoint = await self._register(path, info)
         except RegistrationRefused as refused:
             error = str(refused)
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
-        stub.NotifyRegistrationStatus(status, timeout=GET_INFO_TIMEOUT)
+        try:
+            await answer_of(stub.NotifyRegistrationStatus.future(status, timeout=NOTIFY_TIMEOUT))
+        except BaseException:
+            # Since v1.36 one that could not be told is no plugin (k/k#133335).
+            if endpoint is not None:
+                self._registrar.deregister(endpoint)
+            raise
+        return endpoint
 
-    def _register(self, path: Path, info: pr.PluginInfo) -> None:
+    async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)
         if info.type != DEVICE_PLUGIN:
             # Other kinds (DRAPlugin, CSIPlugin) have no handler here.
-            raise self._registrar.refuse(
+            raise await self._registrar.refuse(
                 resource,
-                f"no handler registered for plugin type: {info.type} at socket {path}",
+                f"no handler registered for plugin type: {shown(info.type)} at socket {path}",
             )
-        endpoint = Path(info.endpoint) if info.endpoint else path
-        self._registrar.register(resource, tuple(info.supported_versions), endpoint, path)
+        socket = Path(info.endpoint) if info.endpoint else path
+        versions = tuple(info.supported_versions)
+        return await self._registrar.register(resource, versions, socket, str(socket))
+
+    def _report(self, path: Path, error: PluginError) -> None:
+        self._events.publish(
+            EventKind.REGISTRATION_REFUSED,
+            f"plugin {path.name}: registration handshake failed: {error}",
+        )
 
 
 def _socket_at(path: Path) -> sockets.FileIdentity | None:

@@ -163,6 +163,9 @@ class FakePlugin:
     def close(self) -> None:
         self.closed = True
 
+    def join(self) -> None:
+        """There is no thread to wait for."""
+
     def _asked(self, call: Call, error: PluginError | None) -> None:
         self.calls.append(call)
         self.before_answer(call)

@@ -95,16 +95,17 @@ def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
         path.touch()
     reason = hostile.register(kubelet.plugin_socket, name)
     assert_refused(kubelet, reason, "failed to dial device plugin: ")
-    assert str(path) in (reason or "")
+    assert reason == "failed to dial device plugin: context deadline exceeded"
+    assert str(path) in kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1].message
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 1000])
 def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugin_dir / "p.sock", answer):
         reason = hostile.register(kubelet.plugin_socket, "p.sock")
-        assert_refused(
-            kubelet, reason, "failed to dial device plugin: context deadline exceeded: nobody"
-        )
+        assert_refused(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
+        event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+        assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
 
 
 def _failing(request: bytes, context: hostile.Context) -> bytes:

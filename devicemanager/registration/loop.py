@@ -1,0 +1,78 @@
+"""One thread for everything that waits: dialing, back-off, handshakes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_JOIN_SECONDS = 10.0
+
+
+class LoopThread:
+    """An asyncio event loop on a daemon thread of its own, made with the first task.
+
+    What waits here costs no thread, so a thousand plugins that never answer keep nobody
+    waiting. Nothing that blocks may run on it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a task; its future is cancelled by ``stop``.
+
+        Raises OSError or RuntimeError if no loop or thread can be made.
+        """
+        with self._lock:
+            if self._stopped:
+                task.close()
+                future: Future[T] = Future()
+                future.cancel()
+                return future
+            try:
+                loop = self._loop or self._start()
+            except BaseException:
+                task.close()
+                raise
+            return asyncio.run_coroutine_threadsafe(task, loop)
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.SelectorEventLoop()
+        thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            loop.close()
+            raise
+        self._loop, self._thread = loop, thread
+        return loop
+
+    def stop(self) -> None:
+        """Cancel every task and end the thread. Stopping twice does nothing."""
+        with self._lock:
+            self._stopped = True
+            loop, self._loop = self._loop, None
+            thread, self._thread = self._thread, None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_JOIN_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_JOIN_SECONDS)
+        loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
