@@ -176,7 +176,10 @@ class EventStream:
             for callback in subscribers:
                 try:
                     callback(event)
-                except Exception:
+                except KeyboardInterrupt:
+                    raise  # nobody's mistake: the program is to end
+                except BaseException:
+                    # SystemExit and a test's outcome, too: threads of ours call this.
                     _LOG.exception("an event callback failed on %s", event)
         finally:
             self._delivering.depth = depth

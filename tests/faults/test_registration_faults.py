@@ -14,6 +14,8 @@
 | several plugins for one resource, promotion | test_promotion_without_a_dip |
 | stop while Register dials or asks for options | test_stop_does_not_wait_for_a_plugin |
 | stop under registrations | test_stop_in_a_storm_of_registrations |
+| another server took kubelet.sock over | test_stop_leaves_a_successors_socket |
+| start while it runs | test_a_second_start_is_refused |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import grpc
 import pytest
 
 from devicemanager.core import messages
+from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -374,3 +377,20 @@ def _storm(kubelet: MockKubelet) -> None:
         for each in storms:
             each.result(10)
     kubelet.check()
+
+
+def test_stop_leaves_a_successors_socket(start: Start) -> None:
+    kubelet = start()
+    successor = kubelet.root / "successor.sock"
+    with hostile.raw_socket(successor):
+        successor.replace(kubelet.plugin_socket)
+        kubelet.stop()
+        assert kubelet.plugin_socket.is_socket()
+
+
+def test_a_second_start_is_refused(kubelet: MockKubelet) -> None:
+    with pytest.raises(RequestError, match="the kubelet runs already"):
+        kubelet.start()
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)

@@ -11,19 +11,25 @@
 | a socket that vanishes | test_a_socket_that_vanishes |
 | the name of another plugin's socket | test_equal_names_in_two_directories |
 | a socket replaced at once | test_a_socket_that_is_replaced |
+| a registration that fails once | test_a_failed_registration_is_tried_again |
+| one that vanishes while asked | test_a_socket_that_vanishes_while_it_is_asked |
+| one that vanishes once accepted | test_a_socket_that_vanishes_while_it_is_taken_in |
+| 200 sockets that say nothing | test_a_good_plugin_beside_many_that_say_nothing |
 | a kubelet restart | test_a_restart_finds_it_again |
 """
 
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 
 import grpc
 import pytest
 
-from devicemanager.events import EventKind
+from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.settings import Settings
 from protos import pluginregistration_v1 as pr
 from tests.faults import hostile, residue
 from tests.faults.conftest import Start, pod
@@ -120,10 +126,23 @@ def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None
 def test_a_plugin_that_does_not_want_to_know(
     kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is registered all the same."""
-    monkeypatch.setattr(hostile.RawPlugin, "_notify", lambda *call: _failing(*call[1:]))
-    with announced(kubelet):
+    """Deregistered, and tried again until it can be told (k/k#133335)."""
+    refusals = 0
+
+    def notify(self: hostile.RawPlugin, request: bytes, context: hostile.Context) -> bytes:
+        nonlocal refusals
+        if refusals < 1:
+            refusals += 1
+            _failing(request, context)
+        self.notified.append(pr.RegistrationStatus.FromString(request))
+        return b""
+
+    monkeypatch.setattr(hostile.RawPlugin, "_notify", notify)
+    with announced(kubelet) as plugin:
+        assert told(plugin) == [(True, "")]
         kubelet.wait_for_resource(R, 2)
+        kubelet.wait_for(lambda: plugin.streams == 2)
+        assert len(kubelet.events.recent(EventKind.STREAM_ENDED)) == 1
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
         assert "who am I?" in event.message
 
@@ -185,6 +204,87 @@ def test_a_socket_that_is_replaced(kubelet: MockKubelet) -> None:
             kubelet.wait_for_resource(R, number + 1)
             assert told(plugin) == [(True, "")]
         plugin.path.unlink(missing_ok=True)
+
+
+def test_a_failed_registration_is_tried_again(kubelet: MockKubelet) -> None:
+    """Without another socket: a plugin that was not ready recovers by itself."""
+    asked = 0
+
+    def options(request: bytes, context: hostile.Context) -> bytes:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            _failing(request, context)
+        return b""
+
+    with announced(kubelet, options=options) as plugin:
+        kubelet.wait_for_resource(R, 2)
+        [(first, error), (second, _)] = told(plugin, 2)
+        assert (first, second) == (False, True)
+        assert error.startswith("failed to get device plugin options: ")
+
+
+def test_a_socket_that_vanishes_while_it_is_asked(kubelet: MockKubelet) -> None:
+    asked, gone = threading.Event(), threading.Event()
+
+    def options(request: bytes, context: hostile.Context) -> bytes:
+        asked.set()
+        hostile.until_cancelled(context, or_when=gone)
+        return b""
+
+    with announced(kubelet, options=options) as plugin:
+        assert asked.wait(10)
+        plugin.path.unlink()
+        next_one_is_seen(kubelet)
+        gone.set()
+        assert residue.eventually(lambda: not connected_to(kubelet, plugin.path))
+    assert R not in kubelet.capacity()
+
+
+def test_a_socket_that_vanishes_while_it_is_taken_in(kubelet: MockKubelet) -> None:
+    """Between the registration and the moment that the watcher learns of it."""
+    path = kubelet.plugins_registry_dir / "p.sock"
+
+    def on_event(event: Event) -> None:
+        if event.kind is EventKind.REGISTERED and event.resource == R:
+            path.unlink()
+            next_one_is_seen(kubelet)
+
+    unsubscribe = kubelet.events.subscribe(on_event)
+    with announced(kubelet):
+        kubelet.wait_for(lambda: R in kubelet.capacity() and kubelet.allocatable()[R] == 0)
+        assert residue.eventually(lambda: not connected_to(kubelet, path))
+    unsubscribe()
+
+
+def next_one_is_seen(kubelet: MockKubelet) -> None:
+    """Wait until the watcher has seen everything that happened so far."""
+    seen = threading.Event()
+
+    def info(request: bytes, context: hostile.Context) -> bytes:
+        seen.set()
+        return _failing(request, context)
+
+    with hostile.RawPlugin(kubelet.plugins_registry_dir / "next.sock", info=info):
+        assert seen.wait(10)
+
+
+def connected_to(kubelet: MockKubelet, path: Path) -> bool:
+    connected = kubelet.manager.state.endpoints.connected()
+    return any(endpoint.name == str(path) for endpoint in connected)
+
+
+def test_a_good_plugin_beside_many_that_say_nothing(start: Start) -> None:
+    kubelet = start(Settings(dial_timeout=300.0, pod_resources_qps=None))
+    silent = kubelet.root / "silent.sock"
+    with hostile.raw_socket(silent):
+        for number in range(200):
+            (kubelet.plugins_registry_dir / f"{number}.sock").hardlink_to(silent)
+        before = threading.active_count()
+        with announced(kubelet):
+            kubelet.wait_for_resource(R, 2)
+            assert threading.active_count() < before + 40
+        assert not kubelet.events.recent(EventKind.REGISTRATION_REFUSED)
 
 
 def test_a_restart_finds_it_again(root: Path, start: Start) -> None:

@@ -1,0 +1,249 @@
+"""What one plugin may cost: threads, descriptors, memory, the time of others.
+
+| attack | test |
+|---|---|
+| 1,000 registrations that are never answered | test_a_good_plugin_beside_a_thousand_bad_ones |
+| more registrations of one process than allowed | test_one_process_may_not_take_all |
+| a client that reads no answer | test_a_client_that_reads_nothing |
+| no descriptors left | test_descriptors_are_kept_for_admissions |
+| names of megabytes, any number of names | test_long_names, test_counters_are_bounded |
+| a callback that ends with SystemExit | test_a_callback_that_exits |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import grpc
+import pytest
+
+from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.events import Event, EventKind, EventStream
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.manager.manager import Manager
+from devicemanager.registration.connection import Connection
+from devicemanager.registration.registrar import OTHER_RESOURCES, Registrar, RegistrationRefused
+from devicemanager.settings import Settings
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tests.faults import hostile, residue
+from tests.faults.conftest import IMPATIENT, Start, pod
+
+R = hostile.RESOURCE
+PATIENT = Settings(dial_timeout=300.0, options_timeout=300.0, pod_resources_qps=None)
+
+
+def test_a_good_plugin_beside_a_thousand_bad_ones(start: Start) -> None:
+    """The good one is taken while all the others still wait, and they cost no thread each."""
+    kubelet = start(PATIENT)
+    os.mkfifo(kubelet.plugin_dir / "fifo.sock")
+    channel = grpc.insecure_channel(sockets.target(kubelet.plugin_socket))
+    stub = dp_grpc.RegistrationStub(channel)
+    with (
+        channel,
+        hostile.raw_socket(kubelet.plugin_dir / "silent.sock"),
+        hostile.RawPlugin(kubelet.plugin_dir / "good.sock"),
+    ):
+        before = threading.active_count()
+        bad = [
+            stub.Register.future(request(f"{kind}.sock", f"example.com/{kind}{number}"))
+            for number in range(334)
+            for kind in ("absent", "fifo", "silent")
+        ]
+        assert hostile.register(kubelet.plugin_socket, "good.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        assert kubelet.admit(pod("a", 2)).admitted
+        assert not any(each.done() for each in bad)
+        assert threading.active_count() < before + 40
+        kubelet.stop()
+
+
+def request(endpoint: str, name: str = R) -> dp.RegisterRequest:
+    return dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=name)
+
+
+# Serves device plugins on the sockets that it is given, until its input ends.
+PLUGINS = """
+import contextlib, pathlib, sys
+from tests.faults import hostile
+with contextlib.ExitStack() as stack:
+    for path in sys.argv[1:]:
+        stack.enter_context(hostile.RawPlugin(pathlib.Path(path)))
+    print("serving", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_process_may_not_take_all(start: Start) -> None:
+    kubelet = start(Settings(max_registrations_per_process=2))
+    paths = [str(kubelet.plugin_dir / f"{number}.sock") for number in range(4)]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", PLUGINS, *paths],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == b"serving\n"
+        for number in range(2):
+            name = f"example.com/r{number}"
+            assert hostile.register(kubelet.plugin_socket, f"{number}.sock", name) is None
+        refusal = hostile.register(kubelet.plugin_socket, "2.sock", "example.com/r2")
+        assert refusal == (
+            f"process {process.pid} serves 2 registered endpoints, and "
+            "Settings.max_registrations_per_process is 2"
+        )
+        # Registering again is no other registration, and others are not concerned.
+        assert hostile.register(kubelet.plugin_socket, "1.sock", "example.com/r1") is None
+        with hostile.RawPlugin(kubelet.plugin_dir / "other.sock"):
+            assert hostile.register(kubelet.plugin_socket, "other.sock") is None
+            kubelet.wait_for_resource(R, 2)
+            process.stdin.close()
+            process.wait(20)
+
+
+def test_a_client_that_reads_nothing(start: Start) -> None:
+    """Its window is closed: the kubelet cannot send it an answer. Others get theirs."""
+    kubelet = start()
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", workers=64),
+        contextlib.ExitStack() as stack,
+    ):
+        for number in range(40):
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(kubelet.plugin_socket))
+            client.sendall(closed_window(request("p.sock", f"example.com/r{number}")))
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.REGISTERED)) == 40)
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+
+
+def closed_window(message: dp.RegisterRequest) -> bytes:
+    """A Register call as HTTP/2 frames, of a client whose initial window is 0."""
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": dp_grpc.REGISTER,
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    block = b"".join(
+        b"\x00" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
+        for name, value in headers.items()
+    )
+    body = message.SerializeToString()
+    data = b"\x00" + len(body).to_bytes(4, "big") + body
+    window = (4).to_bytes(2, "big") + (0).to_bytes(4, "big")
+    return b"".join(
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            frame(4, 0, 0, window),
+            frame(1, 4, 1, block),
+            frame(0, 1, 1, data),
+        )
+    )
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    head = len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def test_descriptors_are_kept_for_admissions(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        used = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+        limit = used + 4
+        with monkeypatch.context() as patched:
+            patched.setattr(resource, "getrlimit", lambda _: (limit, limit))
+            refusal = hostile.register(kubelet.plugin_socket, "p.sock")
+        assert refusal == "failed to dial device plugin: context deadline exceeded"
+        event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+        assert f"nearly all of {limit} file descriptors are in use" in event.message
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+
+
+# -- memory ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1000, 4_000_000])
+@pytest.mark.parametrize("character", ["x", "é", "\n"])
+def test_long_names(kubelet: MockKubelet, length: int, character: str) -> None:
+    """The refusal fits into gRPC's metadata, and is not kept at its full length."""
+    name = character * (length // len(character.encode()))
+    for version, endpoint in (("v1beta1", "p.sock"), (name, "p.sock"), ("v1beta1", f"/{name}")):
+        resource_name = R if endpoint != "p.sock" or version != "v1beta1" else name
+        refusal = hostile.register(kubelet.plugin_socket, endpoint, resource_name, version)
+        assert refusal is not None and 0 < len(refusal) < 1500
+    events = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)
+    assert len(events) == 3
+    assert all(len(each.message) < 5000 for each in events)
+    assert all(len(each.resource or "") < 600 for each in events)
+
+
+def registrar_of(manager: Manager) -> Registrar:
+    return Registrar(manager.plugins, IMPATIENT, EventStream(), lambda error: None)
+
+
+def test_counters_are_bounded() -> None:
+    registrar = registrar_of(Manager())
+    refused: list[Future[EndpointId]] = [
+        registrar.run(registrar.register(ResourceName(name), (), Path("/p.sock"), "p.sock"))
+        for name in (*(f"r{number}" for number in range(2000)), "x" * 1_000_000, "r7")
+    ]
+    for each in refused:
+        with pytest.raises(RegistrationRefused, match="is not supported"):
+            each.result(20)
+    counts = registrar.counts()
+    assert sum(counts.values()) == 2002
+    assert counts[ResourceName("r7")] == 2
+    assert counts[OTHER_RESOURCES] == 1001
+    assert sum(map(len, counts)) < 10_000
+    registrar.stop()
+
+
+# -- exceptions that are no Exception -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [EventKind.REGISTERED, EventKind.LISTED, EventKind.STREAM_ENDED])
+def test_a_callback_that_exits(kubelet: MockKubelet, kind: EventKind) -> None:
+    """The plugin is answered, its lists are read, and nothing waits for ever."""
+
+    def exiting(event: Event) -> None:
+        if event.kind is kind:
+            raise SystemExit(3)
+
+    unsubscribe = kubelet.events.subscribe(exiting)
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+    kubelet.wait_for(lambda: kubelet.allocatable() == {R: 0})
+    unsubscribe()
+
+
+@pytest.mark.parametrize("ends", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_reader_that_exits(root: Path, ends: type[BaseException]) -> None:
+    errors: list[BaseException] = []
+    causes: list[str] = []
+
+    def on_list(columns: object) -> None:
+        raise ends
+
+    with hostile.RawPlugin(root / "p.sock") as plugin:
+        connection = Connection(plugin.path, IMPATIENT)
+        connection.watch(on_list, causes.append, errors.append)
+        connection.join()
+        assert [type(each) for each in errors] == [ends]
+        assert causes == [f"a bug of the device manager: {ends()!r}"]
+        assert residue.eventually(lambda: residue.connections(root) == 1)  # it listens
