@@ -151,10 +151,11 @@ class Connection:
             return self._cause(rpc_error(error))
         finally:
             self._channel.close()
-            # grpc keeps the socket of a call whose end nobody has read.
+            # grpc keeps the socket of a call of which anything has not been read.
             with contextlib.suppress(grpc.RpcError):
                 for _ in stream:
                     pass
+            stream.initial_metadata()
         return "the plugin ended it"
 
     @staticmethod
