@@ -15,6 +15,7 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
+import attrs
 import grpc
 
 from devicemanager.api.deviceplugin import DEVICE_PLUGIN
@@ -35,6 +36,15 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 122.0
 """Seconds before a failed registration is tried again; they double
 (``exponentialbackoff``, v1.32)."""
 _LONGEST_INFO = 1 << 16
+
+
+@attrs.define(eq=False)
+class _Plugin:
+    """One socket, and what is registered of it now. It is noted here at once, so that a
+    task that is cancelled at any moment can take it back."""
+
+    path: Path
+    endpoint: EndpointId | None = None
 
 
 class PluginWatcher:
@@ -95,52 +105,49 @@ class PluginWatcher:
     async def _follow(self, path: Path) -> None:
         """Register the plugin and keep it until this task is cancelled; the socket is gone
         then, or the kubelet stops."""
+        plugin = _Plugin(path)
         wait = FIRST_WAIT
-        endpoint: EndpointId | None = None
         try:
-            while endpoint is None:
-                endpoint = await self._attempt(path)
-                if endpoint is None:
-                    await asyncio.sleep(wait)
-                    wait = min(2 * wait, LONGEST_WAIT)
+            while not await self._attempt(plugin):
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
             await asyncio.Event().wait()
         except Exception as error:
             self._on_error(error)
         finally:
-            if endpoint is not None:
-                self._registrar.deregister(endpoint)
+            self._deregister(plugin)
 
-    async def _attempt(self, path: Path) -> EndpointId | None:
-        """One handshake; None if it failed, which was reported."""
+    def _deregister(self, plugin: _Plugin) -> None:
+        endpoint, plugin.endpoint = plugin.endpoint, None
+        if endpoint is not None:
+            self._registrar.deregister(endpoint)
+
+    async def _attempt(self, plugin: _Plugin) -> bool:
+        """One handshake; false if it failed, which was reported."""
         try:
-            await self._registrar.dialer.dial(path, self._dial_timeout)
+            await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
-            channel = grpc.insecure_channel(sockets.target(path), options)
+            channel = grpc.insecure_channel(sockets.target(plugin.path), options)
             try:
-                return await self._handshake(path, pr_grpc.RegistrationStub(channel))
+                await self._handshake(plugin, pr_grpc.RegistrationStub(channel))
             finally:
                 await self._registrar.in_thread(channel.close)
         except PluginError as error:
-            await self._registrar.in_thread(self._report, path, error)
-            return None
+            # Since v1.36 one that could not be told is no plugin either (k/k#133335).
+            self._deregister(plugin)
+            await self._registrar.in_thread(self._report, plugin.path, error)
+        return plugin.endpoint is not None
 
-    async def _handshake(self, path: Path, stub: pr_grpc.RegistrationStub) -> EndpointId | None:
+    async def _handshake(self, plugin: _Plugin, stub: pr_grpc.RegistrationStub) -> None:
         """Raises PluginError for a handshake that could not be finished."""
         info = await answer_of(stub.GetInfo.future(pr.InfoRequest(), timeout=GET_INFO_TIMEOUT))
-        endpoint, error = None, ""
+        error = ""
         try:
-            endpoint = await self._register(path, info)
+            plugin.endpoint = await self._register(plugin.path, info)
         except RegistrationRefused as refused:
             error = str(refused)
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
-        try:
-            await answer_of(stub.NotifyRegistrationStatus.future(status, timeout=NOTIFY_TIMEOUT))
-        except BaseException:
-            # Since v1.36 one that could not be told is no plugin (k/k#133335).
-            if endpoint is not None:
-                self._registrar.deregister(endpoint)
-            raise
-        return endpoint
+        await answer_of(stub.NotifyRegistrationStatus.future(status, timeout=NOTIFY_TIMEOUT))
 
     async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)
