@@ -15,11 +15,13 @@ from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from podresources import sockets
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tools.attack.lists import WORST
 from tools.bench.clock import now
-from tools.bench.environment import PluginProcess, node
+from tools.bench.environment import Helper, PluginProcess, node
 from tools.bench.model import Case, Measurement
 from tools.bench.scale import Scale
 
+_HOSTILE: Final = "tools.bench.hostile"
 _NODES: Final = 2
 _REPEATS: Final = 50
 _TIMEOUT: Final = 60.0
@@ -34,18 +36,21 @@ def cases(scale: Scale) -> list[Case]:
         Case("identical", partial(_identical, scale.devices, -(-scale.samples // 10))),
         Case("large", partial(_large, scale.many_devices)),
         Case("plugins", partial(_plugins, scale.plugins)),
+        Case("worst", partial(_worst, scale.worst_lists)),
     ]
 
 
 class _Listed:
     """When lists were seen: an event tells of a list that is counted already."""
 
-    def __init__(self, kubelet: MockKubelet) -> None:
+    def __init__(self, kubelet: MockKubelet, *others: EventKind) -> None:
+        """``others`` are events that count as well."""
+        self._kinds = (EventKind.LISTED, *others)
         self._times: queue.SimpleQueue[float] = queue.SimpleQueue()
         kubelet.events.subscribe(self._on_event)
 
     def _on_event(self, event: Event) -> None:
-        if event.kind is EventKind.LISTED:
+        if event.kind in self._kinds:
             self._times.put(now())
 
     def next(self) -> float:
@@ -133,3 +138,15 @@ def _plugins(count: int) -> list[Measurement]:
         begin = plugin.register()
         last = max(listed.next() for _ in range(count))
     return [Measurement(f"{count} plugins at once, to all counted", [(last - begin) * 1000])]
+
+
+def _worst(count: int) -> list[Measurement]:
+    """Lists that are made to take long, of all kinds that are known; the slowest counts."""
+    with MockKubelet() as kubelet, Helper(_HOSTILE, kubelet.plugin_dir) as plugin:
+        answered = _Listed(kubelet, EventKind.STREAM_ENDED)
+        taken = []
+        for name in list(WORST)[-count:]:
+            begin = float(plugin.ask(name))
+            taken.append((answered.next() - begin) * 1000)
+    name = "the worst list of 4 MiB, registration to counted or refused"
+    return [Measurement(name, [max(taken)], at_most=3000)]

@@ -29,6 +29,8 @@ class Scale:
     """The entries of the checkpoint that a restart reads."""
     plugins: int
     """How many plugins register at once."""
+    worst_lists: int
+    """How many kinds of lists are tried that are made to take long."""
 
 
 FULL: Final = Scale(
@@ -41,6 +43,7 @@ FULL: Final = Scale(
     pods=1000,
     entries=5000,
     plugins=50,
+    worst_lists=20,
 )
 
 SCALES: Final = {
@@ -63,6 +66,7 @@ SCALES: Final = {
         pods=8,
         entries=3,
         plugins=2,
+        worst_lists=1,
     ),
 }
 """By name, as ``--scale`` takes them. ``tiny`` only shows that everything runs."""

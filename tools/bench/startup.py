@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import importlib.util
+import json
 import socket
 import subprocess
 import sys
@@ -33,10 +34,44 @@ print((time.perf_counter() - begin) * 1000)
 """
 
 
+_PROJECT: Final = {
+    "pytest.ini": "[pytest]\n",
+    "conftest.py": """
+import json, time
+from pathlib import Path
+import pytest
+
+taken = []
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    begin = time.perf_counter()
+    result = yield
+    taken.append((time.perf_counter() - begin) * 1000)
+    return result
+
+def pytest_sessionfinish(session):
+    Path(__file__).with_name("taken.json").write_text(json.dumps(taken))
+""",
+    "test_whole.py": """
+import pytest
+from devicemanager.testing import pod_manifest
+
+@pytest.mark.parametrize("number", range({tests}))
+def test_whole(number, mock_kubelet, simulated_plugin):
+    simulated_plugin("vendor.com/gpu", 8)
+    pod = pod_manifest("train", {{"vendor.com/gpu": 1}})
+    assert mock_kubelet.admit(pod).admitted
+""",
+}
+"""A project whose tests use the fixtures."""
+
+
 def cases(scale: Scale) -> list[Case]:
     """What a user waits for before anything happens."""
     return [
         Case("start", partial(_start, scale.starts)),
+        Case("fixtures", partial(_fixtures, scale.samples, scale.starts)),
         Case("up", partial(_up, scale.samples)),
         Case("restart", partial(_restart, scale.entries, scale.starts)),
         Case("import", partial(_imports, scale.starts)),
@@ -87,7 +122,7 @@ def _start(count: int) -> list[Measurement]:
             taken,
             against="python -c 'import grpc'",
             baseline=grpc_alone,
-            at_most=250,
+            at_most_ratio=2.3,
         )
     ]
 
@@ -107,6 +142,28 @@ def _python(program: str) -> str:
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
     )
     return done.stdout
+
+
+def _fixtures(tests: int, count: int) -> list[Measurement]:
+    """As many tests in one run of pytest, from the first fixture to the last one's end."""
+    _compile()
+    with _directory() as place:
+        for name, text in _PROJECT.items():
+            (place / name).write_text(text.format(tests=tests))
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(place)]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout[-500:]}")
+        taken = json.loads((place / "taken.json").read_text())
+    return [
+        Measurement(
+            "a test with kubelet, simulated plugin and one admission",
+            taken,
+            against="python -c 'import grpc'",
+            baseline=[timed(partial(_python, "import grpc")) for _ in range(count)],
+            at_most_ratio=0.2,
+        )
+    ]
 
 
 def _up(count: int) -> list[Measurement]:
