@@ -15,7 +15,8 @@ from devicemanager.core.pods import Pod
 from devicemanager.events import EventStream
 
 if TYPE_CHECKING:
-    from devicemanager.claims.manager import ClaimManager, StateFile
+    from devicemanager.claims.manager import ClaimManager
+    from devicemanager.claims.persistence import StateFile
     from podresources import DynamicResource
 
 

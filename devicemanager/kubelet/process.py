@@ -77,6 +77,7 @@ class KubeletProcess:
                 pods.snapshot,
                 pod_level=policy.asks_for_hints and policy.scope is ScopeName.POD,
                 quirks=settings.quirks,
+                claims=claims,
             ),
             directories.pod_resources_socket,
             qps=settings.pod_resources_qps,

@@ -1,0 +1,454 @@
+"""Claims with pods, drivers and a state file; no threads, no disk."""
+
+from pathlib import Path
+
+import pytest
+
+import checkpoint
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.drivers import FakeDriver
+from devicemanager.claims.errors import ClaimsError, DoesNotFit
+from devicemanager.claims.manager import ClaimManager, claims_of
+from devicemanager.core.errors import AllocationError, StartError
+from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.refusal import Refused
+from devicemanager.events import EventKind, EventStream
+from tests.claims.documents import claim, device_class, pool, read
+
+DRIVER = "d.example.com"
+A, B = DeviceKey(DRIVER, "p", "a"), DeviceKey(DRIVER, "p", "b")
+MAIN = ContainerName("main")
+
+
+class MemoryFile:
+    """A state file without a disk."""
+
+    def __init__(self, data=None):
+        self.path = Path("device_claims_state")
+        self.data = data
+        self.aside = None
+        self.writes = 0
+        self.fails = False
+
+    def read(self):
+        if self.data is None:
+            raise checkpoint.CheckpointNotFound(str(self.path))
+        return self.data
+
+    def write(self, data):
+        if self.fails:
+            raise checkpoint.CheckpointWriteError(str(self.path), "the disk is full")
+        self.data = data if isinstance(data, bytes) else b"".join(data)
+        self.writes += 1
+
+    def set_aside(self):
+        self.aside, self.data = self.data, None
+        return Path("aside")
+
+    def remove_leftovers(self):
+        pass
+
+
+class Node:
+    """A manager over a pool with two devices, and claims x, y for one and both for two."""
+
+    def __init__(self, file=None):
+        self.events = EventStream()
+        self.file = file or MemoryFile()
+        self.manager = ClaimManager(self.events, node="n0")
+        two = {"deviceClass": "gpu", "requests": {"count": 2}}
+        objects = pool(), device_class(), claim("x"), claim("y"), claim("both", two)
+        self.manager.apply(map(read, objects))
+        self.manager.load(self.file)
+
+    def admit(self, name, *claims):
+        found = pod(name, *claims)
+        self.manager.admit(found)
+        self.manager.admitted(found.uid)
+        return found
+
+    def leave(self, *pods):
+        self.manager.leave(*pods)
+        self.manager.settle()
+
+    def held(self, name):
+        allocation = self.manager.claim(f"default/{name}").allocation
+        return [each.device.name for each in allocation.grants] if allocation else []
+
+    def again(self):
+        """The same node after a restart of the kubelet's process."""
+        self.manager.close()
+        return Node(self.file)
+
+    def told(self, kind):
+        return [event.message for event in self.events.recent() if event.kind is kind]
+
+
+def pod(name, *claims):
+    names = {f"r-{each}": each for each in claims}
+    container = Container(MAIN, claims=tuple(names))
+    return Pod(PodUid(name), name, "default", (container,), resource_claims=names)
+
+
+def test_a_pod_gets_its_claims():
+    node = Node()
+    node.admit("p", "x", "y")
+    assert (node.held("x"), node.held("y")) == (["a"], ["b"])
+    view = node.manager.claim("default/x")
+    assert (view.phase, view.users) == ("Reserved", {"p": "p"})
+    assert view.claim.status.pod_names == ("p",)
+    assert node.told(EventKind.CLAIM_ALLOCATED) == [
+        "claim default/x gets p/a",
+        "claim default/y gets p/b",
+    ]
+
+
+def test_what_is_answered_is_written():
+    node = Node()
+    node.admit("p", "x")
+    again = node.again()
+    assert again.held("x") == ["a"]
+    assert again.manager.claim("default/x").users == {"p": "p"}
+    assert again.told(EventKind.CLAIMS_LOADED) == ["device_claims_state: 1 allocated claims"]
+    with pytest.raises(Refused):
+        again.admit("q", "both")
+
+
+def test_all_claims_of_a_pod_or_none():
+    node = Node()
+    with pytest.raises(Refused) as caught:
+        node.manager.admit(pod("p", "x", "both"))
+    assert caught.value.reason == "UnexpectedAdmissionError"
+    assert 'DeviceClaim "default/' in caught.value.message
+    assert isinstance(caught.value.cause, DoesNotFit)
+    assert node.held("x") == node.held("both") == [] and node.manager.pods() == frozenset()
+
+
+def test_pods_share_a_claim_and_the_last_one_frees_it():
+    node = Node()
+    node.admit("p", "x")
+    node.admit("q", "x")
+    assert node.manager.claim("default/x").claim.status.pod_names == ("p", "q")
+    node.leave("p")
+    assert node.held("x") == ["a"]
+    assert node.manager.claim("default/x").claim.status.pod_names == ("q",)
+    node.leave("q")
+    assert node.held("x") == []
+    assert node.manager.claim("default/x").phase == "Pending"
+    assert node.told(EventKind.CLAIM_RELEASED) == ["claim default/x released"]
+    assert node.again().held("x") == []
+
+
+def test_a_pod_that_is_not_admitted_leaves_nothing():
+    node = Node()
+    node.admit("p", "x")
+    node.manager.admit(pod("q", "x", "y"))
+    node.manager.retreat("q")
+    assert (node.held("x"), node.held("y")) == (["a"], [])
+    assert node.manager.claim("default/x").users == {"p": "p"}
+    assert node.again().held("y") == []
+
+
+def test_a_pod_that_is_not_admitted_does_not_free_what_was_allocated_before():
+    node = Node()
+    node.manager.allocate("default/x")
+    node.manager.admit(pod("q", "x"))
+    node.manager.retreat("q")
+    assert node.held("x") == ["a"]
+    node.admit("q", "x")
+    node.leave("q")
+    assert node.held("x") == []
+
+
+def test_a_write_that_fails_refuses_the_pod():
+    node = Node()
+    node.file.fails = True
+    with pytest.raises(Refused, match="the disk is full"):
+        node.admit("p", "x")
+    assert node.held("x") == [] and node.manager.pods() == frozenset()
+    with pytest.raises(ClaimsError, match="the disk is full"):
+        node.manager.allocate("default/x")
+    assert node.held("x") == []
+    node.file.fails = False
+    node.admit("p", "both")
+
+
+def test_an_end_that_cannot_be_written_is_caught_up_when_the_kubelet_starts_again():
+    node = Node()
+    node.admit("p", "x")
+    node.file.fails = True
+    node.leave("p")
+    assert node.told(EventKind.CLAIMS_FAILED)
+    node.file.fails = False
+    again = node.again()
+    assert again.held("x") == ["a"]
+    again.manager.forget_all_but([])
+    again.manager.settle()
+    assert again.held("x") == [] and again.again().held("x") == []
+
+
+def test_pods_of_the_state_file_are_waited_for():
+    node = Node()
+    assert node.manager.is_sources_ready
+    node.admit("p", "x")
+    node.admit("q", "y")
+    again = node.again()
+    assert not again.manager.is_sources_ready
+    again.manager.forget_all_but(["q"])
+    assert again.manager.is_sources_ready
+    assert (again.held("x"), again.held("y")) == ([], ["b"])
+
+
+def test_explicit_claims_outlive_pods_that_are_not_there():
+    node = Node()
+    node.manager.allocate("default/x")
+    again = node.again()
+    again.manager.forget_all_but([])
+    assert again.held("x") == ["a"]
+    again.manager.release("default/x")
+    again.manager.release("default/x")
+    assert again.held("x") == [] and again.again().held("x") == []
+
+
+def test_a_claim_in_use_is_not_released():
+    node = Node()
+    node.admit("p", "x")
+    node.manager.allocate("default/y")
+    with pytest.raises(ClaimsError, match='"default/x" is used by p: it is released when they end'):
+        node.manager.release("default/y", "default/x")
+    assert (node.held("x"), node.held("y")) == (["a"], ["b"])
+
+
+def test_deleting_a_claim_waits_for_its_pods():
+    node = Node()
+    node.admit("p", "x")
+    assert node.manager.withdraw(read(claim("x")))
+    assert not node.manager.withdraw(read(claim("x")))
+    assert node.told(EventKind.CLAIM_DELETION_WAITS) == [
+        "claim default/x is used by p: it is deleted when they end"
+    ]
+    with pytest.raises(Refused, match='"default/x" is being deleted'):
+        node.admit("q", "x")
+    again = node.again()
+    assert again.manager.claim("default/x").is_deleted
+    again.manager.withdraw(read(claim("x")))
+    again.leave("p")
+    with pytest.raises(ClaimsError, match='there is no DeviceClaim "default/x"'):
+        again.manager.claim("default/x")
+
+
+def test_deleting_a_claim_that_nobody_uses():
+    node = Node()
+    node.manager.allocate("default/x")
+    assert node.manager.withdraw(read(claim("x")))
+    assert not node.manager.withdraw(read(claim("x")))
+    node.admit("p", "both")
+    assert node.manager.withdraw(read(pool())) and not node.manager.withdraw(read(pool()))
+    assert node.manager.withdraw(read(device_class()))
+
+
+def test_a_device_that_disappears_is_kept_and_told_and_not_given_away():
+    node = Node()
+    node.admit("p", "x")
+    node.manager.publish(read(pool(devices=["b"])))
+    node.manager.publish(read(pool(devices=["b"])))
+    assert node.manager.claim("default/x").gone == (A,)
+    assert node.told(EventKind.CLAIM_DEVICE_GONE) == [
+        "claim default/x holds device p/a, which no pool offers any more"
+    ]
+    node.manager.publish(read(pool()))
+    assert node.manager.claim("default/x").gone == ()
+    with pytest.raises(Refused, match="held by claim default/x"):
+        node.admit("q", "both")
+
+
+def test_an_unknown_claim_refuses_the_pod():
+    node = Node()
+    with pytest.raises(Refused, match='there is no DeviceClaim "default/nosuch"'):
+        node.admit("p", "x", "nosuch")
+    templated = Pod(PodUid("p"), "p", "default", (), resource_claims={"r": None})
+    with pytest.raises(Refused, match='resource claim "r" is to be made from a template'):
+        node.manager.admit(templated)
+
+
+def test_a_node_without_any_claims_runs_pods_as_before():
+    events = EventStream()
+    manager = ClaimManager(events, node="n0")
+    manager.load(MemoryFile())
+    manager.admit(pod("p", "x"))
+    assert manager.pods() == frozenset()
+    (event,) = [e for e in events.recent() if e.kind is EventKind.CLAIM_UNKNOWN]
+    assert "it runs without" in event.message
+
+
+def test_a_stopped_kubelet_decides_about_no_claim():
+    node = Node()
+    node.manager.close()
+    with pytest.raises(Refused, match="the kubelet is stopped"):
+        node.admit("p", "x")
+    for change in (node.manager.allocate, node.manager.release):
+        with pytest.raises(ClaimsError, match="the kubelet is stopped"):
+            change("default/x")
+    node.manager.publish(read(pool("q", ["c"])))
+    assert [each.name for each in node.manager.pools()] == ["p", "q"]
+
+
+# -- the state file ------------------------------------------------------------------------
+
+
+def test_a_corrupt_file_is_set_aside_and_said():
+    node = Node(MemoryFile(b"garbage"))
+    assert node.file.aside == b"garbage"
+    (text,) = node.told(EventKind.CLAIMS_SET_ASIDE)
+    assert text.startswith("device_claims_state: it is no state of structured claims; set aside")
+    node.admit("p", "both")
+    assert node.again().held("both") == ["a", "b"]
+
+
+def test_a_file_that_contradicts_itself_is_set_aside():
+    one, other = Node(), Node()
+    one.admit("p", "x")
+    other.admit("q", "both")
+    from devicemanager.claims.statefile import ClaimsState, StateWriter, parse_state
+
+    states = parse_state(one.file.data), parse_state(other.file.data)
+    records = states[0].records + states[1].records
+    both = ClaimsState(records, {**states[0].charges, **states[1].charges})
+    node = Node(MemoryFile(StateWriter().render(both)))
+    assert node.file.aside is not None
+    assert "device p/a is held by somebody already" in node.told(EventKind.CLAIMS_SET_ASIDE)[0]
+    assert node.held("x") == node.held("both") == []
+
+
+def test_a_file_that_cannot_be_read_stops_the_start():
+    file = MemoryFile()
+
+    def read_fails():
+        raise checkpoint.CheckpointUnreadable("device_claims_state", "the disk reports an error")
+
+    file.read = read_fails
+    with pytest.raises(StartError, match="the disk reports an error"):
+        Node(file)
+    assert file.aside is None
+
+
+def test_a_claim_whose_object_is_gone_keeps_what_it_holds_while_it_is_used():
+    node = Node()
+    node.admit("p", "x")
+    node.manager.close()
+    events = EventStream()
+    bare = ClaimManager(events, node="n0")
+    bare.load(node.file)
+    view = bare.claim("default/x")
+    assert view.users == {"p": "p"} and view.gone == (A,)
+    bare.leave("p")
+    bare.settle()
+    with pytest.raises(ClaimsError):
+        bare.claim("default/x")
+
+
+# -- drivers -------------------------------------------------------------------------------
+
+
+def shown(node, found):
+    (claim,) = node.manager.dynamic_resources(found, MAIN)
+    return {each.device_name: each.cdi_devices for each in claim.claim_resources}
+
+
+def test_without_a_driver_devices_are_shown_without_cdi_ids():
+    node = Node()
+    found = node.admit("p", "both")
+    node.manager.prepare(found)
+    assert shown(node, found) == {"a": (), "b": ()}
+    assert node.manager.cdi_devices(found, MAIN) == ()
+
+
+def test_what_a_driver_prepared_is_shown_and_survives():
+    node = Node()
+    node.manager.set_driver(DRIVER, FakeDriver("gpu"))
+    found = node.admit("p", "both")
+    assert node.manager.dynamic_resources(found, MAIN) == ()
+    before = node.manager.pod_version("p")
+    node.manager.prepare(found)
+    assert node.manager.pod_version("p") > before
+    uid = node.manager.cdi_devices(found, MAIN)[1].removesuffix("-a").partition("=")[2]
+    expected = {
+        name: ("k8s.d.example.com/gpu=common", f"k8s.d.example.com/gpu={uid}-{name}")
+        for name in "ab"
+    }
+    assert shown(node, found) == expected
+    assert node.manager.cdi_devices(found, MAIN) == (
+        "k8s.d.example.com/gpu=common",
+        f"k8s.d.example.com/gpu={uid}-a",
+        f"k8s.d.example.com/gpu={uid}-b",
+    )
+    again = node.again()
+    again.manager.set_driver(DRIVER, FakeDriver("other"))
+    again.manager.prepare(found)
+    assert shown(again, found) == expected
+
+
+def test_a_driver_that_fails_is_asked_again():
+    node = Node()
+    node.manager.set_driver(DRIVER, FakeDriver(failures=1))
+    found = node.admit("p", "x")
+    with pytest.raises(AllocationError, match=r"claim default/x: driver d\.example\.com cannot"):
+        node.manager.prepare(found)
+    assert node.held("x") == ["a"]
+    node.manager.prepare(found)
+    assert set(shown(node, found)) == {"a"}
+
+
+class Recording:
+    """A driver that notes what it is asked."""
+
+    def __init__(self):
+        self.calls = []
+
+    def prepare(self, claim, devices):
+        self.calls.append(("prepare", claim.id, tuple(devices)))
+        return {}
+
+    def unprepare(self, claim, devices):
+        self.calls.append(("unprepare", claim.id, tuple(devices)))
+        raise RuntimeError("no")
+
+
+def test_a_second_pod_with_one_prepared_and_one_new_claim():
+    node, driver = Node(), Recording()
+    node.manager.set_driver(DRIVER, driver)
+    node.manager.prepare(node.admit("p", "x"))
+    node.manager.prepare(node.admit("q", "x", "y"))
+    assert driver.calls == [("prepare", "default/x", (A,)), ("prepare", "default/y", (B,))]
+
+
+def test_a_driver_is_told_of_the_end_and_cannot_stop_it():
+    node, driver = Node(), Recording()
+    node.manager.set_driver(DRIVER, driver)
+    node.manager.prepare(node.admit("p", "x"))
+    node.admit("q", "y")
+    node.leave("p", "q")
+    assert driver.calls == [("prepare", "default/x", (A,)), ("unprepare", "default/x", (A,))]
+    assert node.held("x") == []
+    assert node.told(EventKind.CLAIMS_FAILED) == [
+        "claim default/x: driver d.example.com cannot unprepare: no"
+    ]
+
+
+def test_no_claim_is_shown_after_its_release():
+    node = Node()
+    found = node.admit("p", "x")
+    assert shown(node, found) == {"a": ()}
+    before = node.manager.version
+    node.leave("p")
+    assert node.manager.dynamic_resources(found, MAIN) == ()
+    assert node.manager.version > before
+
+
+def test_a_container_that_names_one_claim_twice_shows_it_once():
+    names = {"one": "x", "two": "x", "three": "y"}
+    container = Container(MAIN, claims=("one", "two"))
+    found = Pod(PodUid("p"), "p", "ns", (container,), resource_claims=names)
+    assert claims_of(found) == ("ns/x", "ns/y")
+    assert claims_of(found, MAIN) == ("ns/x",)
