@@ -18,6 +18,7 @@ from devicemanager.api.names import interface_name_fault
 from devicemanager.plugin.validators import (
     absolute_path,
     check_text,
+    path_text,
     permission_letters,
 )
 
@@ -59,9 +60,11 @@ def _pci_id(text: str) -> str:
 class FilesystemDevice:
     """A device reached through a path, by default the same one in the container."""
 
-    host_path: str = attrs.field(validator=absolute_path)
+    host_path: str = attrs.field(converter=path_text, validator=absolute_path)
     container_path: str = attrs.field(
-        default=attrs.Factory(lambda self: self.host_path, takes_self=True), validator=absolute_path
+        default=attrs.Factory(lambda self: self.host_path, takes_self=True),
+        converter=path_text,
+        validator=absolute_path,
     )
     permissions: str = attrs.field(default="rw", validator=permission_letters)
 
@@ -98,21 +101,46 @@ class ApiType(enum.Enum):
     PATH = "PATH"
     NETLINK = "NETLINK"
 
+    @classmethod
+    def of(cls, value: ApiType | str | int) -> ApiType:
+        """From the value, its name in any case, or its number, PATH being 0 and NETLINK 1.
+        Raises ValueError."""
+        members = list(cls)
+        if isinstance(value, ApiType):
+            return value
+        if isinstance(value, str) and value.upper() in cls.__members__:
+            return cls[value.upper()]
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(members):
+            return members[value]
+        names = ", ".join(f"{member.name} ({number})" for number, member in enumerate(members))
+        raise ValueError(f"an API type is one of {names}, not {value!r}")
+
+
+def _api_type(value: ApiType | str | int) -> ApiType:
+    return ApiType.of(value)
+
 
 @attrs.frozen(kw_only=True)
 class FlatDevice:
     """The flat form: one identifier inside, one outside, and what kind they are of.
 
+    ``api_type`` may also be its name in any case, or its number. Raises ``ValueError`` for
+    what the form of its kind does not take.
+
     ``permissions`` fit a path only: ``rw`` if left empty. An interface has none.
     """
 
-    identifier_container: str
-    identifier_host: str
-    api_type: ApiType = attrs.field(default=ApiType.PATH, converter=ApiType)
+    identifier_container: str = attrs.field(converter=path_text)
+    identifier_host: str = attrs.field(converter=path_text)
+    api_type: ApiType = attrs.field(default=ApiType.PATH, converter=_api_type)
     permissions: str = ""
 
+    def __attrs_post_init__(self) -> None:
+        # A mistake shows where it is made, not when a pod comes.
+        self.typed()
+
     def typed(self) -> FilesystemDevice | NetlinkDevice:
-        """The same device in the form that travels. Raises ``ValueError``."""
+        """The same device in the form that travels."""
         if self.api_type is ApiType.PATH:
             permissions = self.permissions or "rw"
             return FilesystemDevice(

@@ -43,6 +43,7 @@ DEFAULTS = {
     "preferred_policy": PreferredPolicy.NONE,
     "pre_start": False,
     "cdi_kind": "",
+    "calls_kept": 10_000,
     "control_file": "",
     "rpc_delays": {},
     "rpc_errors": {},
@@ -66,6 +67,7 @@ VARIABLES = {
     "PREFERRED_POLICY": ("reverse", PreferredPolicy.REVERSE),
     "PRE_START": ("true", True),
     "CDI_KIND": ("vendor.com/gpu", "vendor.com/gpu"),
+    "CALLS_KEPT": ("5", 5),
     "CONTROL_FILE": ("/run/control", "/run/control"),
     "RPC_DELAYS": ("Allocate=0.5,ListAndWatch=2", {"Allocate": 0.5, "ListAndWatch": 2.0}),
     "RPC_ERRORS": (
@@ -264,15 +266,24 @@ def test_the_manifest_holds_all_that_a_node_needs():
 
 
 def test_the_record_of_calls_is_bounded_and_the_count_is_not():
-    recorder = Recorder()
-    for number in range(10_005):
+    recorder = Recorder(100)
+    for number in range(105):
         ask = dp.AllocateRequest()
         ask.container_requests.add(devices_ids=[str(number)])
         recorder.add(RpcCall("Allocate", ask))
-    assert len(recorder.calls) == 10_000
+    assert (len(recorder.calls), recorder.dropped) == (100, 5)
     assert recorder.calls[0].device_ids == (("5",),)
-    assert recorder.wait_for("Allocate", 10_005, 0)
-    assert not recorder.wait_for("Allocate", 10_006, 0)
+    assert recorder.wait_for("Allocate", 105, 0)
+    assert not recorder.wait_for("Allocate", 106, 0)
+
+
+def test_calls_with_very_many_devices_are_kept_up_to_64_mib():
+    recorder = Recorder(100)
+    ask = dp.AllocateRequest()
+    ask.container_requests.add(devices_ids=["x" * (1 << 20)])
+    for _ in range(70):
+        recorder.add(RpcCall("Allocate", ask))
+    assert (len(recorder.calls), recorder.dropped) == (63, 7)
 
 
 def test_the_image_is_made_from_what_is_there():

@@ -37,6 +37,32 @@ def test_a_flat_interface_becomes_a_netlink_device() -> None:
     ).typed() == NetlinkDevice("eth42", "net0")
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        *((ApiType.PATH, ApiType.PATH), ("PATH", ApiType.PATH), ("path", ApiType.PATH)),
+        *((0, ApiType.PATH), (1, ApiType.NETLINK), ("NetLink", ApiType.NETLINK)),
+    ],
+)
+def test_an_api_type_by_value_name_or_number(given: object, expected: ApiType) -> None:
+    name = "/dev/x" if expected is ApiType.PATH else "eth0"
+    device = FlatDevice(identifier_container=name, identifier_host=name, api_type=given)
+    assert device.api_type is expected
+
+
+@pytest.mark.parametrize("given", ["", "pat", 2, -1, True, None, 0.0])
+def test_what_is_no_api_type(given: object) -> None:
+    with pytest.raises(ValueError, match=r"one of PATH \(0\), NETLINK \(1\), not"):
+        FlatDevice(identifier_container="/x", identifier_host="/x", api_type=given)
+
+
+def test_a_flat_device_is_checked_where_it_is_made() -> None:
+    with pytest.raises(ValueError, match="host_path must be an absolute path"):
+        FlatDevice(identifier_container="/dev/x", identifier_host="dev/x")
+    with pytest.raises(ValueError, match="interface_name must be an interface name"):
+        FlatDevice(identifier_container="x", identifier_host="a/b", api_type="netlink")
+
+
 def test_permissions_do_not_fit_an_interface() -> None:
     with pytest.raises(ValueError, match="permissions fit PATH devices only"):
         FlatDevice(

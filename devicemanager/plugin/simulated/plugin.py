@@ -106,7 +106,7 @@ class SimulatedPlugin:
         policy = self.settings.preferred_policy
         make = _CLASSES[policy is not PreferredPolicy.NONE, self.settings.pre_start]
         self._plugin = make(self.settings, framework.recheck)
-        self._recorder = Recorder()
+        self._recorder = Recorder(self.settings.calls_kept)
         namespace, _, name = self.settings.resource_name.partition("/")
         self.manager = Manager(
             StaticLister(namespace, {name: self._plugin}),
@@ -140,8 +140,14 @@ class SimulatedPlugin:
 
     @property
     def calls(self) -> tuple[RpcCall, ...]:
-        """Every RPC the kubelet has made, in order of arrival."""
+        """The RPCs that the kubelet has made, in order of arrival: the last
+        ``settings.calls_kept``, of at most 64 MiB."""
         return self._recorder.calls
+
+    @property
+    def calls_dropped(self) -> int:
+        """How many RPCs came before :attr:`calls`."""
+        return self._recorder.dropped
 
     @property
     def status(self) -> ResourceStatus | None:

@@ -29,7 +29,7 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["Recorder", "RecordingService", "RpcCall"]
 
 _FLOOD_INTERVAL = 0.001
-_KEPT = 10_000
+_MOST_BYTES = 64 << 20
 
 Request = (
     dp.Empty | dp.AllocateRequest | dp.PreferredAllocationRequest | dp.PreStartContainerRequest
@@ -56,13 +56,17 @@ class RpcCall:
 class Recorder:
     """The calls of a plugin, over all its servers, in order of arrival.
 
-    The last 10,000 are kept, so that a plugin may run for ever; all are counted.
+    The last ``kept`` stay, of at most 64 MiB, so that a plugin may run for ever: one
+    request may name 100,000 devices. All are counted.
     """
 
-    def __init__(self) -> None:
-        # Guards the two below.
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        # Guards all below.
         self._lock = threading.Lock()
-        self._calls: deque[RpcCall] = deque(maxlen=_KEPT)
+        self._calls: deque[RpcCall] = deque()
+        self._bytes = 0
+        self._dropped = 0
         self._counts: Counter[str] = Counter()
         self._arrived = Notifier()
 
@@ -71,10 +75,20 @@ class Recorder:
         with self._lock:
             return tuple(self._calls)
 
+    @property
+    def dropped(self) -> int:
+        """How many earlier calls are not kept any more."""
+        with self._lock:
+            return self._dropped
+
     def add(self, call: RpcCall) -> None:
         with self._lock:
             self._calls.append(call)
             self._counts[call.rpc] += 1
+            self._bytes += call.request.ByteSize()
+            while self._calls and (len(self._calls) > self._kept or self._bytes > _MOST_BYTES):
+                self._bytes -= self._calls.popleft().request.ByteSize()
+                self._dropped += 1
         self._arrived.notify()
 
     def wait_for(self, rpc: str, count: int, timeout: float) -> bool:

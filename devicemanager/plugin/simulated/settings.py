@@ -30,6 +30,7 @@ __all__ = ["IdShape", "PreferredPolicy", "SimulationSettings", "as_text", "title
 _TRUE = {"1", "true", "yes", "on"}
 _MOST_DEVICES = 100_000
 """About as many as fit into the 4 MiB that a kubelet takes for a list."""
+_MOST_CALLS = 1_000_000
 _FALSE = {"0", "false", "no", "off", ""}
 
 
@@ -145,6 +146,10 @@ def _replicas(value: int | str) -> int:
     return _whole("replicas", 1, _MOST_DEVICES, value)
 
 
+def _calls_kept(value: int | str) -> int:
+    return _whole("calls_kept", 0, _MOST_CALLS, value)
+
+
 def _id_shape(value: IdShape | str) -> IdShape:
     return _choice("id_shape", IdShape, value)
 
@@ -249,6 +254,11 @@ class SimulationSettings:
     cdi_kind: str = attrs.field(
         default="",
         metadata=_help("a CDI name <kind>=<id> per device, as vendor.com/gpu=…"),
+    )
+    calls_kept: int = attrs.field(
+        default=10_000,
+        converter=_calls_kept,
+        metadata=_help("how many calls are remembered, for programs that ask for them"),
     )
     control_file: str = attrs.field(
         default="",
