@@ -13,16 +13,16 @@ from devicemanager.core.allocation.selection import (
 )
 from devicemanager.core.errors import PluginError, RequestError
 from devicemanager.core.ids import PodUid
-from devicemanager.manager.pci import PciAssignment
+from devicemanager.manager.hostdevices import HostDeviceAssignment
 from devicemanager.manager.state import State
 
 
 class Driver:
     """Makes the calls that allocation steps want, on the endpoints of the state."""
 
-    def __init__(self, state: State, pci: PciAssignment) -> None:
+    def __init__(self, state: State, host_devices: HostDeviceAssignment) -> None:
         self._state = state
-        self._pci = pci
+        self._host_devices = host_devices
 
     def run(self, steps: AllocationSteps, pod: PodUid) -> None:
         """Run steps to their end. Raises what they raise; if we are interrupted, they
@@ -61,5 +61,5 @@ class Driver:
         """The answer with host addresses for the PCI devices in its first response."""
         if not answer.responses:
             return answer
-        first = self._pci.resolve(pod, answer.responses[0])
+        first = self._host_devices.resolve(pod, answer.responses[0])
         return AllocateAnswer((first, *answer.responses[1:]))

@@ -48,7 +48,7 @@ from devicemanager.manager.checkpointing import MemoryStore, Store
 from devicemanager.manager.driver import Driver
 from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
-from devicemanager.manager.pci import PciAssignment
+from devicemanager.manager.hostdevices import HostDeviceAssignment
 from devicemanager.manager.podstates import PodStates
 from devicemanager.manager.state import State
 from devicemanager.settings import Settings
@@ -117,8 +117,8 @@ class Manager:
         # Guarded by the state's lock, too.
         self._pods = PodStates()
         self._sources_ready = True
-        self._pci = PciAssignment(self._pods, self.state.lock, self.settings.sysfs)
-        self._driver = Driver(self.state, self._pci)
+        self._host_devices = HostDeviceAssignment(self._pods, self.state.lock, self.settings.sysfs)
+        self._driver = Driver(self.state, self._host_devices)
         self._pick = _pick(self.settings.shuffle_seed)
 
     @property
@@ -135,12 +135,12 @@ class Manager:
             self.state.load(saved, now)
             self._sources_ready = not self.state.ledger.pods()
         for entry in saved.entries or ():
-            self._restore_pci(entry)
+            self._restore_host_devices(entry)
         self._grace_period.watch()
 
-    def _restore_pci(self, entry: checkpoint.PodDevicesEntry) -> None:
+    def _restore_host_devices(self, entry: checkpoint.PodDevicesEntry) -> None:
         try:
-            self._pci.restore(PodUid(entry.pod_uid), entry.alloc_resp or b"")
+            self._host_devices.restore(PodUid(entry.pod_uid), entry.alloc_resp or b"")
         except WireError as error:
             self.events.publish(
                 EventKind.CONFLICT,
@@ -208,14 +208,14 @@ class Manager:
     def _carry_out(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
         uid = allocation.pod.uid
         with self.state.lock:
-            before = self._pods.get(uid).pci_addresses
+            before = self._pods.get(uid).host_devices
         try:
             self._driver.run(steps, uid)
             self._commit(allocation)
         except BaseException:
             with self.state.lock:
                 gone = self._pods.get(uid).is_deleted
-                self._pods.assign_pci(uid, frozenset() if gone else before)
+                self._pods.assign_host_devices(uid, frozenset() if gone else before)
             raise
         finally:
             with self.state.lock:

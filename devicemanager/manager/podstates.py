@@ -22,12 +22,12 @@ class PodState:
     """Whether the pod was deleted while its admission was under way."""
     affinities: Affinities = attrs.field(factory=dict)
     """The NUMA nodes that its containers were aligned to."""
-    pci_addresses: frozenset[str] = frozenset()
-    """The PCI devices of the host that were given to it."""
+    host_devices: frozenset[str] = frozenset()
+    """What of the host was given to it: PCI addresses and network interfaces."""
 
     @property
     def says_nothing(self) -> bool:
-        return self.admission is None and not self.affinities and not self.pci_addresses
+        return self.admission is None and not self.affinities and not self.host_devices
 
 
 class PodStates:
@@ -58,14 +58,21 @@ class PodStates:
         self._of(pod).affinities = affinities
         self._tidy(pod)
 
-    def assign_pci(self, pod: PodUid, addresses: frozenset[str]) -> None:
-        """The pod has these PCI devices and no other."""
-        self._of(pod).pci_addresses = addresses
+    def assign_host_devices(self, pod: PodUid, names: frozenset[str]) -> None:
+        """The pod has these devices of the host and no other."""
+        self._of(pod).host_devices = names
         self._tidy(pod)
 
-    def pci_in_use(self) -> frozenset[str]:
-        """The PCI devices that some pod has."""
-        return frozenset[str]().union(*(state.pci_addresses for state in self._states.values()))
+    def host_devices_in_use(self) -> frozenset[str]:
+        """The devices of the host that some pod has."""
+        return frozenset[str]().union(*(state.host_devices for state in self._states.values()))
+
+    def holder_of(self, name: str) -> PodUid | None:
+        """The pod that has this device of the host."""
+        for pod, state in self._states.items():
+            if name in state.host_devices:
+                return pod
+        return None
 
     def deactivate(self, pod: PodUid) -> None:
         """What the pod holds goes with the next admission of another."""
@@ -81,7 +88,7 @@ class PodStates:
         self._inactive.discard(pod)
         state = self._states.get(pod)
         if state is not None:
-            state.affinities, state.pci_addresses = {}, frozenset()
+            state.affinities, state.host_devices = {}, frozenset()
             self._tidy(pod)
 
     def delete(self, pod: PodUid) -> None:

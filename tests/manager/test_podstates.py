@@ -25,13 +25,13 @@ def test_a_pod_that_is_forgotten_is_not_inactive_any_more():
 
 def test_pci_devices_in_use_are_those_of_all_pods():
     states = PodStates()
-    states.assign_pci(P, frozenset({"0000:01:00.0"}))
-    states.assign_pci(Q, frozenset({"0000:02:00.0"}))
-    assert states.pci_in_use() == {"0000:01:00.0", "0000:02:00.0"}
+    states.assign_host_devices(P, frozenset({"0000:01:00.0"}))
+    states.assign_host_devices(Q, frozenset({"0000:02:00.0"}))
+    assert states.host_devices_in_use() == {"0000:01:00.0", "0000:02:00.0"}
     states.forget(P)
-    assert states.pci_in_use() == {"0000:02:00.0"}
-    states.assign_pci(Q, frozenset())
-    assert states.pci_in_use() == frozenset()
+    assert states.host_devices_in_use() == {"0000:02:00.0"}
+    states.assign_host_devices(Q, frozenset())
+    assert states.host_devices_in_use() == frozenset()
 
 
 def test_only_an_admission_under_way_learns_that_its_pod_was_deleted():
