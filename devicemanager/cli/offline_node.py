@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -22,6 +21,7 @@ from devicemanager.core.inventory import Columns
 from devicemanager.core.ledger import PodHoldings
 from devicemanager.core.pods import Pod
 from devicemanager.events import EventStream
+from devicemanager.io.regular import FileRefused, read_regular
 from devicemanager.manager.manager import Manager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodStore
@@ -145,7 +145,10 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
 def _contents(path: str) -> bytes:
     if path == STANDARD_INPUT:
         return read_standard_input(_MAX_ALLOCATABLE)
-    return Path(path).read_bytes()
+    try:
+        return read_regular(path, _MAX_ALLOCATABLE)
+    except FileRefused as error:
+        raise CommandError(f"{path}: it is {error}") from None
 
 
 def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:

@@ -13,11 +13,13 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology, NumaTopologyError
+from devicemanager.io.regular import FileRefused, read_regular
 
 HOST = "host"
 SYSFS_NODES = Path("sys/devices/system/node")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _MEM_TOTAL = re.compile(r"MemTotal:\s+([0-9]+) kB")
+_MAX_SIZE = 1 << 20
 _MAX_LISTED = 1 << 16
 _KEYS = ("nodes", "distances", "cpus", "memory")
 
@@ -239,7 +241,12 @@ def _line(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise NumaError(f"cannot read {path}: {cause}") from error
+        return read_regular(path, _MAX_SIZE).decode()
+    except (OSError, FileRefused, UnicodeDecodeError) as error:
+        raise NumaError(f"cannot read {path}: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> object:
+    if isinstance(error, OSError):
+        return error.strerror
+    return "it is not text" if isinstance(error, UnicodeDecodeError) else f"it is {error}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from devicemanager.core.pods import Pod
+from devicemanager.io.regular import NotRegular, TooLarge, read_regular
 from devicemanager.manifests.documents import MAX_SIZE, TOO_LARGE, load_documents
 from devicemanager.manifests.errors import FieldError, ManifestError, described, plain, shown
 from devicemanager.manifests.spec import DefaultUid, pod_from, stable_uid
@@ -77,15 +78,15 @@ def _from_file(path: Path, default_uid: DefaultUid) -> Pod:
 
 def _read(path: Path) -> str:
     try:
-        # Opening a pipe would wait for its other end.
-        if not path.is_file():
-            raise ManifestError("not a regular file" if path.exists() else "no such file")
-        with path.open("rb") as file:
-            data = file.read(MAX_SIZE + 1)
+        data = read_regular(path, MAX_SIZE)
+    except NotRegular:
+        raise ManifestError("not a regular file") from None
+    except TooLarge:
+        raise ManifestError(TOO_LARGE) from None
+    except (FileNotFoundError, ValueError):  # a name that no file can have
+        raise ManifestError("no such file") from None
     except OSError as error:
         raise ManifestError(f"cannot be read: {error.strerror}") from None
-    if len(data) > MAX_SIZE:
-        raise ManifestError(TOO_LARGE)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -150,6 +150,7 @@ def _container(item: object, is_init: bool, taken: set[str], claims: Collection[
     if name in taken:
         raise FieldError("name", f'Duplicate value: "{name}"')
     taken.add(name)
+    _check_image(item.get("image"))
     try:
         limits, requests = read_resources(item.get("resources"))
         used = read_container_claims(item.get("resources"))
@@ -168,6 +169,14 @@ def _restart_policy(policy: object) -> RestartPolicy | None:
     if policy not in _RESTART_POLICIES:
         raise unsupported("restartPolicy", policy, *_RESTART_POLICIES)
     return RestartPolicy(policy)
+
+
+def _check_image(image: object) -> None:
+    """Nothing is run here; but a pod without an image never gets to a node."""
+    if image is None or image == "":
+        raise required("image")
+    if not isinstance(image, str):
+        raise wrong_type("image", "a string", image)
 
 
 def _check_name(field: str, value: object, fault_of: Callable[[str], str]) -> None:

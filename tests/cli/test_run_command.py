@@ -54,7 +54,7 @@ def wait(process: Process, kind: str, **facts: Any) -> dict[str, Any]:
 
 
 def manifest(name: str, gpus: int) -> str:
-    container = {"name": "main", "resources": {"limits": {GPU: gpus}}}
+    container = {"name": "main", "image": "i", "resources": {"limits": {GPU: gpus}}}
     return json.dumps(
         {
             "apiVersion": "v1",

@@ -41,7 +41,7 @@ def manifest(name, *claims, gpus=0, uses=None):
         resources["limits"] = {GPU: gpus}
     spec = {
         "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
-        "containers": [{"name": "main", "resources": resources}],
+        "containers": [{"name": "main", "image": "i", "resources": resources}],
     }
     meta = {"name": name, "uid": name}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -8,7 +8,7 @@ from devicemanager.manifests import ManifestError
 
 def manifest(pod_claims, *container_claims, init=()):
     def container(name, claims):
-        return {"name": name, "resources": {"claims": claims}}
+        return {"name": name, "image": "i", "resources": {"claims": claims}}
 
     spec = {
         "resourceClaims": pod_claims,

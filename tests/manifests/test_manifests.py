@@ -32,6 +32,9 @@ SUBDOMAIN = (
 GPU = "spec.containers[0].resources.limits[vendor.com/gpu]"
 
 
+MAIN, A, B = ({"name": name, "image": "i"} for name in ("main", "a", "b"))
+
+
 def manifest(**changes: Any) -> dict[str, Any]:
     """A pod with one container and one device."""
     return {
@@ -39,17 +42,19 @@ def manifest(**changes: Any) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {"name": "train", "uid": "u-1"},
         "spec": {
-            "containers": [{"name": "main", "resources": {"limits": {"vendor.com/gpu": 2}}}],
+            "containers": [
+                {"name": "main", "image": "i", "resources": {"limits": {"vendor.com/gpu": 2}}}
+            ],
         },
     } | changes
 
 
 def with_resources(**resources: Any) -> dict[str, Any]:
-    return manifest(spec={"containers": [{"name": "main", "resources": resources}]})
+    return manifest(spec={"containers": [MAIN | {"resources": resources}]})
 
 
 def with_container(**fields: Any) -> dict[str, Any]:
-    return manifest(spec={"containers": [{"name": "main"} | fields]})
+    return manifest(spec={"containers": [MAIN | fields]})
 
 
 def with_metadata(**metadata: Any) -> dict[str, Any]:
@@ -126,6 +131,7 @@ def test_a_client_object() -> None:
             containers=[
                 client.V1Container(
                     name="main",
+                    image="i",
                     resources=client.V1ResourceRequirements(limits={"vendor.com/gpu": "2"}),
                 )
             ]
@@ -149,6 +155,7 @@ spec:
   containers:
   - &base
     name: main
+    image: i
     resources: {limits: {vendor.com/gpu: 2}}
   - <<: *base
     name: side
@@ -160,7 +167,7 @@ def test_neither_kubernetes_nor_yaml_is_loaded_for_a_dict() -> None:
     code = (
         "import sys, devicemanager.manifests as m;"
         "m.parse({'kind':'Pod','apiVersion':'v1','metadata':{'name':'a'},"
-        "'spec':{'containers':[{'name':'a'}]}});"
+        "'spec':{'containers':[{'name':'a','image':'i'}]}});"
         "sys.exit(bool({'kubernetes','yaml','grpc'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
@@ -200,18 +207,18 @@ def test_whole_numbers_in_any_notation(count: Any) -> None:
     "resources", [None, {}, {"limits": None}, {"limits": {}, "requests": None}]
 )
 def test_no_resources(resources: Any) -> None:
-    pod = parse(manifest(spec={"containers": [{"name": "main", "resources": resources}]}))
+    pod = parse(manifest(spec={"containers": [MAIN | {"resources": resources}]}))
     assert pod.containers == (Container("main"),)
 
 
 def test_only_an_init_container_with_always_is_restartable() -> None:
     spec = {
         "initContainers": [
-            {"name": "sidecar", "restartPolicy": "Always"},
-            {"name": "step"},
+            {"name": "sidecar", "image": "i", "restartPolicy": "Always"},
+            {"name": "step", "image": "i"},
         ],
-        "containers": [{"name": "main", "restartPolicy": "Always"}],
-        "ephemeralContainers": [{"name": "main"}],
+        "containers": [{"name": "main", "image": "i", "restartPolicy": "Always"}],
+        "ephemeralContainers": [MAIN],
     }
     pod = parse(manifest(spec=spec))
     assert [(each.name, each.restartable) for each, _ in pod.all_containers()] == [
@@ -284,6 +291,15 @@ BAD_FIELDS = [
     (manifest(spec={"containers": {}}), "spec.containers: must be a list, not a mapping"),
     (manifest(spec={"containers": [None]}), "spec.containers[0]: must be a mapping, not null"),
     (manifest(spec={"containers": [{}]}), "spec.containers[0].name: Required value"),
+    (manifest(spec={"containers": [{"name": "a"}]}), "spec.containers[0].image: Required value"),
+    (
+        manifest(spec={"containers": [A], "initContainers": [B | {"image": ""}]}),
+        "spec.initContainers[0].image: Required value",
+    ),
+    (
+        manifest(spec={"containers": [A | {"image": 7}]}),
+        "spec.containers[0].image: must be a string, not the number 7",
+    ),
     (
         manifest(spec={"containers": [{"name": "a.b"}]}),
         f'spec.containers[0].name: Invalid value: "a.b": {LABEL}',
@@ -293,25 +309,30 @@ BAD_FIELDS = [
         f'spec.containers[0].name: Invalid value: "{"a" * 64}": must be no more than 63 characters',
     ),
     (
-        manifest(spec={"containers": [{"name": "a"}, {"name": "a"}]}),
+        manifest(spec={"containers": [A, A]}),
         'spec.containers[1].name: Duplicate value: "a"',
     ),
     (
-        manifest(spec={"containers": [{"name": "a"}], "initContainers": [{"name": "a"}]}),
+        manifest(
+            spec={
+                "containers": [A],
+                "initContainers": [A],
+            }
+        ),
         'spec.initContainers[0].name: Duplicate value: "a"',
     ),
     (
         manifest(
             spec={
-                "containers": [{"name": "a"}],
-                "initContainers": [{"name": "b", "restartPolicy": "no"}],
+                "containers": [A],
+                "initContainers": [{"name": "b", "image": "i", "restartPolicy": "no"}],
             }
         ),
         'spec.initContainers[0].restartPolicy: Unsupported value: "no": '
         'supported values: "Always", "OnFailure", "Never"',
     ),
     (
-        manifest(spec={"containers": [{"name": "a", "resources": []}]}),
+        manifest(spec={"containers": [{"name": "a", "image": "i", "resources": []}]}),
         "spec.containers[0].resources: must be a mapping, not a list",
     ),
     (
@@ -339,11 +360,16 @@ BAD_FIELDS = [
         'strict decoding error: unknown field "spec.containers[0]."x\\n""',
     ),
     (
-        manifest(spec={"containers": [{"name": "a"}], "initContainer": [{"name": "b"}]}),
+        manifest(
+            spec={
+                "containers": [A],
+                "initContainer": [B],
+            }
+        ),
         'strict decoding error: unknown field "spec.initContainer"; did you mean "initContainers"?',
     ),
     (
-        manifest(spec={"containers": [{"name": "a"}], "initContainers": [{"nam": "b"}]}),
+        manifest(spec={"containers": [A], "initContainers": [{"nam": "b"}]}),
         'strict decoding error: unknown field "spec.initContainers[0].nam"; did you mean "name"?',
     ),
     (
@@ -478,6 +504,22 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert long.endswith(("cannot be read: File name too long", "no such file"))
 
 
+def test_nothing_that_could_block_is_waited_for(tmp_path: Path) -> None:
+    """A link to a pipe, a device, gigabytes of nothing, and a regular file whose end is not
+    there yet."""
+    sparse, link = tmp_path / "sparse.yaml", tmp_path / "link.yaml"
+    sparse.touch()
+    os.truncate(sparse, 1 << 30)
+    assert (
+        line_of(sparse) == f"{sparse}: larger than {MAX_SIZE} bytes; a manifest describes one pod"
+    )
+    os.mkfifo(tmp_path / "pipe")
+    for target in (tmp_path / "pipe", Path("/dev/zero"), Path("/proc/kmsg")):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        assert line_of(link).startswith(f"{link}: ")
+
+
 @pytest.mark.parametrize("merge", [False, True])
 def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
     lines = ["a0: &a0 {x: 1}"]
@@ -522,9 +564,14 @@ def test_any_field_value_is_a_pod_or_a_manifest_error(field: str, value: Any) ->
 @example("resources", {"limits": {10**5000: 1}})
 @example("name", 10**5000)
 def test_any_container_is_a_pod_or_a_manifest_error(field: str, value: Any) -> None:
-    container = {"name": "main", field: value}
+    container = {"name": "main", "image": "i", field: value}
     outcome(
-        manifest(spec={"containers": [container], "initContainers": [{"name": "a"} | container]})
+        manifest(
+            spec={
+                "containers": [container],
+                "initContainers": [A | container],
+            }
+        )
     )
 
 
@@ -543,7 +590,7 @@ def test_any_text_is_a_pod_or_a_manifest_error(text: str) -> None:
 
 @given(values)
 def test_yaml_and_dict_agree(value: Any) -> None:
-    source = manifest(spec={"containers": [{"name": "main", "resources": {"limits": value}}]})
+    source = manifest(spec={"containers": [MAIN | {"resources": {"limits": value}}]})
     try:
         text = yaml.safe_dump(source)
     except yaml.YAMLError:

@@ -24,7 +24,7 @@ DEADLINE = 20
 
 def text(name: str, gpus: int = 1, uid: str | None = None) -> str:
     metadata = {"name": name} | ({"uid": uid} if uid else {})
-    container = {"name": "main", "resources": {"limits": {"vendor.com/gpu": gpus}}}
+    container = {"name": "main", "image": "i", "resources": {"limits": {"vendor.com/gpu": gpus}}}
     return json.dumps(
         {
             "apiVersion": "v1",
