@@ -31,6 +31,7 @@ from devicemanager.core import bitset
 from devicemanager.core.quantity import Quantity
 
 _SHOWN = 3
+_SHOWN_TAKEN = 8
 """Devices that a line of text names; the data name all."""
 
 
@@ -238,13 +239,13 @@ def _names(inventory: Inventory, devices: int) -> tuple[str, ...]:
 def _lines(request: RequestExplanation) -> Iterator[str]:
     yield f"  {request.claim}, {request.label}: {request.summary}"
     if request.taken:
-        yield f"    taken: {', '.join(request.taken)}"
+        yield f"    taken: {_some(request.taken, _SHOWN_TAKEN)}"
     if request.usable:
         yield f"    usable: {_some(request.usable)}"
     for each in request.excluded:
         yield f"    {_count(len(each.devices))}: {each.rule} ({_some(each.devices)})"
 
 
-def _some(devices: Sequence[str]) -> str:
-    more = [f"and {len(devices) - _SHOWN} more"] if len(devices) > _SHOWN else []
-    return ", ".join([*devices[:_SHOWN], *more])
+def _some(devices: Sequence[str], most: int = _SHOWN) -> str:
+    more = [f"and {len(devices) - most} more"] if len(devices) > most else []
+    return ", ".join([*devices[:most], *more])

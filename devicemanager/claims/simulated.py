@@ -71,8 +71,8 @@ class SimulatedHardware:
         return (*gpus, *nics, *fpgas)
 
 
-def classes() -> tuple[DeviceClass, ...]:
-    """Classes for all of it."""
+def simulated_classes() -> tuple[DeviceClass, ...]:
+    """The classes by which claims ask for simulated hardware."""
     whole = PROFILES[0].name
     return (
         _class("fpga", FPGA_DRIVER, "fpga"),

@@ -15,13 +15,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from devicemanager.cli import checkpoints, exec, explain, pods, resources, run, simulate
+from devicemanager.cli import (
+    checkpoints,
+    claims,
+    exec,
+    explain,
+    pods,
+    resources,
+    run,
+    simulate,
+)
 from devicemanager.cli.options import CommandError, CommandParser, Run
 from devicemanager.packages import loaded
 
 __all__ = ["main"]
 
-_COMMANDS = (run, simulate, exec, explain, pods, resources, checkpoints)
+_COMMANDS = (run, simulate, exec, explain, claims, pods, resources, checkpoints)
 _KNOWN_ERRORS = (
     ("devicemanager.core.errors", "DeviceManagerError"),
     ("devicemanager.plugin.errors", "PluginError"),

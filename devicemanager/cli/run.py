@@ -12,13 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import files, settings_options
+from devicemanager.cli import files, hardware_option, settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.standard_output import OutputQueue
 
 if TYPE_CHECKING:
+    from devicemanager.claims.simulated import SimulatedHardware
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
@@ -60,6 +61,20 @@ def add(subparsers: Subparsers) -> None:
         action=_OnePerResource,
         default=[],
         help=f"also run a plugin with virtual devices: {EXAMPLES}; may be repeated",
+    )
+    parser.add_argument(
+        "--claims",
+        metavar="DIR",
+        type=files.directory,
+        help="structured claims: the pools, classes, claims and configs of the files (*.yaml, "
+        "*.yml, *.json) in this directory, which is followed as it changes",
+    )
+    parser.add_argument(
+        "--simulate-pools",
+        metavar=hardware_option.FORM,
+        type=hardware_option.hardware_option,
+        help="also pools and classes of virtual hardware that claims can ask for, such as "
+        f"{hardware_option.EXAMPLE}",
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
@@ -133,6 +148,8 @@ def _serve(
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
+    if args.claims is not None:
+        _check_claims(args.claims)
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
     kubelet.events.subscribe(log.event)
     signals.check()
@@ -145,6 +162,13 @@ def _serve(
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
         with signals.interruptible():
             _wait_for(kubelet, plugin, option)
+    if args.simulate_pools is not None or args.claims is not None:
+        path = kubelet.claims_state_path
+        log.say("claims-state-path", f"claims state path: {path}", path=str(path))
+    if args.simulate_pools is not None:
+        _publish(kubelet, args.simulate_pools)
+    if args.claims is not None:
+        _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:
         _follow_manifests(kubelet, args.manifests, log, signals, stack)
     signals.check()
@@ -157,6 +181,31 @@ def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOptio
     if not plugin.wait_registered(_PLUGIN_TIMEOUT):
         raise CommandError(f"the simulated plugin of {option.resource} did not come up")
     kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
+
+
+def _publish(kubelet: MockKubelet, hardware: SimulatedHardware) -> None:
+    from devicemanager.claims.drivers import FakeDriver
+    from devicemanager.claims.simulated import DRIVERS, simulated_classes
+
+    for name in DRIVERS:
+        kubelet.claims.set_driver(name, FakeDriver())
+    kubelet.claims.apply([*simulated_classes(), *hardware.pools(kubelet.claims.node)])
+
+
+def _check_claims(directory: str) -> None:
+    from devicemanager.claims.directory import check_directory
+
+    check_directory(Path(directory))
+
+
+def _follow_claims(
+    kubelet: MockKubelet, directory: str, log: KubeletLog, stack: contextlib.ExitStack
+) -> None:
+    from devicemanager.claims.directory import ClaimsDirectory
+
+    stack.enter_context(
+        ClaimsDirectory(Path(directory), kubelet.claims, lambda line: log.warn("claims", line))
+    )
 
 
 def _check_manifests(directory: str) -> None:

@@ -120,6 +120,11 @@ class MockKubelet:
         """``kubelet_internal_checkpoint`` in ``plugin_dir``."""
         return self._directories.checkpoint_path
 
+    @property
+    def claims_state_path(self) -> Path:
+        """``device_claims_state`` in ``root``: what structured claims hold."""
+        return self._directories.claims_state_path
+
     # -- life ------------------------------------------------------------------------
 
     def start(self) -> Self:

@@ -4,7 +4,7 @@ import pytest
 
 from devicemanager.claims.allocator import Allocator
 from devicemanager.claims.errors import DoesNotFit
-from devicemanager.claims.simulated import SimulatedHardware, classes
+from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
 from devicemanager.claims.store import ObjectStore
 from tests.claims.documents import claim, read
 
@@ -13,7 +13,7 @@ def node(**cards):
     found = Allocator(ObjectStore())
     for pool in SimulatedHardware(**cards).pools("n1"):
         found.store.publish(pool)
-    for each in classes():
+    for each in simulated_classes():
         found.store.define(each)
     return found
 

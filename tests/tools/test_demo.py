@@ -36,6 +36,7 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
         "== The kubelet is killed with SIGKILL and started again",
         "== A manifest vanishes: its pod ends and gives its devices back",
         "== Another kubelet aligns devices to NUMA nodes, or says why it cannot",
+        "== Structured claims: partitions of a GPU, a refusal, a NIC that pods share",
         "== Everything stops at SIGTERM",
     ]
     assert "pod default/torn is refused, TopologyAffinityError" in done.stdout

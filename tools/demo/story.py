@@ -22,7 +22,7 @@ from devicemanager.cli.options import CommandError
 from devicemanager.cli.output import print_table
 from devicemanager.manifests import parse
 from podresources import PodResourcesClient, ids_by_resource
-from tools.demo import topology
+from tools.demo import claims, topology
 from tools.demo.processes import Process, Record
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
@@ -58,6 +58,7 @@ class Demo:
         self.kubelet_crashes()
         self.pod_ends()
         self.devices_are_aligned()
+        self.claims_share_hardware()
         self.everything_stops()
 
     # --- acts
@@ -66,7 +67,7 @@ class Demo:
         """Act 1."""
         _heading("A mock kubelet in a process of its own")
         self._start_kubelet()
-        for name in ("plugin_socket", "pod_resources_socket", "checkpoint_path"):
+        for name in ("plugin-socket", "pod-resources-socket", "checkpoint-path"):
             path = self._kubelet.wait_for(name, _is(name), _TIMEOUT)
             print(f"  {path['message']}")
         self._check("PodResources answers: no pods yet", self._list() == ())
@@ -150,6 +151,11 @@ class Demo:
         _heading("Another kubelet aligns devices to NUMA nodes, or says why it cannot")
         directory = self._directory / "numa"
         topology.play(directory, EXAMPLES / "numa", self._check, _TIMEOUT)
+
+    def claims_share_hardware(self) -> None:
+        """Act 8."""
+        _heading("Structured claims: partitions of a GPU, a refusal, a NIC that pods share")
+        claims.play(self._directory / "claims", EXAMPLES / "claims", self._check, _TIMEOUT)
 
     def everything_stops(self) -> None:
         """The end."""
@@ -275,7 +281,7 @@ class Demo:
     def _show(container: str, is_init: bool, given: Record) -> None:
         role = "init container" if is_init else "container"
         print(f"    {role} {container}: {_devices_text(given['devices'])}")
-        for line in given["settings"]:
+        for line in _settings_lines(given["settings"]):
             print(f"      {line}")
 
     def _devices(self, pod: str, container: str) -> dict[str, list[str]]:
@@ -283,8 +289,7 @@ class Demo:
         return devices
 
     def _settings(self, pod: str, container: str) -> list[str]:
-        settings: list[str] = self._admissions[pod]["containers"][container]["settings"]
-        return settings
+        return _settings_lines(self._admissions[pod]["containers"][container]["settings"])
 
     def _allocated(self) -> Held:
         """What the admissions gave to containers that PodResources shows."""
@@ -318,6 +323,17 @@ def _is(kind: str, **facts: Any) -> Any:
 def _devices_text(devices: dict[str, list[str]]) -> str:
     parts = [f"{resource} {','.join(ids)}" for resource, ids in devices.items()]
     return "; ".join(parts) or "no devices"
+
+
+def _settings_lines(settings: Record) -> list[str]:
+    """What a container gets from its devices, as far as it gets anything."""
+    lines = [f"env {name}={value}" for name, value in settings["envs"].items()]
+    for key in ("mounts", "devices"):
+        lines += [
+            f"{key.removesuffix('s')} {each['host_path']} at {each['container_path']}"
+            for each in settings[key]
+        ]
+    return lines + [f"CDI device {name}" for name in settings["cdi_devices"]]
 
 
 def _held(listed: tuple[podresources.Pod, ...]) -> Held:

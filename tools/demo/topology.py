@@ -40,7 +40,7 @@ def play(directory: Path, examples: Path, check: Check, timeout: float) -> None:
         _check_nodes(directory, check)
         torn = told["3-torn"]
         check("torn was refused for its nodes", torn["reason"] == "TopologyAffinityError")
-        check("the explanation says why", any(WHY in line for line in torn["explanation"]))
+        check("the explanation says why", any(WHY in line for line in torn["explanation"]["text"]))
         check("the kubelet ends with status 0", kubelet.stop() == 0)
 
 
@@ -54,12 +54,12 @@ def _admission(kubelet: Process, example: Path, timeout: float) -> Record:
         print(f"\n  {example.name}: pod {name} is admitted")
         for container, given in told["containers"].items():
             ids = "; ".join(f"{key} {','.join(ids)}" for key, ids in given["devices"].items())
-            nodes = "+".join(map(str, given["affinity"] or ()))
+            nodes = "+".join(map(str, given["numa_nodes"] or ()))
             print(f"    container {container}: {ids} (aligned to NUMA node {nodes})")
     else:
         print(f"\n  {example.name}: pod {name} is refused, {told['reason']}:")
         print(f"    {told['message']}")
-        for line in told["explanation"]:
+        for line in told["explanation"]["text"]:
             print(f"    {line}")
     return told
 

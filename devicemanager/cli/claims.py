@@ -1,0 +1,287 @@
+"""``devicemanager claims``: read, check and explain structured claims, without a kubelet."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.cli import hardware_option
+from devicemanager.cli.options import CommandError, CommandParser, add_format, command
+from devicemanager.cli.output import clean, ids_text, print_json, print_table
+
+if TYPE_CHECKING:
+    from devicemanager.claims.devmgmt.objects import DeviceAllocation, DeviceClaim
+    from devicemanager.cli.offline_claims import OfflineClaims
+    from devicemanager.cli.options import Subparsers
+
+_PATHS = "a file of pools, classes, claims and configs, or a directory of such files"
+_EPILOG = """\
+example, on virtual hardware:
+  devicemanager claims explain train --claims claims.yaml --simulate-pools gpu=2,nic=1
+
+A kubelet keeps what claims hold in device_claims_state, in its directory: --state reads it.
+"""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand and its own subcommands."""
+    parser = subparsers.add_parser(
+        "claims",
+        help="read, check and explain structured claims",
+        description="Pools of devices, classes and claims of devmgmtproto.k8s.io/v1alpha1, in "
+        "files of YAML or JSON.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
+    _add_reading(actions)
+    _add_explain(actions)
+    _add_simulate(actions)
+
+
+def _add_reading(actions: Subparsers) -> None:
+    validate = command(
+        actions, "validate", _validate, "check files: 0 if every object is valid, 1 if not"
+    )
+    validate.add_argument("paths", nargs="+", metavar="PATH", help=_PATHS)
+    add_format(validate, "text", "json")
+    listing = command(actions, "list", _list, "show claims and what they hold")
+    _add_node(listing)
+    add_format(listing, "table", "json")
+    pools = command(actions, "pools", _pools, "show pools and how much of them is in use")
+    _add_node(pools)
+    add_format(pools, "table", "json")
+    show = command(actions, "show", _show, "show all of one claim")
+    show.add_argument("claim", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
+    _add_node(show)
+    add_format(show, "yaml", "json")
+
+
+def _add_explain(actions: Subparsers) -> None:
+    explain = command(
+        actions,
+        "explain",
+        _explain,
+        "show why claims get their devices, or do not",
+        description="Explains claims that one pod asks for together: for each device that they "
+        "do not get, the first rule against it. 0 if they fit, 1 if not.",
+    )
+    explain.add_argument("names", nargs="+", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
+    explain.add_argument(
+        "--after",
+        action="append",
+        default=[],
+        metavar="CLAIM",
+        help="allocate this claim before; may be repeated",
+    )
+    _add_node(explain)
+    add_format(explain, "text", "json")
+
+
+def _add_simulate(actions: Subparsers) -> None:
+    simulate = command(
+        actions, "simulate", _simulate, "print pools and classes of virtual hardware, as YAML"
+    )
+    simulate.add_argument(
+        "hardware",
+        nargs="?",
+        type=hardware_option.hardware_option,
+        default=hardware_option.EXAMPLE,
+        metavar=hardware_option.FORM,
+        help="the node's cards (default: %(default)s)",
+    )
+    simulate.add_argument("--node", default="mock", help="whose they are (default: %(default)s)")
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--claims",
+        action="append",
+        default=[],
+        metavar="PATH",
+        dest="paths",
+        help=f"{_PATHS}; may be repeated",
+    )
+    parser.add_argument(
+        "--simulate-pools",
+        type=hardware_option.hardware_option,
+        metavar=hardware_option.FORM,
+        help="also pools and classes of virtual hardware, such as " + hardware_option.EXAMPLE,
+    )
+    parser.add_argument(
+        "--state", metavar="FILE", help="a kubelet's device_claims_state: who holds what"
+    )
+    parser.add_argument(
+        "--node", metavar="NAME", help="the node (default: the one that the pools name)"
+    )
+
+
+def _load(args: argparse.Namespace) -> OfflineClaims:
+    from devicemanager.cli.offline_claims import OfflineClaims
+
+    if not args.paths and args.state is None and args.simulate_pools is None:
+        raise CommandError("which claims? Give --claims or --state")
+    return OfflineClaims.load(args.paths, args.state, args.node, args.simulate_pools)
+
+
+# --- validate
+
+
+def _validate(args: argparse.Namespace) -> int:
+    from devicemanager.claims.errors import ClaimsError, InvalidObject
+    from devicemanager.cli.offline_claims import OfflineClaims, missing_references
+
+    problems: Sequence[str] = ()
+    notes: list[str] = []
+    count = 0
+    try:
+        offline = OfflineClaims.load(args.paths, node="")
+    except InvalidObject as error:
+        problems = error.lines
+    except ClaimsError as error:
+        problems = [str(error)]
+    else:
+        store = offline.allocator.store
+        count = len(store.pools) + len(store.classes) + len(store.claims) + len(store.configs)
+        notes = list(missing_references(offline.allocator))
+    if args.output == "json":
+        facts = {"valid": not problems, "problems": list(problems), "notes": notes}
+        print_json("claims-validate", facts)
+    else:
+        for line in problems or [f"{count} objects are valid"]:
+            print(clean(line))
+        for line in notes:
+            print(f"note: {clean(line)}")
+    return 1 if problems else 0
+
+
+# --- list, pools and show
+
+
+def _list(args: argparse.Namespace) -> int:
+    offline = _load(args)
+    claims = [claim for _, claim in sorted(offline.allocator.claims.items())]
+    if args.output == "json":
+        print_json("claims", {"claims": [_claim_data(offline, each) for each in claims]})
+    else:
+        columns = ("CLAIM", "PHASE", "DEVICES", "PODS")
+        print_table(columns, [_row(offline, each) for each in claims])
+    return 0
+
+
+def _row(offline: OfflineClaims, claim: DeviceClaim) -> tuple[str, ...]:
+    record = offline.records.get(claim.id)
+    devices = ids_text(map(_device_text, claim.status.allocations))
+    pods = ids_text(sorted(record.users.values())) if record else "-"
+    return claim.id, offline.phase(claim.id), devices, pods
+
+
+def _device_text(allocation: DeviceAllocation) -> str:
+    name = f"{allocation.device_pool_name}/{allocation.device_name}"
+    parts = [f"{each.name} {each.allocation}" for each in allocation.allocations]
+    return f"{name} ({', '.join(parts)})" if parts else name
+
+
+def _claim_data(offline: OfflineClaims, claim: DeviceClaim) -> dict[str, Any]:
+    from devicemanager.claims.devmgmt.writing import write_object
+
+    record = offline.records.get(claim.id)
+    return {
+        "claim": claim.id,
+        "phase": offline.phase(claim.id),
+        "object": write_object(claim),
+        "pods": dict(record.users) if record else {},
+        "cdi_devices": _cdi(record.prepared) if record else [],
+        "deleted": bool(record and record.is_deleted),
+    }
+
+
+def _cdi(prepared: Any) -> list[dict[str, object]]:
+    return [
+        {"driver": key.driver, "pool": key.pool, "device": key.name, "cdi_devices": list(ids)}
+        for key, ids in sorted(prepared.items())
+    ]
+
+
+def _show(args: argparse.Namespace) -> int:
+    offline = _load(args)
+    (name,) = offline.ids([args.claim])
+    data = _claim_data(offline, offline.allocator.claim(name))
+    if args.output == "json":
+        print_json("claim", data)
+        return 0
+    import yaml
+
+    print(yaml.safe_dump(data.pop("object"), sort_keys=False, allow_unicode=True), end="")
+    for key in ("phase", "pods", "cdi_devices"):
+        if data[key]:
+            print(f"# {key}: {clean(str(data[key]))}")
+    return 0
+
+
+def _pools(args: argparse.Namespace) -> int:
+    offline = _load(args)
+    rows = list(_pool_data(offline))
+    if args.output == "json":
+        print_json("claims-pools", {"node": offline.node, "pools": rows})
+    else:
+        columns = ("POOL", "DRIVER", "DEVICES", "IN USE", "BUDGET")
+        print_table(columns, map(_pool_row, rows))
+    return 0
+
+
+def _pool_data(offline: OfflineClaims) -> Iterator[dict[str, Any]]:
+    from devicemanager.core.quantity import Quantity
+
+    store, ledger = offline.allocator.store, offline.allocator.ledger
+    for pool in store.constraints(offline.node).inventory.pools:
+        written = {each.name: each.capacity for each in store.pools[pool.key.name].resources}
+        spent = ledger.spent(pool.key)
+        yield {
+            "pool": pool.key.name,
+            "driver": pool.key.driver,
+            "devices": len(pool.devices),
+            "in_use": [
+                f"{device.key.name}: {', '.join(ledger.holders(device.key))}"
+                for device in pool.devices
+                if ledger.holders(device.key)
+            ],
+            "budget": {
+                name: {
+                    "used": str(Quantity(spent.get(name, 0), capacity.format)),
+                    "capacity": str(capacity),
+                }
+                for name, capacity in written.items()
+            },
+        }
+
+
+def _pool_row(pool: dict[str, Any]) -> tuple[str, ...]:
+    budget = [f"{name} {each['used']}/{each['capacity']}" for name, each in pool["budget"].items()]
+    used, count = "; ".join(pool["in_use"]) or "-", str(pool["devices"])
+    return pool["pool"], pool["driver"], count, used, ", ".join(budget) or "-"
+
+
+# --- explain and simulate
+
+
+def _explain(args: argparse.Namespace) -> int:
+    offline = _load(args)
+    for before in offline.ids(args.after):
+        offline.allocator.allocate([before], offline.node)
+    explanation = offline.allocator.explain(offline.ids(args.names), offline.node)
+    if args.output == "json":
+        print_json("claims-explain", explanation.as_dict())
+    else:
+        for line in explanation.text().splitlines():
+            print(clean(line))
+    return 0 if explanation.fits else 1
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    from devicemanager.claims.devmgmt.texts import to_yaml
+    from devicemanager.claims.simulated import simulated_classes
+
+    print(to_yaml([*args.hardware.pools(args.node), *simulated_classes()]), end="")
+    return 0

@@ -1,0 +1,113 @@
+"""A node's structured claims put together from files: objects, and who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from devicemanager.claims.allocator import Allocator
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.files import in_order, read_paths
+from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
+from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateCorrupt, parse_state
+from devicemanager.claims.store import ObjectStore
+from devicemanager.cli.options import CommandError
+
+_NODE = "mock"
+"""The node's name if no pool names one."""
+
+
+@attrs.frozen
+class OfflineClaims:
+    """What is in the files. ``records`` are the claims that hold devices, by name."""
+
+    allocator: Allocator
+    node: str
+    records: dict[str, ClaimRecord]
+
+    @classmethod
+    def load(
+        cls,
+        paths: Sequence[str],
+        state: str | None = None,
+        node: str | None = None,
+        hardware: SimulatedHardware | None = None,
+    ) -> OfflineClaims:
+        """Read files and directories of objects, and a kubelet's state file.
+
+        Raises CommandError and ClaimsError: nothing is made of half of it.
+        """
+        found = read_state(state) if state is not None else ClaimsState()
+        store = ObjectStore()
+        allocator = Allocator(
+            store,
+            ledger=Ledger.restore(found.ledger()),
+            allocated=[record.claim for record in found.records],
+        )
+        objects = [each for file in read_paths(map(Path, paths)) for each in file.objects]
+        if hardware is not None:
+            objects += [*hardware.pools(node or _NODE), *simulated_classes()]
+        for each in in_order(objects):
+            _put(allocator, each)
+        records = {record.claim.id: record for record in found.records}
+        return cls(allocator, _node(store, node), records)
+
+    def ids(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Names as ``namespace/name``. Raises ClaimsError for a claim that is not there."""
+        found = tuple([name if "/" in name else f"default/{name}" for name in names])
+        for each in found:
+            self.allocator.claim(each)
+        return found
+
+    def phase(self, claim: str) -> str:
+        """``Pending``, ``Allocated`` or ``Reserved``."""
+        if claim not in self.records:
+            return "Pending"
+        return "Reserved" if self.records[claim].users else "Allocated"
+
+
+def read_state(text: str) -> ClaimsState:
+    """The state that a kubelet keeps of its claims. Raises CommandError."""
+    path = Path(text)
+    try:
+        return parse_state(path.read_bytes())
+    except OSError as error:
+        raise CommandError(f"{text}: {error.strerror}") from None
+    except StateCorrupt as error:
+        raise CommandError(f"{text}: {error}") from None
+
+
+def _put(allocator: Allocator, found: api.Object) -> None:
+    if isinstance(found, api.DevicePool):
+        allocator.store.publish(found)
+    elif isinstance(found, api.DeviceClass):
+        allocator.store.define(found)
+    elif isinstance(found, api.DeviceClaim):
+        allocator.submit(found)
+    else:
+        allocator.store.configure(found)
+
+
+def _node(store: ObjectStore, name: str | None) -> str:
+    nodes = sorted({pool.node_name for pool in store.pools.values()} - {""})
+    if name is not None:
+        return name
+    if len(nodes) > 1:
+        raise CommandError(f"the pools are of several nodes, {', '.join(nodes)}: give --node")
+    return nodes[0] if nodes else _NODE
+
+
+def missing_references(allocator: Allocator) -> Iterator[str]:
+    """What claims and classes name and nobody defines; it may be elsewhere."""
+    classes = allocator.store.classes
+    for name, claim in sorted(allocator.claims.items()):
+        details = [detail for instance in claim.claims for detail in instance.details()]
+        for wanted in sorted({detail.device_class for detail in details} - {"", *classes}):
+            yield f'DeviceClaim "{name}" asks by DeviceClass "{wanted}", which is not here'
+        types = {each.device_type for each in classes.values() if not each.admin_access}
+        asked = {detail.device_type for detail in details if not detail.device_class}
+        for wanted in sorted(asked - types):
+            yield f'DeviceClaim "{name}" asks by device type "{wanted}", which no class here has'

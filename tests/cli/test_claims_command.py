@@ -1,0 +1,257 @@
+"""``devicemanager claims``: checks files, shows what claims hold, explains; its page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
+from devicemanager.cli import main
+from devicemanager.cli.offline_claims import OfflineClaims
+from tests.claims.documents import claim, device_class, pool
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "claims.md"
+
+
+def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
+    status = main(["claims", *argv])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def data(capsys: Any, *argv: str) -> tuple[int, Any]:
+    status, out, err = run(capsys, *argv, "-o", "json")
+    assert err == ""
+    return status, json.loads(out)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> str:
+    """A directory with a pool of two devices, a class and two claims."""
+    two = {"deviceClass": "gpu", "requests": {"count": 2}}
+    objects = [pool(), device_class(), claim("one"), claim("two", two)]
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "all.yaml").write_text(yaml.safe_dump_all(objects))
+    return str(tmp_path / "claims")
+
+
+@pytest.fixture
+def state(files: str, tmp_path: Path) -> str:
+    """A state file in which claim one is used by a pod."""
+    offline = OfflineClaims.load([files])
+    offline.allocator.allocate(["default/one"], "n0")
+    allocation = offline.allocator.ledger.allocation("default/one")
+    assert allocation is not None
+    (grant,) = allocation.grants
+    record = ClaimRecord(
+        offline.allocator.claim("default/one"),
+        allocation,
+        {"uid-1": "trainer"},
+        prepared={grant.device: ("k8s.d.example.com/device=common",)},
+    )
+    path = tmp_path / "device_claims_state"
+    path.write_bytes(StateWriter().render(ClaimsState((record,), {grant.device: {}})))
+    return str(path)
+
+
+# --- the page
+
+
+def shown_on_the_page() -> list[tuple[str, str]]:
+    text = PAGE.read_text()
+    blocks = re.findall(r"^```console\n(.*?)^```$", text, re.M | re.S)
+    return [
+        (command, output)
+        for block in blocks
+        for command, output in re.findall(
+            r"^\$ devicemanager (claims .*)\n((?:(?!\$ ).*\n)*)", block, re.M
+        )
+    ]
+
+
+@pytest.mark.parametrize(("command", "output"), shown_on_the_page())
+def test_the_page_shows_what_comes_out(
+    command: str, output: str, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(ROOT)
+    status = main(shlex.split(command))
+    assert capsys.readouterr().out == output
+    assert status == int("does not fit" in output or "Invalid" in output)
+
+
+def test_the_page_shows_every_example() -> None:
+    text = PAGE.read_text()
+    examples = sorted((ROOT / "examples" / "claims").rglob("*.yaml"))
+    assert len(examples) > 5
+    for example in examples:
+        shown = example.read_text().partition("\n")[2]  # without the comment at its head
+        assert f"```yaml\n{shown}```" in text, example.name
+
+
+# --- validate
+
+
+def test_valid_files_are_counted(files: str, capsys: Any) -> None:
+    assert run(capsys, "validate", files) == (0, "4 objects are valid\n", "")
+    assert data(capsys, "validate", files) == (
+        0,
+        {"schema": "devicemanager.claims-validate/v1", "valid": True, "problems": [], "notes": []},
+    )
+
+
+def test_each_fault_is_a_line(tmp_path: Path, capsys: Any) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        yaml.safe_dump_all(
+            [
+                pool("p", ["a", "a"]),
+                claim("c", {"deviceClass": "gpu", "requests": {"count": "1500m"}}),
+                claim("d", {"deviceClass": "gpu", "constraints": "device.x =="}),
+            ]
+        )
+    )
+    status, out, err = run(capsys, "validate", str(bad))
+    assert (status, err) == (1, "")
+    lines = out.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith(f"{bad}: ") for line in lines)
+    assert data(capsys, "validate", str(bad))[1]["problems"] == lines
+
+
+def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump_all([claim("c"), claim("d", {"deviceType": "fpga"})]))
+    assert run(capsys, "validate", str(path)) == (
+        0,
+        "2 objects are valid\n"
+        'note: DeviceClaim "default/c" asks by DeviceClass "gpu", which is not here\n'
+        'note: DeviceClaim "default/d" asks by device type "fpga", which no class here has\n',
+        "",
+    )
+
+
+def test_a_hostile_name_stays_on_its_line(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump(claim("c\x1b[31m\nok <script>")))
+    status, out, _ = run(capsys, "validate", str(path))
+    assert status == 1
+    assert out.count("\n") == 1
+    assert "\x1b" not in out
+
+
+# --- list, pools, show
+
+
+def test_claims_are_listed_with_what_they_hold(files: str, state: str, capsys: Any) -> None:
+    status, out, err = run(capsys, "list", "--claims", files, "--state", state)
+    assert (status, err) == (0, "")
+    assert [line.split() for line in out.splitlines()] == [
+        ["CLAIM", "PHASE", "DEVICES", "PODS"],
+        ["default/one", "Reserved", "p/a", "trainer"],
+        ["default/two", "Pending", "-", "-"],
+    ]
+    _, told = data(capsys, "list", "--state", state)
+    (one,) = told["claims"]
+    assert (one["claim"], one["phase"], one["pods"]) == (
+        "default/one",
+        "Reserved",
+        {"uid-1": "trainer"},
+    )
+    assert one["cdi_devices"][0]["cdi_devices"] == ["k8s.d.example.com/device=common"]
+
+
+def test_pools_show_their_budgets(capsys: Any, tmp_path: Path) -> None:
+    wanted = claim("c", {"deviceClass": "gpu-partition"})
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump(wanted))
+    argv = ["--claims", str(path), "--simulate-pools", "gpu=1"]
+    _, out, _ = run(capsys, "pools", *argv)
+    assert [line.split() for line in out.splitlines()] == [
+        ["POOL", "DRIVER", "DEVICES", "IN", "USE", "BUDGET"],
+        [
+            *["mock-gpu-0", "gpu.example.com", "13", "-"],
+            *["compute-slices", "0/7,", "memory-slices", "0/8"],
+        ],
+    ]
+
+
+def test_pools_show_who_holds_what(files: str, state: str, capsys: Any) -> None:
+    _, told = data(capsys, "pools", "--claims", files, "--state", state)
+    assert told["node"] == "n0"
+    assert told["pools"][0]["in_use"] == ["a: default/one"]
+
+
+def test_one_claim_is_shown_as_its_object(files: str, state: str, capsys: Any) -> None:
+    status, out, _ = run(capsys, "show", "one", "--claims", files, "--state", state)
+    assert status == 0
+    shown = yaml.safe_load(out)
+    assert shown["status"]["allocations"] == [{"devicePoolName": "p", "deviceName": "a"}]
+    assert "# phase: Reserved" in out
+    assert "trainer" in out
+
+
+# --- explain
+
+
+def test_claims_are_explained_after_others_and_beside_a_state(
+    files: str, state: str, capsys: Any
+) -> None:
+    assert run(capsys, "explain", "two", "--claims", files)[0] == 0
+    for before in (["--after", "one"], ["--state", state]):
+        status, out, _ = run(capsys, "explain", "default/two", "--claims", files, *before)
+        assert status == 1
+        assert "    1 device: held by claim default/one (p/a)" in out.splitlines()
+    status, told = data(capsys, "explain", "one", "two", "--claims", files)
+    assert (status, told["fits"], len(told["requests"])) == (1, False, 2)
+
+
+# --- wrong usage
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        (["list"], "which claims? Give --claims or --state"),
+        (["explain", "nosuch", "--claims", "{files}"], 'there is no DeviceClaim "default/nosuch"'),
+        (["list", "--state", "/nosuch/state"], "/nosuch/state: No such file or directory"),
+        (["list", "--state", "{files}/all.yaml"], "it is no state of structured claims"),
+        (["list", "--claims", "/nosuch"], "/nosuch: there is no such file or directory"),
+    ],
+)
+def test_wrong_usage_is_one_line(argv: list[str], error: str, files: str, capsys: Any) -> None:
+    status, out, err = run(capsys, *[each.replace("{files}", files) for each in argv])
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert error in err
+
+
+@pytest.mark.parametrize("text", ["gpu", "gpu=x", "gpu=-1", "gpu=1,gpu=2", "tpu=1", "gpu=1001"])
+def test_hardware_that_is_none_is_refused(text: str, capsys: Any) -> None:
+    status, out, err = run(capsys, "simulate", text)
+    assert (status, out) == (2, "")
+    assert f"{text.partition(',')[0].partition('=')[0]}" in err.splitlines()[-1]
+
+
+def test_pools_of_several_nodes_need_a_name(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "pools.yaml"
+    path.write_text(yaml.safe_dump_all([pool("p", nodeName="n0"), pool("q", nodeName="n1")]))
+    status, _, err = run(capsys, "pools", "--claims", str(path))
+    assert status == 2
+    assert "the pools are of several nodes, n0, n1: give --node" in err
+    assert (
+        data(capsys, "pools", "--claims", str(path), "--node", "n1")[1]["pools"][0]["pool"] == "q"
+    )
+
+
+def test_simulated_hardware_is_valid_as_it_is_printed(tmp_path: Path, capsys: Any) -> None:
+    _, out, _ = run(capsys, "simulate", "gpu=1,fpga=1", "--node", "n7")
+    path = tmp_path / "hardware.yaml"
+    path.write_text(out)
+    assert run(capsys, "validate", str(path))[1] == "8 objects are valid\n"
