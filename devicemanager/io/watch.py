@@ -54,6 +54,7 @@ class DirectoryWatch:
 
     ``on_change`` is called by a thread of the watch, one change at a time, and must not
     wait for :meth:`stop`. An event is a hint: some are lost when very many come at once.
+    In a forked child nothing is watched, until it starts a watch of its own.
     """
 
     def __init__(
@@ -65,16 +66,28 @@ class DirectoryWatch:
         self._directory = directory
         self._on_change = on_change
         self._kinds = frozenset(kinds)
+        self._complained = False
+        self._reset()
+
+    def _reset(self) -> None:
+        """Watch nothing, without a word to what watched before."""
+        self._pid = os.getpid()
         # Guards the two below.
         self._lock = threading.Lock()
         self._observer: BaseObserver | None = None
         self._watched: FileIdentity | None = None
         self._place = ""
-        self._complained = False
+
+    def _locked(self) -> threading.Lock:
+        # The parent's threads are not there, its inotify instance is: stopping it would end
+        # the parent's watch, and the lock may be held for ever.
+        if os.getpid() != self._pid:
+            self._reset()
+        return self._lock
 
     def start(self) -> None:
         """Watch from now on. Raises OSError: no such directory, no inotify instance left."""
-        with self._lock:
+        with self._locked():
             self._start()
 
     def ensure(self) -> bool:
@@ -84,7 +97,7 @@ class DirectoryWatch:
         directory that is removed and made again is another one and needs a watch of its own.
         What keeps it from being watched is logged once.
         """
-        with self._lock:
+        with self._locked():
             current = FileIdentity.of(self._directory, follow_links=True)
             if current == self._watched:
                 return False
@@ -100,7 +113,7 @@ class DirectoryWatch:
 
     def stop(self) -> None:
         """Watch no longer. No change is reported after that. Stopping twice does nothing."""
-        with self._lock:
+        with self._locked():
             self._stop()
 
     def _start(self) -> None:

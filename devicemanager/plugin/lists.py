@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
 from devicemanager.plugin import wire
+from devicemanager.plugin.errors import PluginError
 from devicemanager.plugin.values import Device
 
 __all__ = ["DeviceList", "Snapshot", "normalise"]
@@ -40,9 +42,13 @@ class Snapshot:
 
 class DeviceList:
     """Holds the newest state only. Every stream keeps the version it has sent, so no
-    stream, living or dead, can take an update away from another."""
+    stream, living or dead, can take an update away from another.
+
+    In a forked child, which no kubelet can see, :meth:`publish` is a PluginError.
+    """
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         # Guards _snapshot; streams wait on it for a newer version or for their own end.
         self._changed = threading.Condition()
         self._snapshot = Snapshot()
@@ -53,6 +59,11 @@ class DeviceList:
 
     def publish(self, devices: Iterable[Device | str]) -> bool:
         """Make this the list. False if it says what the list before it said."""
+        if os.getpid() != self._pid:
+            raise PluginError(
+                "devices were updated in a forked child, where no kubelet sees them: send them to "
+                "the process that serves the plugin"
+            )
         # Read under the lock: of two publishers the later one also has the later state.
         with self._changed:
             listed = normalise(devices)

@@ -43,6 +43,9 @@ class Manager:
     ``settings.announce``. It need not be there yet.
     A context manager: entering starts, leaving stops and removes every socket. Raises
     ConfigurationError if no socket could ever be made there.
+
+    It belongs to the process that made it: in a forked child ``stop`` does nothing, and all
+    else raises PluginError.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Manager:
         if not isinstance(lister, Lister):
             raise TypeError(wrong_type("lister", lister))
         check_namespace(getattr(lister, "namespace", None))
+        self._pid = os.getpid()
         self._settings = settings or PluginSettings()
         default = PLUGINS_REGISTRY_DIRECTORY if self._settings.announce else PLUGIN_DIRECTORY
         chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
@@ -83,6 +87,7 @@ class Manager:
 
     def resources(self) -> list[ResourceStatus]:
         """How each resource is doing, by name."""
+        self._check_process()
         with self._lock:
             return [self._resources[name].status for name in sorted(self._resources)]
 
@@ -104,6 +109,7 @@ class Manager:
     def start(self) -> None:
         """Serve in the background. Raises ConfigurationError if the directory is none, or
         not ours to write to."""
+        self._check_process()
         if problem := directory_problem(self._directory):
             raise ConfigurationError(
                 f"plugin directory {self._directory} {problem}: choose the kubelet's, with the "
@@ -117,6 +123,9 @@ class Manager:
     def stop(self) -> None:
         """Unregister everything and remove our sockets. Returns within some 10 s, whatever
         the authors' hooks do."""
+        if os.getpid() != self._pid:
+            # The threads and sockets are the parent's.
+            return
         # First of all: from here on no resource is added.
         self._stopping.set()
         self._changed.notify()
@@ -156,6 +165,13 @@ class Manager:
             if number is None:
                 raise PluginError("none of the resources could be started; see the log")
             _log.info("stopping: %s", number.name)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise PluginError(
+                "this plugin belongs to the process that made it: after a fork, make one of "
+                "your own in the child"
+            )
 
     def _ring(self) -> None:
         """Something changed: let every resource and every waiter look."""

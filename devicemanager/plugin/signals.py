@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Self
@@ -30,7 +31,8 @@ class SignalWait:
 
     In the main thread only. The interpreter writes each signal's number into a pipe at the
     moment it comes. A wait on a lock or a queue would do without one, but may sleep through
-    a signal that comes just before it falls asleep.
+    a signal that comes just before it falls asleep. A forked child gets its signals back, or
+    they would go through the pipe to the parent.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class SignalWait:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._open = True
+        _active.add(self)
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in self._numbers:
             self._handlers[number] = signal.signal(number, self._handler)
@@ -57,10 +60,7 @@ class SignalWait:
 
     def __exit__(self, *_exc: object) -> None:
         self.restore()
-        with self._lock:
-            self._open = False
-            os.close(self._reader)
-            os.close(self._writer)
+        self._close()
 
     def wait(self) -> signal.Signals | None:
         """The stop signal that came, or None after :meth:`give_up`."""
@@ -95,6 +95,20 @@ class SignalWait:
             ends = handler is signal.default_int_handler
             signal.signal(number, signal.SIG_DFL if ends else handler)
 
+    def leave_in_child(self) -> None:
+        """In a forked child: as leaving, which does nothing there any more."""
+        self._lock = threading.Lock()
+        self.restore()
+        self._close()
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._open:
+                self._open = False
+                os.close(self._reader)
+                os.close(self._writer)
+        _active.discard(self)
+
     def restore(self) -> None:
         """Give the signals back to whoever had them."""
         if self._handlers:
@@ -107,3 +121,14 @@ class SignalWait:
 def _stop_signals() -> list[signal.Signals]:
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in STOP_SIGNALS if not (ignored and number is signal.SIGHUP)]
+
+
+_active: weakref.WeakSet[SignalWait] = weakref.WeakSet()
+
+
+def _leave_in_child() -> None:
+    for wait in list(_active):
+        wait.leave_in_child()
+
+
+os.register_at_fork(after_in_child=_leave_in_child)

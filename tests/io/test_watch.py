@@ -1,6 +1,7 @@
 """The directory watch: what it reports, and that it follows the directory, however often made."""
 
 import logging
+import os
 import queue
 import threading
 from pathlib import Path
@@ -168,6 +169,38 @@ def test_without_inotify_ensure_says_so_once(
     monkeypatch.undo()
     assert watch.ensure()
     watch.stop()
+
+
+def test_a_forked_child_leaves_its_parents_watch_alone(tmp_path: Path, changes: Changes) -> None:
+    watch = DirectoryWatch(tmp_path, changes.add)
+    watch.start()
+    try:
+        child = os.fork()
+        if not child:
+            watch.stop()
+            watch.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, 0)
+        (tmp_path / "a").touch()
+        changes.until(created("a"))
+    finally:
+        watch.stop()
+
+
+def test_a_forked_child_may_watch_by_itself(tmp_path: Path, changes: Changes) -> None:
+    watch = DirectoryWatch(tmp_path, changes.add)
+    watch.start()
+    try:
+        child = os.fork()
+        if not child:
+            if watch.ensure():
+                (tmp_path / "a").touch()
+                changes.until(created("a"))
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0) == (child, 0)
+    finally:
+        watch.stop()
 
 
 def test_a_stop_beside_events_is_silent(

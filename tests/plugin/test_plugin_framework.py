@@ -15,6 +15,7 @@ Where the Go framework of the same kind is known to be weak:
 """
 
 import logging
+import os
 import random
 import socket
 import threading
@@ -671,6 +672,30 @@ def test_a_namespace_that_no_resource_can_have_is_refused_at_once(directory, nam
         StaticLister(namespace, {})
     with pytest.raises(ConfigurationError, match=reason):
         Manager(Own(), directory)
+
+
+def test_a_forked_child_can_neither_stop_nor_use_its_parents_plugin(kubelet, fast):
+    plugin = Gpus()
+    with manager_of(kubelet.directory, fast, gpu=plugin) as manager:
+        kubelet.plugin()
+        child = os.fork()
+        if not child:
+            manager.stop()
+            if plugin.stopping.is_set():
+                os._exit(2)
+            for use in (manager.start, manager.resources, lambda: plugin.update(["gpu-9"])):
+                try:
+                    use()
+                except PluginError as error:
+                    if "fork" in str(error):
+                        continue
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, 0)
+        assert sockets(kubelet.directory) == ["vendor.com_gpu"]
+        kubelet.restart()
+        kubelet.plugin()
+        kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
 
 
 def test_no_list_in_time_is_an_empty_one(kubelet, directory):

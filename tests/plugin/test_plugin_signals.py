@@ -77,3 +77,28 @@ def test_a_handler_that_raises_ends_the_wait():
         signals.wait()
     assert handlers() == before
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_forked_child_has_its_signals_back_and_tells_its_parent_nothing():
+    """The pipe is both's: a child that is told to end would end its parent."""
+    with SignalWait() as signals:
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, signal.SIGTERM)
+        assert not signals.has_come()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.has_come()
+        assert signals.wait() is signal.SIGHUP
+
+
+def test_a_forked_child_may_leave_the_wait():
+    with SignalWait() as signals:
+        child = os.fork()
+        if not child:
+            signals.give_up()
+            signals.__exit__()
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, 0)
+        assert not signals.has_come()
