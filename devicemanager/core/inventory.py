@@ -8,6 +8,7 @@ the numbering, which is what makes one health change among 10,000 devices cheap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import attrs
 
@@ -15,6 +16,9 @@ from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core import bitset
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
+
+MAX_NUMA_NODES = 1024
+"""No Linux has more (``NODES_SHIFT``, mm/Kconfig, is 10 at most)."""
 
 
 @attrs.frozen(eq=False)
@@ -26,11 +30,14 @@ class DeviceIndex:
     index: Mapping[DeviceId, int]
     numa: tuple[Nodes, ...]
     per_node: Mapping[int, int]
-    """NUMA node id to the set of devices on that node; a device may be on several."""
+    """NUMA node id, below ``MAX_NUMA_NODES``, to the set of devices on that node; a device
+    may be on several."""
     with_topology: int
     """The set of devices that name at least one NUMA node."""
     without_nodes: int
     """The set of devices whose topology names no node (Q13)."""
+    impossible_node: int | None = None
+    """A node id that no machine has, if a device names one. It is in none of the sets."""
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
         """The set of those ``ids`` that are numbered here; others are left out."""
@@ -48,27 +55,28 @@ def _number(devices: Mapping[DeviceId, Nodes]) -> DeviceIndex:
     return DeviceIndex(ids, dict(zip(ids, range(len(ids)), strict=True)), numa, *_nodes(numa))
 
 
-def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int]:
-    """``per_node``, ``with_topology`` and ``without_nodes`` of a numbering."""
+def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | None]:
+    """``per_node``, ``with_topology``, ``without_nodes`` and ``impossible_node`` of a
+    numbering.
+
+    Linear in what the plugin sent, whatever it was: each node a device names costs one step,
+    and of the integers, as long as there are devices, there are ``MAX_NUMA_NODES`` at most.
+    """
     by_nodes: dict[Nodes, list[int]] = {}
     for number, nodes in enumerate(numa):
         by_nodes.setdefault(nodes, []).append(number)
-    per_node: dict[int, int] = {}
-    with_topology = 0
+    without_nodes = bitset.of(by_nodes.pop((), ()))
+    by_nodes.pop(None, None)
+    on_node: dict[int, list[int]] = {}
     for nodes, members in by_nodes.items():
-        bits = _from_sorted(members) if nodes else 0
-        with_topology |= bits
         for node in nodes or ():
-            per_node[node] = per_node.get(node, 0) | bits
-    empty = by_nodes.get((), [])
-    return dict(sorted(per_node.items())), with_topology, _from_sorted(empty) if empty else 0
-
-
-def _from_sorted(members: Sequence[int]) -> int:
-    flags = [False] * (members[-1] + 1)
-    for number in members:
-        flags[number] = True
-    return bitset.from_flags(flags)
+            on_node.setdefault(node, []).extend(members)
+    impossible = sorted(node for node in on_node if not 0 <= node < MAX_NUMA_NODES)
+    for node in impossible:
+        del on_node[node]
+    per_node = {node: bitset.of(on_node[node]) for node in sorted(on_node)}
+    with_topology = bitset.of(chain.from_iterable(by_nodes.values()))
+    return per_node, with_topology, without_nodes, impossible[0] if impossible else None
 
 
 @attrs.frozen(eq=False)
@@ -111,6 +119,11 @@ class DeviceList:
     def has_topology(self) -> bool:
         """``deviceHasTopologyAlignment`` of the device manager (v1.32)."""
         return self.device_index.with_topology != 0
+
+    def is_healthy(self, number: int) -> bool:
+        """Whether a device may be allocated. For many: a look at ``healthy`` costs an
+        integer as long as there are devices."""
+        return self.healthy != 0 and self.health[number] == HEALTHY
 
     def disconnected(self) -> DeviceList:
         """The same devices once their plugin has left: none may be allocated."""
@@ -187,10 +200,9 @@ def changes(before: DeviceList, after: DeviceList) -> Changes:
 
 def _differs(before: DeviceList, after: DeviceList, id_: DeviceId) -> bool:
     old, new = before.device_index.index[id_], after.device_index.index[id_]
-    return (
-        before.device_index.numa[old] != after.device_index.numa[new]
-        or (before.healthy >> old) & 1 != (after.healthy >> new) & 1
-    )
+    return before.device_index.numa[old] != after.device_index.numa[new] or before.is_healthy(
+        old
+    ) != after.is_healthy(new)
 
 
 def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
@@ -204,7 +216,10 @@ def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
     unknown = sorted(set(columns.health) - {HEALTHY, UNHEALTHY})
     if unknown:
         found.append(f"health {unknown[0][:80]!r} is neither Healthy nor Unhealthy: unhealthy")
-    negative = [node for node in device_index.per_node if node < 0]
-    if negative:
-        found.append(f"NUMA node {negative[0]} does not exist: node ids are 0 or more")
+    node = device_index.impossible_node
+    if node is not None:
+        found.append(
+            f"NUMA node {node} does not exist: node ids are 0 to {MAX_NUMA_NODES - 1}, "
+            "it is ignored"
+        )
     return tuple(found)

@@ -10,7 +10,7 @@ checked against a recount with ``self_check``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
 import attrs
@@ -56,13 +56,16 @@ class _Index:
     bits: int = 0
 
     def add(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
+        taken = []
         for id_ in ids:
             before = self.holders.get(id_, ())
             self.holders[id_] = (*before, pod)
             if not before:
-                self._flip(id_)
+                taken.append(id_)
+        self._flip(taken)
 
     def remove(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
+        freed = []
         for id_ in ids:
             holders = list(self.holders[id_])
             holders.remove(pod)
@@ -70,11 +73,12 @@ class _Index:
                 self.holders[id_] = tuple(holders)
             else:
                 del self.holders[id_]
-                self._flip(id_)
+                freed.append(id_)
+        self._flip(freed)
 
-    def _flip(self, id_: DeviceId) -> None:
-        if self.device_index is not None and id_ in self.device_index.index:
-            self.bits ^= 1 << self.device_index.index[id_]
+    def _flip(self, ids: Iterable[DeviceId]) -> None:
+        if self.device_index is not None:
+            self.bits ^= self.device_index.bits(ids)
 
     def in_use(self, device_index: DeviceIndex) -> int:
         if self.device_index is not device_index:
@@ -149,13 +153,15 @@ class Ledger:
         index = self._index.get(resource)
         return 0 if index is None else index.in_use(device_index)
 
-    def holders_of(
-        self, resource: ResourceName, ids: Iterable[DeviceId]
-    ) -> dict[PodUid, set[DeviceId]]:
+    def holders_of(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
         """Which pods hold which of the given devices of a resource (Q8)."""
-        index = self._index.get(resource, _Index())
+        index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
-        for id_ in ids:
+        if index is None:
+            return found
+        # Usually either few devices changed or few are held.
+        held = index.holders.keys() & ids if len(ids) > len(index.holders) else ids
+        for id_ in held:
             for pod in index.holders.get(id_, ()):
                 found.setdefault(pod, set()).add(id_)
         return found

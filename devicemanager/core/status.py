@@ -74,7 +74,7 @@ def _health(devices: DeviceList | None, id_: DeviceId) -> Health:
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.UNKNOWN
-    if devices.healthy >> number & 1:
+    if devices.is_healthy(number):
         return Health.HEALTHY
     # The text may still say Healthy: then the plugin has left.
     return Health.UNKNOWN if _is_odd(devices.health[number]) else Health.UNHEALTHY

@@ -27,6 +27,25 @@ from devicemanager.manager.client import PluginClient
 from devicemanager.manager.state import State
 
 
+@attrs.frozen(eq=False)
+class _Change:
+    """One list after another, and what can be said of that without the state's lock."""
+
+    before: DeviceList
+    after: DeviceList
+    changes: Changes
+    touched: frozenset[DeviceId]
+    healthy: tuple[DeviceId, ...]
+    """What the checkpoint says of the new list."""
+
+    @classmethod
+    def of(cls, before: DeviceList, after: DeviceList) -> _Change:
+        found = changes(before, after)
+        touched = frozenset((*found.changed, *found.removed, *found.added))
+        healthy = after.device_index.select(after.healthy)
+        return cls(before, after, found, touched, healthy)
+
+
 @attrs.frozen
 class _Difference:
     """What a new list means: the changes, and which pods hold devices they concern."""
@@ -109,18 +128,23 @@ class ClientHandler:
 
     def update(self, endpoint: EndpointId, columns: Columns) -> None:
         """A registration sent its whole list. Ignored if it is no longer connected."""
+        resource = self._resource_of(endpoint)
+        if resource is None:
+            return
         state = self._state
-        with state.lock:
-            current = state.endpoints.current(endpoint)
-            if current is None or self._closed:
-                return
-            resource = current.resource
+        while True:
+            # A list may have 4 MiB: nobody else waits while its devices are numbered.
             before = state.endpoints.devices(resource) or EMPTY
             devices = device_list_from(columns, before)
-            if not state.endpoints.update(endpoint, devices):
-                return
-            difference = self._note(resource, before, devices)
-            lacking = self._make_room(devices.device_index.per_node)
+            change = _Change.of(before, devices)
+            with state.lock:
+                if (state.endpoints.devices(resource) or EMPTY) is not before:
+                    continue  # another plugin of the resource was faster
+                if self._closed or not state.endpoints.update(endpoint, devices):
+                    return
+                difference = self._note(resource, change)
+                lacking = self._make_room(devices.device_index.per_node)
+                break
         warnings = list_warnings(columns, devices)
         if lacking:
             warnings += (messages.NO_SUCH_NUMA_NODE.format(node=lacking[0]),)
@@ -151,7 +175,7 @@ class ClientHandler:
             client = state.clients.pop(endpoint, None)
             if departure is not None:
                 resource = departure.endpoint.resource
-                difference = self._note(resource, departure.before, departure.after)
+                difference = self._note(resource, _Change.of(departure.before, departure.after))
         if client is not None:
             client.close()
         if departure is None:
@@ -170,6 +194,11 @@ class ClientHandler:
         self._follow_up(resource, difference)
         if departure.promoted is None:
             self._stopped()
+
+    def _resource_of(self, endpoint: EndpointId) -> ResourceName | None:
+        with self._state.lock:
+            current = self._state.endpoints.current(endpoint)
+        return None if current is None or self._closed else current.resource
 
     def is_connected(self, resource: ResourceName, name: str) -> bool:
         """Whether a plugin of this name is connected for the resource."""
@@ -223,23 +252,27 @@ class ClientHandler:
         for client in clients:
             client.join()
 
-    def _note(self, resource: ResourceName, before: DeviceList, after: DeviceList) -> _Difference:
+    def _note(self, resource: ResourceName, change: _Change) -> _Difference:
         """With the lock held: take a changed list into the checkpoint and tell whose
         devices it concerns."""
-        difference = changes(before, after)
         # A resource without devices is in the checkpoint, too, once it was listed.
-        is_news = bool(difference) or not self._state.is_noted(resource)
+        is_news = bool(change.changes) or not self._state.is_noted(resource)
         if is_news:
-            self._state.note_list(resource, after)
-        touched = {*difference.changed, *difference.removed, *difference.added}
+            self._state.note_list(resource, change.healthy)
+        held = self._holders(resource, change.touched)
+        return _Difference(change.changes, held, change.after, is_news)
+
+    def _holders(
+        self, resource: ResourceName, touched: frozenset[DeviceId]
+    ) -> dict[PodUid, set[DeviceId]]:
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
-            return _Difference(difference, ledger.holders_of(resource, touched), after, is_news)
+            return ledger.holders_of(resource, touched)
         held: dict[PodUid, set[DeviceId]] = {}
         for name, _ in ledger.resources():
             for pod, ids in ledger.holders_of(name, touched).items():
                 held.setdefault(pod, set()).update(ids)
-        return _Difference(difference, held, after, is_news)
+        return held
 
     def _follow_up(self, resource: ResourceName, difference: _Difference) -> None:
         for pod, ids in difference.held.items():
@@ -282,7 +315,7 @@ def _state(id_: DeviceId, devices: DeviceList) -> str:
     number = devices.device_index.index.get(id_)
     if number is None:
         return "gone"
-    if devices.healthy >> number & 1:
+    if devices.is_healthy(number):
         return "now Healthy"
     # What the plugin said last stays when it leaves.
     left = devices.health[number] == HEALTHY

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import checkpoint
 from devicemanager.core.endpoints import Endpoints
-from devicemanager.core.ids import EndpointId, PodUid, ResourceName
-from devicemanager.core.inventory import DeviceList
+from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.ledger import Ledger, PodHoldings
 from devicemanager.core.node import Node
 from devicemanager.core.providers.registry import HintProviders
@@ -49,13 +48,13 @@ class State:
         """Something that PodResources or capacity shows is different now."""
         self.version += 1
 
-    def note_list(self, resource: ResourceName, devices: DeviceList | None) -> None:
+    def note_list(self, resource: ResourceName, healthy: tuple[DeviceId, ...] | None) -> None:
         """The list that counts for a resource is another one; None: it is gone."""
         registered = dict(self._document.registered)
-        if devices is None:
+        if healthy is None:
             registered.pop(resource, None)
         else:
-            registered[resource] = devices.device_index.select(devices.healthy)
+            registered[resource] = healthy
         self._document.set_registered(registered)
         self.changed()
 
@@ -104,7 +103,7 @@ class State:
         for name in sorted(saved.registered_devices or ()):
             resource = ResourceName(name)
             self.endpoints.restore(resource, now)
-            self.note_list(resource, self.endpoints.devices(resource))
+            self.note_list(resource, ())
 
     # -- taking the lock -------------------------------------------------------------
 

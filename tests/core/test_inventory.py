@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,7 +133,7 @@ def test_doubts():
         "1 device ids are listed twice: the last one counts",
         "a device has an empty id",
         "health 'Sick' is neither Healthy nor Unhealthy: unhealthy",
-        "NUMA node -5 does not exist: node ids are 0 or more",
+        "NUMA node -5 does not exist: node ids are 0 to 1023, it is ignored",
     )
 
 
@@ -141,4 +145,70 @@ def test_no_doubts():
 def test_a_negative_node_aligns_with_nothing():
     result = device_list([device("a", -5)])
     assert result.has_topology
-    assert dict(result.device_index.per_node) == {-5: 1}
+    assert dict(result.device_index.per_node) == {}
+
+
+def test_a_node_that_no_machine_has_is_ignored():
+    # The kernel's own limit; the devices' other nodes count.
+    result = device_list([device("a", 1023, 1024), device("b", 2**62), device("c")])
+    assert dict(result.device_index.per_node) == {1023: 1}
+    assert result.device_index.impossible_node == 1024
+    assert result.device_index.with_topology == 0b11
+    assert result.device("b").numa == (2**62,)
+
+
+# -- what a list may cost, whatever is in it ------------------------------------------------
+
+SHAPES = {
+    "one node": lambda n: [device(f"{i:x}", 0) for i in range(n)],
+    "none": lambda n: [device(f"{i:x}") for i in range(n)],
+    "a node each": lambda n: [device(f"{i:x}", i) for i in range(n)],
+    "a negative node each": lambda n: [device(f"{i:x}", -i - 1) for i in range(n)],
+    "a possible node each": lambda n: [device(f"{i:x}", i % 1024) for i in range(n)],
+    "two nodes each": lambda n: [device(f"{i:x}", i % 1024, i // 1024) for i in range(n)],
+    "all nodes at once": lambda n: [device("a", *range(n))],
+    "one node again and again": lambda n: [device("a", *[0] * n)],
+    "one id again and again": lambda n: [device("a", i) for i in range(n)],
+    "health of its own": lambda n: [device(f"{i:x}", health=f"{i}") for i in range(n)],
+}
+
+
+def cost_of_a_list(rows: list[Device]) -> tuple[int, int]:
+    """Steps of Python and bytes that it takes to number a list, and to compare it with the
+    one before, which had the same devices elsewhere."""
+    before = device_list([device(row.id, 0, health="Unhealthy") for row in rows])
+    columns = Columns.of(rows)
+    steps = 0
+
+    def count(frame, event, argument):
+        nonlocal steps
+        steps += 1
+        return count
+
+    tracemalloc.start()
+    sys.settrace(count)
+    try:
+        after = device_list_from(columns, before)
+        changes(before, after)
+        list_warnings(columns, after)
+    finally:
+        sys.settrace(None)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return steps, peak
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_list_costs_what_it_has_bytes(shape):
+    # Twice the list is twice the work and twice the memory, not four times.
+    one, two = (cost_of_a_list(SHAPES[shape](size)) for size in (3000, 6000))
+    assert two[0] < 2.5 * one[0] + 1000
+    assert two[1] < 2.5 * one[1] + 100_000
+
+
+def test_many_devices_taken_at_once_cost_what_they_are():
+    # Not an integer of all devices for each of them.
+    numbers = range(0, 200_000, 2)
+    assert bitset.of(numbers) == int("01" * 100_000, 2)
+    assert bitset.lowest(bitset.of(range(200_000)), 100_000) == (1 << 100_000) - 1
+    assert sum(1 for _ in bitset.numbers((1 << 200_000) - 1)) == 200_000

@@ -687,6 +687,49 @@ def test_a_suspect_list_says_so():
     ]
 
 
+def test_a_list_is_numbered_without_the_lock():
+    # However long it takes, nobody else waits for it.
+    harness = Harness()
+    plugin = harness.plugin("a")
+    locked = []
+
+    class Watched(list):
+        def __iter__(self):
+            locked.append(harness.manager.state.lock.locked())
+            return super().__iter__()
+
+    columns = Columns.of(devices("c", "b"))
+    columns = Columns(Watched(columns.ids), Watched(columns.health), Watched(columns.numa))
+    harness.manager.plugins.update(plugin.register(harness.manager.plugins), columns)
+    assert counts(harness) == ({GPU: 2}, {GPU: 2})
+    assert locked and not any(locked)
+
+
+def test_two_lists_at_the_same_time():
+    # The second is prepared against the list before the first, and looked at again.
+    harness = Harness()
+    plugin = harness.plugin("a", "b")
+    other = []
+
+    class Overtaken(list):
+        def __iter__(self):
+            if not other:
+                other.append(True)
+                plugin.send_list(devices("c", "d", "e"))
+            return super().__iter__()
+
+    endpoint = plugin.register(harness.manager.plugins, "plugin.sock")
+    columns = Columns.of(devices("a", "x"))
+    columns = Columns(Overtaken(columns.ids), columns.health, columns.numa)
+    harness.manager.plugins.update(endpoint, columns)
+    assert counts(harness) == ({GPU: 2}, {GPU: 2})
+    said = [each.message for each in harness.manager.events.recent(EventKind.LISTED)]
+    assert said[-2:] == [
+        "vendor.com/gpu: 3 devices, 3 healthy (3 added, 2 removed)",
+        "vendor.com/gpu: 2 devices, 2 healthy (2 added, 3 removed)",
+    ]
+
+
 # -- health ------------------------------------------------------------------------------
 
 

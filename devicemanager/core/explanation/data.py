@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from devicemanager.core import bitset
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
     MergeExplanation,
@@ -63,7 +62,7 @@ def _resource(one: ResourceExplanation, topology: NumaTopology) -> dict[str, Any
         {
             "numa_node": node,
             "free": free[node],
-            "devices": {ids[number]: one.state(number).value for number in bitset.numbers(bits)},
+            "devices": {ids[number]: state.value for number, state in one.states(bits)},
         }
         for node, bits in one.places(topology).items()
     ]

@@ -60,15 +60,23 @@ class ResourceExplanation:
     own: int = 0
     """Devices that other containers of the pod had before this step."""
 
-    def state(self, number: int) -> DeviceState:
-        """What device ``number`` was."""
-        if self.chosen >> number & 1:
-            return DeviceState.CHOSEN
-        if self.own >> number & 1:
-            return DeviceState.OWN
-        if self.in_use >> number & 1:
-            return DeviceState.IN_USE
-        return DeviceState.FREE if self.devices.healthy >> number & 1 else DeviceState.UNHEALTHY
+    def states(self, bits: int) -> list[tuple[int, DeviceState]]:
+        """The devices of a set: their numbers, ascending, and what each was."""
+        chosen, own, in_use = (
+            frozenset(bitset.numbers(each & bits)) for each in (self.chosen, self.own, self.in_use)
+        )
+
+        def state(number: int) -> DeviceState:
+            if number in chosen:
+                return DeviceState.CHOSEN
+            if number in own:
+                return DeviceState.OWN
+            if number in in_use:
+                return DeviceState.IN_USE
+            healthy = self.devices.is_healthy(number)
+            return DeviceState.FREE if healthy else DeviceState.UNHEALTHY
+
+        return [(number, state(number)) for number in bitset.numbers(bits)]
 
     @property
     def free(self) -> int:

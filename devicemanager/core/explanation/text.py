@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from devicemanager.core import bitset, messages
+from devicemanager.core import messages
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
     DeviceState,
@@ -161,7 +161,7 @@ def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:
 
 def _devices(one: ResourceExplanation, bits: int) -> str:
     if bits.bit_count() <= WIDEST_DRAWING:
-        return "".join(SYMBOLS[one.state(number)] for number in bitset.numbers(bits))
+        return "".join(SYMBOLS[state] for _, state in one.states(bits))
     chosen, own = bits & one.chosen, bits & one.own & ~one.chosen
     in_use = bits & one.in_use & ~chosen & ~own
     free = bits & one.free & ~chosen & ~own
