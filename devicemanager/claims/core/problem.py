@@ -241,13 +241,6 @@ class Problem:
                 alike &= ~constraint.allowed
         return alike
 
-    def groups(self, devices: int) -> Iterator[int]:
-        """The given devices by likeness, lowest first."""
-        while devices:
-            group = self.alike((devices & -devices).bit_length() - 1) & devices
-            devices ^= group
-            yield group
-
 
 def reach(tiers: Tiers, devices: int, most: int) -> int:
     """The most that ``most`` of the devices can give together."""

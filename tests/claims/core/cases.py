@@ -50,9 +50,14 @@ def inventories(draw: st.DrawFn, most: int = 7) -> Inventory:
     return Inventory.of(pools)
 
 
+MODES = (*[Mode.EXCLUSIVE] * 3, *[Mode.SHARED] * 3, Mode.ADMIN)
+
+
 @st.composite
-def alternatives(draw: st.DrawFn, inventory: Inventory, label: str) -> Alternative:
-    mode = draw(st.sampled_from([*[Mode.EXCLUSIVE] * 3, *[Mode.SHARED] * 3, Mode.ADMIN]))
+def alternatives(
+    draw: st.DrawFn, inventory: Inventory, label: str, modes: tuple[Mode, ...] = MODES
+) -> Alternative:
+    mode = draw(st.sampled_from(modes))
     eligible = draw(st.just(inventory.everything) | st.integers(0, inventory.everything))
     match = draw(st.sampled_from([(), (), (), ("model",), ("numa",), ATTRIBUTES]))
     count = draw(st.integers(1, 3))
@@ -64,6 +69,25 @@ def alternatives(draw: st.DrawFn, inventory: Inventory, label: str) -> Alternati
         return Alternative(label, eligible, mode, count, limit, wanted, match)
     every = mode is Mode.ADMIN and draw(st.booleans())
     return Alternative(label, eligible, mode, 1 if every else count, match=match, every=every)
+
+
+@st.composite
+def shared_calls(draw: st.DrawFn) -> tuple[Inventory, list[Claim]]:
+    """Claims for shares of a few devices that all have some: they get in each other's way."""
+    key = PoolKey("a", "p0")
+    devices = [
+        Device(DeviceKey(*key, f"d{place}"), {}, draw(amounts(("units",), 0, 2)), {"mem": share})
+        for place, share in enumerate(draw(st.lists(shares, min_size=2, max_size=4)))
+    ]
+    inventory = Inventory.of([Pool(key, devices, {"units": draw(st.integers(2, 4))})])
+    asked = []
+    for name in "xyz"[: draw(st.integers(2, 3))]:
+        wanted = {"mem": draw(st.integers(1, 6))}
+        limit = draw(st.none() | st.integers(1, 2))
+        eligible = draw(st.just(inventory.everything) | st.integers(1, inventory.everything))
+        one = Alternative("claims[0]", eligible, Mode.SHARED, 1, limit, wanted)
+        asked.append(Claim(f"default/{name}", (Request((one,)),)))
+    return inventory, asked
 
 
 @st.composite

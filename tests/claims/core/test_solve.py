@@ -57,6 +57,15 @@ def test_the_solver_finds_what_a_brute_force_finds(
         assert outcome.allocations == expected
 
 
+@given(cases.shared_calls())
+@settings(max_examples=300)
+def test_shares_are_found_as_a_brute_force_finds_them(call: tuple[Inventory, list[Claim]]) -> None:
+    inventory, claims = call
+    outcome = solve(inventory, Ledger(), claims)
+    found = outcome.allocations if isinstance(outcome, Solution) else None
+    assert found == first_answer(inventory, Ledger(), claims)
+
+
 @given(situations(), st.randoms(use_true_random=False))
 @settings(max_examples=100)
 def test_the_order_of_the_claims_never_changes_whether_they_fit(
@@ -262,3 +271,60 @@ def test_an_answer_explains_what_it_left() -> None:
         ("taken by claim default/o", 0b0100),
         ("not needed", 0b1000),
     ]
+
+
+def test_a_matched_value_with_exactly_enough_devices_will_do() -> None:
+    inventory = node(a={"numa": 0}, b={"numa": 1}, c={"numa": 0}, d={"numa": 1}, e={"numa": 0})
+    two, three = (Alternative(f"claims[{i}]", 0b11111, count=i + 1) for i in (0, 1))
+    outcome = solve(inventory, Ledger(), [claim("c", two, three, match=(Match("numa"),))])
+    assert isinstance(outcome, Solution)
+    assert [grant.device.name for grant in outcome.allocations[0].grants] == ["a", "c", "e"]
+    more = claim("c", two, three, two, match=(Match("numa"),))
+    assert isinstance(solve(inventory, Ledger(), [more]), Infeasible)
+
+
+def shared_node(*capacities: int) -> Inventory:
+    devices = [
+        Device(DeviceKey(*POOL, f"d{place:02}"), shares={"bw": Share(capacity, 1)})
+        for place, capacity in enumerate(capacities)
+    ]
+    return Inventory.of([Pool(POOL, devices)])
+
+
+def shares(eligible: int, amount: int, limit: int | None = None) -> Alternative:
+    return Alternative("claims[0]", eligible, Mode.SHARED, 1, limit, {"bw": amount})
+
+
+def test_a_refusal_says_how_much_could_be_had_of_the_devices_that_qualify() -> None:
+    inventory, ledger = shared_node(5, 4, 3), Ledger()
+    first = solve(inventory, ledger, [claim("first", shares(0b001, 2))])
+    assert isinstance(first, Solution)
+    ledger.commit(inventory, first.allocations)
+    for eligible, limit, reachable in ((0b110, None, 7), (0b111, None, 10), (0b111, 2, 7)):
+        outcome = solve(inventory, ledger, [claim("c", shares(eligible, 11, limit))])
+        assert isinstance(outcome, Infeasible)
+        assert [each.reachable for each in outcome.reasons] == [{"bw": reachable}]
+
+
+def test_devices_for_other_requests_count_towards_the_limit_of_a_claim() -> None:
+    inventory = shared_node(*[1] * 40)
+    two = Alternative("claims[0]", inventory.everything, count=2)
+    outcome = solve(inventory, Ledger(), [claim("c", two, shares(inventory.everything, 31))])
+    message = "it takes 33 devices, and a claim may have 32 at most"
+    assert outcome == Error("default/c", message)
+
+
+@pytest.mark.parametrize("first_fit", [0, 2_000])
+def test_what_is_short_is_known_whichever_way_the_search_went(first_fit: int) -> None:
+    devices = [Device(DeviceKey(*POOL, name), {}, {"slices": 2}) for name in "abc"]
+    inventory = Inventory.of([Pool(POOL, devices, {"slices": 5})])
+    limits = Limits(first_fit=first_fit)
+
+    def causes(*counts: int) -> list[Cause]:
+        asked = [Alternative(f"claims[{i}]", 0b111, count=n) for i, n in enumerate(counts)]
+        outcome = solve(inventory, Ledger(), [claim("c", *asked)], limits)
+        assert isinstance(outcome, Infeasible)
+        return [each.cause for each in outcome.reasons]
+
+    assert causes(3) == [Cause.BUDGET]
+    assert causes(1, 2) == [Cause.TOGETHER, Cause.TOGETHER]

@@ -58,6 +58,7 @@ def test_a_node_of_partitions_is_packed_to_the_last_slice_and_not_beyond() -> No
     full = claimcases.partition_claim(inventory, {1: 4, 2: 4, 4: 4})
     outcome = solve(inventory, Ledger(), [full])
     assert isinstance(outcome, Solution)
+    assert Limits().first_fit < outcome.steps < 2 * Limits().first_fit
     ledger = Ledger()
     ledger.commit(inventory, outcome.allocations)
     assert [ledger.spent(pool.key)["slices"] for pool in inventory.pools] == [7] * 4
