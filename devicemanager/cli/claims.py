@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import hardware_option
-from devicemanager.cli.options import CommandError, CommandParser, add_format, command
+from devicemanager.cli import claims_options, hardware_option
+from devicemanager.cli.options import CommandParser, add_format, command
 from devicemanager.cli.output import clean, ids_text, print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.options import Subparsers
 
-_PATHS = "a file of pools, classes, claims and configs, or a directory of such files"
 _EPILOG = """\
 example, on virtual hardware:
   devicemanager claims explain train --claims claims.yaml --simulate-pools gpu=2,nic=1
@@ -44,17 +43,17 @@ def _add_reading(actions: Subparsers) -> None:
     validate = command(
         actions, "validate", _validate, "check files: 0 if every object is valid, 1 if not"
     )
-    validate.add_argument("paths", nargs="+", metavar="PATH", help=_PATHS)
+    validate.add_argument("paths", nargs="+", metavar="PATH", help=claims_options.PATHS)
     add_format(validate, "text", "json")
     listing = command(actions, "list", _list, "show claims and what they hold")
-    _add_node(listing)
+    claims_options.add(listing)
     add_format(listing, "table", "json")
     pools = command(actions, "pools", _pools, "show pools and how much of them is in use")
-    _add_node(pools)
+    claims_options.add(pools)
     add_format(pools, "table", "json")
     show = command(actions, "show", _show, "show all of one claim")
     show.add_argument("claim", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
-    _add_node(show)
+    claims_options.add(show)
     add_format(show, "yaml", "json")
 
 
@@ -75,7 +74,7 @@ def _add_explain(actions: Subparsers) -> None:
         metavar="CLAIM",
         help="allocate this claim before; may be repeated",
     )
-    _add_node(explain)
+    claims_options.add(explain)
     add_format(explain, "text", "json")
 
 
@@ -92,37 +91,6 @@ def _add_simulate(actions: Subparsers) -> None:
         help="the node's cards (default: %(default)s)",
     )
     simulate.add_argument("--node", default="mock", help="whose they are (default: %(default)s)")
-
-
-def _add_node(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--claims",
-        action="append",
-        default=[],
-        metavar="PATH",
-        dest="paths",
-        help=f"{_PATHS}; may be repeated",
-    )
-    parser.add_argument(
-        "--simulate-pools",
-        type=hardware_option.hardware_option,
-        metavar=hardware_option.FORM,
-        help="also pools and classes of virtual hardware, such as " + hardware_option.EXAMPLE,
-    )
-    parser.add_argument(
-        "--state", metavar="FILE", help="a kubelet's device_claims_state: who holds what"
-    )
-    parser.add_argument(
-        "--node", metavar="NAME", help="the node (default: the one that the pools name)"
-    )
-
-
-def _load(args: argparse.Namespace) -> OfflineClaims:
-    from devicemanager.cli.offline_claims import OfflineClaims
-
-    if not args.paths and args.state is None and args.simulate_pools is None:
-        raise CommandError("which claims? Give --claims or --state")
-    return OfflineClaims.load(args.paths, args.state, args.node, args.simulate_pools)
 
 
 # --- validate
@@ -160,7 +128,7 @@ def _validate(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    offline = _load(args)
+    offline = claims_options.load(args)
     claims = [claim for _, claim in sorted(offline.allocator.claims.items())]
     if args.output == "json":
         print_json("claims", {"claims": [_claim_data(offline, each) for each in claims]})
@@ -205,7 +173,7 @@ def _cdi(prepared: Any) -> list[dict[str, object]]:
 
 
 def _show(args: argparse.Namespace) -> int:
-    offline = _load(args)
+    offline = claims_options.load(args)
     (name,) = offline.ids([args.claim])
     data = _claim_data(offline, offline.allocator.claim(name))
     if args.output == "json":
@@ -221,7 +189,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _pools(args: argparse.Namespace) -> int:
-    offline = _load(args)
+    offline = claims_options.load(args)
     rows = list(_pool_data(offline))
     if args.output == "json":
         print_json("claims-pools", {"node": offline.node, "pools": rows})
@@ -267,7 +235,7 @@ def _pool_row(pool: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    offline = _load(args)
+    offline = claims_options.load(args)
     for before in offline.ids(args.after):
         offline.allocator.allocate([before], offline.node)
     explanation = offline.allocator.explain(offline.ids(args.names), offline.node)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from devicemanager.cli import device_option, settings_options
+from devicemanager.cli import claims_options, device_option, settings_options
 from devicemanager.cli.files import (
     check_one_standard_input,
     load_checkpoint,
@@ -17,6 +17,8 @@ from devicemanager.cli.output import clean, print_json
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
+    from devicemanager.claims.explanation import Explanation
+    from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.offline_node import Inventory, OfflineNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.ledger import PodHoldings
@@ -30,6 +32,7 @@ _EPILOG = """\
 examples:
   %(prog)s pod.yaml --devices vendor.com/gpu=4@0,1 --topology-policy restricted
   %(prog)s first.yaml second.yaml --devices vendor.com/gpu=2@0,6@1 --all
+  %(prog)s pod.yaml --claims claims.yaml --simulate-pools gpu=2,nic=1
   %(prog)s pod.yaml --checkpoint kubelet_internal_checkpoint --allocatable node.json
 
 node.json is what `devicemanager resources -o json` prints on that node; without it only
@@ -56,6 +59,7 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("--all", action="store_true", help="explain every pod, not only the last")
     add_format(parser, "text", "json")
     _add_node(parser)
+    claims_options.add(parser)
     settings_options.add_topology(parser)
     settings_options.add_admission(parser)
 
@@ -107,19 +111,21 @@ def _ids(text: str) -> tuple[str, list[str]]:
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.offline_node import OfflineNode, nodes_of
 
-    if not args.devices and args.checkpoint is None and args.allocatable is None:
+    if not (args.devices or args.checkpoint or args.allocatable or claims_options.given(args)):
         raise CommandError(
-            "which devices does the node have? Give --devices, --checkpoint or --allocatable"
+            "which devices does the node have? Give --devices, --checkpoint, --allocatable or"
+            " --claims"
         )
     check_one_standard_input([*args.manifests, args.checkpoint, args.allocatable])
     saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
     inventory = _inventory(args, saved)
     settings = settings_options.settings_from(args, nodes_of(inventory))
     node = OfflineNode(settings, inventory, saved)
+    claims = claims_options.load(args) if claims_options.given(args) else None
     pods = [_pod(manifest) for manifest in args.manifests]
-    told = [_admitted(node, pod, inventory) for pod in pods]
+    told = [_admitted(node, pod, inventory, claims) for pod in pods]
     shown = told if args.all else told[-1:]
-    notes = [*_kept(shown, saved), *_notes(args, inventory)]
+    notes = [*_kept(shown, saved), *_notes(args, inventory), *_without_claims(shown, claims)]
     if args.output == "json":
         print_json("explain", {"pods": [_as_dict(each) for each in shown], "notes": notes})
     else:
@@ -188,6 +194,13 @@ def _kept(shown: Iterable[Told], saved: Checkpoint | None) -> Iterator[str]:
             yield f"pod {pod.namespace}/{pod.name} is in the checkpoint already{keeps}"
 
 
+def _without_claims(shown: Iterable[Told], claims: OfflineClaims | None) -> Iterator[str]:
+    for pod in (each.admission.pod for each in shown):
+        if pod.resource_claims and claims is None:
+            name = f"{pod.namespace}/{pod.name}"
+            yield f"pod {name} asks for claims, which are not looked at: add --claims"
+
+
 class Told(NamedTuple):
     """What became of a pod."""
 
@@ -196,9 +209,13 @@ class Told(NamedTuple):
     """Who held devices of the resources it asks for before."""
     unregistered: Mapping[str, str]
     """The resources it asks for that no plugin registered, each with why that matters."""
+    claims: Explanation | None = None
+    """Why its structured claims get their devices, or do not."""
 
 
-def _admitted(node: OfflineNode, pod: Pod, inventory: Inventory) -> Told:
+def _admitted(
+    node: OfflineNode, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
+) -> Told:
     from devicemanager.api.names import is_extended_resource_name
 
     wanted = {
@@ -207,7 +224,15 @@ def _admitted(node: OfflineNode, pod: Pod, inventory: Inventory) -> Told:
     holders = node.holders(wanted)
     strangers = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
     unregistered = {str(name): _unregistered(name, inventory) for name in strangers}
-    return Told(node.admit(pod), holders, unregistered)
+    if claims is None or not pod.resource_claims:
+        return Told(node.admit(pod), holders, unregistered)
+    # The kubelet allocates a pod's claims before its devices.
+    explained, admission = claims.explain_pod(pod)
+    if admission is None:
+        admission = node.admit(pod)
+        if not admission.admitted:
+            claims.end(pod)
+    return Told(admission, holders, unregistered, explained)
 
 
 def _unregistered(resource: str, inventory: Inventory) -> str:
@@ -220,6 +245,8 @@ def _unregistered(resource: str, inventory: Inventory) -> str:
 
 def _text(told: Told) -> str:
     lines = told.admission.explain().splitlines()
+    if told.claims is not None:
+        lines += ["", *told.claims.text().splitlines()]
     if told.unregistered:
         lines += ["", *(f"warning: {reason}" for reason in told.unregistered.values())]
     if told.holders:
@@ -258,6 +285,7 @@ def _as_dict(told: Told) -> dict[str, Any]:
             for pod_name, containers in told.holders.items()
         },
         "unregistered": dict(told.unregistered),
+        "claims": None if told.claims is None else told.claims.as_dict(),
         # Of pods that a checkpoint knows; no plugin is asked here.
         "containers": {name: oci_data(given) for name, given in admission.containers.items()},
     }

@@ -10,11 +10,16 @@ import attrs
 from devicemanager.claims.allocator import Allocator
 from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.explanation import Explanation
 from devicemanager.claims.files import in_order, read_paths
 from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
 from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.store import ObjectStore
 from devicemanager.cli.options import CommandError
+from devicemanager.core.pods import Pod
+from devicemanager.core.refusal import refused_by_allocation
+from devicemanager.pods.admission import Admission
 
 _NODE = "mock"
 """The node's name if no pool names one."""
@@ -27,6 +32,8 @@ class OfflineClaims:
     allocator: Allocator
     node: str
     records: dict[str, ClaimRecord]
+    _new: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """By pod: what is released if it is not admitted."""
 
     @classmethod
     def load(
@@ -61,6 +68,23 @@ class OfflineClaims:
         for each in found:
             self.allocator.claim(each)
         return found
+
+    def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
+        """Allocate a pod's claims and explain that; the refusal, if they cannot be had."""
+        wanted = [name for name in pod.resource_claims.values() if name is not None]
+        ids = tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in wanted))
+        explained = None
+        try:
+            explained = self.allocator.explain(ids, self.node)
+            self._new[pod.uid] = self.allocator.allocate(ids, self.node)
+        except ClaimsError as error:
+            refused = refused_by_allocation(error)
+            return explained, Admission(pod, False, refused.reason, refused.message)
+        return explained, None
+
+    def end(self, pod: Pod) -> None:
+        """Take back what was allocated for a pod."""
+        self.allocator.release(*self._new.pop(pod.uid, ()))
 
     def phase(self, claim: str) -> str:
         """``Pending``, ``Allocated`` or ``Reserved``."""

@@ -433,3 +433,59 @@ def test_a_relative_root_is_taken_from_here(directory: Path) -> None:
     with process:
         told = wait(process, "plugin-socket")
         assert told["path"] == str(directory / "device-plugins" / "kubelet.sock")
+
+
+def claims_held(directory: Path) -> dict[str, list[str]]:
+    with PodResourcesClient(directory / "pod-resources" / "kubelet.sock") as client:
+        return {
+            pod.name: [
+                f"{device.pool_name}/{device.device_name}"
+                for claim in pod.containers[0].dynamic_resources
+                for device in claim.claim_resources
+            ]
+            for pod in client.list()
+        }
+
+
+def test_structured_claims_come_from_a_directory_that_is_followed(directory: Path) -> None:
+    examples = Path(__file__).parents[2] / "examples" / "claims"
+    claims, manifests = directory / "claims", directory / "manifests"
+    claims.mkdir()
+    flags = ["--claims", str(claims), "--simulate-pools", "gpu=1,nic=1"]
+    with kubelet(directory, *flags) as process:
+        told = wait(process, "claims-state-path")
+        wait(process, "ready")
+        shutil.copyfile(examples / "pods" / "3-streamer.yaml", manifests / "early.yaml")
+        early = wait(process, "admission", name="default/streamer")
+        assert not early["admitted"]
+        assert 'there is no DeviceClaim "default/stream"' in early["message"]
+        (manifests / "early.yaml").unlink()
+
+        shutil.copyfile(examples / "stream.yaml", claims / "stream.yaml")
+        (claims / "bad.yaml").write_text("kind: [")
+        line = wait(process, "claims")
+        assert line["warning"]
+        assert "bad.yaml: not YAML" in line["message"]
+        pod = json.loads(manifest("late", 0))
+        pod["spec"]["resourceClaims"] = [{"name": "net", "resourceClaimName": "stream"}]
+        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "net"}]}
+        (manifests / "late.yaml").write_text(json.dumps(pod))
+        late = wait(process, "admission", name="default/late")
+        assert late["admitted"]
+        assert claims_held(directory)["late"] == ["mock-nic-0/uplink"]
+        cdi = late["containers"]["main"]["settings"]["cdi_devices"]
+        assert cdi[0] == "k8s.nic.example.com/device=common"
+        assert Path(told["path"]).exists()
+
+        (manifests / "late.yaml").unlink()
+        wait(process, "claim-released")
+        assert process.stop() == 0
+
+
+def test_a_directory_of_claims_that_is_not_there_is_said_before_anything_starts(
+    directory: Path, capsys: Any
+) -> None:
+    assert main(["run", "--root", str(directory / "r"), "--claims", "/nosuch"]) == 2
+    error = capsys.readouterr().err
+    assert error == "devicemanager: error: claims directory /nosuch does not exist\n"
+    assert not (directory / "r").exists()
