@@ -303,7 +303,8 @@ class ClaimManager:
         allocated, and the next call tries again.
         """
         if self._drivers.prepare(pod.uid):
-            self._fall_behind()
+            with self._lock:
+                self._fall_behind()
             self.settle()
 
     # -- reading -------------------------------------------------------------------------

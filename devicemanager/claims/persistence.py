@@ -39,10 +39,10 @@ class ClaimsFile:
         self._file = file
         self._events = events
         self._state = state
+        self._counts = _Counted(file)
+        # Its writes come one after the other, so what renders has one user at a time.
+        self._writer = Writer(self._counts, self._render)
         self._rendering = StateWriter()
-        # Its writes come one after the other, so the rendering has one user at a time.
-        self._writer = Writer(file, self._render)
-        self._is_behind = False
 
     def load(self, take_over: Callable[[ClaimsState], None]) -> None:
         """Hand over what the file says. A corrupt file is set aside, also if ``take_over``
@@ -86,11 +86,11 @@ class ClaimsFile:
         self._events.publish(EventKind.CLAIMS_SET_ASIDE, text)
 
     def _render(self) -> bytes:
+        self._counts.rendered = self._counts.changes
         return self._rendering.render(self._state())
 
     def write(self) -> None:
         """Return once every change before this call is on disk. Raises ClaimsError."""
-        self._is_behind = False
         try:
             self._writer.flush()
         except checkpoint.CheckpointWriteError as error:
@@ -98,16 +98,32 @@ class ClaimsFile:
             raise ClaimsError(str(error)) from error
 
     def fall_behind(self) -> None:
-        """Something changed that nobody waits for."""
-        self._is_behind = True
+        """Something has changed; ``catch_up`` will have to write. To be called with a lock
+        held that keeps others from changing something."""
+        self._counts.changes += 1
 
     def catch_up(self) -> None:
-        """Write if the file is behind. A failure is an event only: what the file says too much
-        is freed when a kubelet starts and does not know the pod."""
-        if self._is_behind:
+        """Return once no change of before is missing on disk. A failure is an event only: what
+        the file says too much is freed when a kubelet starts and does not know the pod."""
+        if self._counts.written < self._counts.changes:
             with contextlib.suppress(ClaimsError):
                 self.write()
 
     def close(self) -> None:
         """Wait for a write under way; every later one fails."""
         self._writer.close()
+
+
+class _Counted:
+    """A file that counts which changes have reached it."""
+
+    def __init__(self, file: StateFile) -> None:
+        self._file = file
+        self.changes = 0
+        self.rendered = 0
+        """As of which change the contents are that are written now."""
+        self.written = 0
+
+    def write(self, data: checkpoint.Contents) -> None:
+        self._file.write(data)
+        self.written = self.rendered

@@ -188,6 +188,27 @@ def test_an_end_that_cannot_be_written_is_caught_up_when_the_kubelet_starts_agai
     assert again.held("x") == [] and again.again().held("x") == []
 
 
+def test_an_end_is_not_written_by_somebody_elses_write_that_failed():
+    node = Node()
+    node.admit("p", "x")
+    node.manager.leave("p")
+    node.file.fails = True
+    with pytest.raises(ClaimsError):
+        node.manager.allocate("default/y")
+    node.file.fails = False
+    node.manager.settle()
+    assert node.again().held("x") == []
+
+
+def test_nothing_is_written_without_need():
+    node = Node()
+    node.admit("p", "x")
+    writes = node.file.writes
+    node.manager.settle()
+    node.leave("nobody")
+    assert node.file.writes == writes
+
+
 def test_pods_of_the_state_file_are_waited_for():
     node = Node()
     assert node.manager.is_sources_ready

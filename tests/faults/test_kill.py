@@ -15,6 +15,13 @@ import pytest
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.core.ir import Allocation, Grant, Mode
+from devicemanager.claims.devmgmt.objects import DeviceClaim
+from devicemanager.claims.devmgmt.reading import read_object
+from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
+from devicemanager.core.quantity import parse_quantity
+from tools.kill import claims
 from tools.kill.__main__ import main, run
 from tools.kill.records import Broken, CrashRecord
 
@@ -76,9 +83,65 @@ def test_what_is_not_kept_is_noticed(
         path.write_bytes(checkpoint.dumps(Checkpoint(tuple(entries), {})))
     if complaint:
         with pytest.raises(Broken, match=complaint):
-            record.compare(path)
+            record.compare(path, tmp_path / "none")
     else:
-        record.compare(path)
+        record.compare(path, tmp_path / "none")
     record.begin()
     with pytest.raises(Broken, match="pod a held"):
         record.take(json.dumps(["kept", "a", {R: ["d0"]}]).encode())
+
+
+def claim_record(name: str, device: str, *users: str) -> ClaimRecord:
+    found = read_object(claims.claim(f"{claims.PREFIX}{name}", 1))
+    assert isinstance(found, DeviceClaim)
+    key = DeviceKey(claims.DRIVER, claims.POOL, device)
+    mode, amounts = Mode.EXCLUSIVE, {}
+    if device.startswith("shared"):
+        mode, amounts = Mode.SHARED, {"memory": parse_quantity("40Gi")}
+    grant = Grant(key, 0, 0, "claims[0]", mode, amounts)
+    return ClaimRecord(found, Allocation(found.id, (grant,)), dict.fromkeys(users, "pod"))
+
+
+def state(*records: ClaimRecord) -> bytes:
+    devices = {grant.device for record in records for grant in record.allocation.grants}
+    return StateWriter().render(ClaimsState(records, {key: {} for key in devices}))
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (state(claim_record("w", "d0", "a", "b")), ""),
+        (state(claim_record("w", "d0", "a"), claim_record("m", "shared-0", "c")), ""),
+        (None, "pod a was told"),
+        (state(claim_record("w", "d1", "a")), "pod a was told"),
+        (state(claim_record("w", "d0", "b")), "pod a was told"),
+        (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated and is still"),
+        (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "held by somebody already"),
+        (
+            state(claim_record("w", "d0", "a"), *(claim_record(n, "shared-0") for n in "mn")),
+            "shared-0 has given more memory than it has",
+        ),
+        (b"garbage", "it is no state"),
+    ],
+    ids=range(9),
+)
+def test_what_is_not_kept_of_claims_is_noticed(
+    tmp_path: Path, data: bytes | None, complaint: str
+) -> None:
+    record = CrashRecord()
+    reports: list[list[object]] = [
+        ["held", "a", {"claim:w": ["d0"]}],
+        ["held", "ended", {"claim:w": ["d0"]}],
+        ["ending", "ended"],
+        ["ended", "ended"],
+    ]
+    for report in reports:
+        record.take(json.dumps(report).encode())
+    path = tmp_path / "device_claims_state"
+    if data is not None:
+        path.write_bytes(data)
+    if complaint:
+        with pytest.raises(Broken, match=complaint):
+            record.compare(tmp_path / "none", path)
+    else:
+        record.compare(tmp_path / "none", path)

@@ -23,6 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import checkpoint
+from devicemanager.kubelet.directories import CLAIMS_STATE_NAME
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from tools.kill.node import RESOURCES
 from tools.kill.records import Broken, CrashRecord
@@ -94,9 +95,9 @@ class _Life:
 
     def _check_clean(self) -> None:
         """A start removes the half-written files of those who were killed before."""
-        directory = self._root / "device-plugins"
         mine = f".tmp-{self._process.pid}-"
-        left = [p.name for p in directory.iterdir() if ".tmp-" in p.name and mine not in p.name]
+        files = [*self._root.iterdir(), *(self._root / "device-plugins").iterdir()]
+        left = [path.name for path in files if ".tmp-" in path.name and mine not in path.name]
         if left:
             raise Broken(f"a start left {left[0]} lying about")
 
@@ -142,7 +143,9 @@ def _one(root: Path, number: int, seed: int, choice: random.Random, record: Cras
     finally:
         life.close()
     try:
-        record.compare(root / "device-plugins" / checkpoint.CHECKPOINT_NAME)
+        record.compare(
+            root / "device-plugins" / checkpoint.CHECKPOINT_NAME, root / CLAIMS_STATE_NAME
+        )
     except Broken as broken:
         raise Broken(f"after kill {number + 1}: {broken}") from broken
 
@@ -163,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"{args.times} kills in {time.monotonic() - begin:.0f} s, seed {args.seed}: "
         f"{record.answered} admissions answered, none lost; {record.kept} pods kept their devices "
-        "over a restart; every checkpoint loaded; no device had two holders"
+        "over a restart; every file loaded; no device had two holders"
     )
     return 0
 

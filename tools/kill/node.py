@@ -25,12 +25,14 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.pods.admission import Admission
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
+from tools.kill import claims
 
 RESOURCES = ("example.com/gpu", "example.com/nic")
 THREADS = 4
 _MOST_PODS = 12  # a thread: enough that devices run out now and then
 
 Wants = dict[str, int]
+"""How many devices of each resource and of each claim."""
 
 
 def report(*what: object) -> None:
@@ -39,12 +41,43 @@ def report(*what: object) -> None:
 
 
 def manifest(uid: str, wants: Wants) -> dict[str, Any]:
-    """A pod of one container with these devices."""
-    return pod_manifest(f"pod-{uid}", wants, uid=uid)
+    """A pod of one container with these devices and claims."""
+    plain = {name: count for name, count in wants.items() if not name.startswith(claims.PREFIX)}
+    found = pod_manifest(f"pod-{uid}", plain, uid=uid)
+    names = [name.removeprefix(claims.PREFIX) for name in wants.keys() - plain.keys()]
+    found["spec"]["resourceClaims"] = [
+        {"name": f"claim-{number}", "resourceClaimName": name} for number, name in enumerate(names)
+    ]
+    return found
 
 
-def devices(admission: Admission) -> dict[str, list[str]]:
-    return admission.containers["main"].devices
+def admit(kubelet: MockKubelet, uid: str, wants: Wants) -> tuple[Admission, dict[str, list[str]]]:
+    """The answer, and the devices of resources and claims."""
+    for name, count in wants.items():
+        if name.startswith(claims.PREFIX):
+            kubelet.claim(claims.claim(name, count))
+    admission = kubelet.admit(manifest(uid, wants))
+    if not admission.admitted:
+        return admission, {}
+    held = dict(admission.containers["main"].devices)
+    for name in wants:
+        if name.startswith(claims.PREFIX):
+            view = kubelet.claims.claim(f"default/{name.removeprefix(claims.PREFIX)}")
+            grants = view.allocation.grants if view.allocation else ()
+            held[name] = sorted(grant.device.name for grant in grants)
+    return admission, held
+
+
+def wanted(choice: random.Random, uid: str) -> Wants:
+    """Devices for some pods, claims for some, both for most."""
+    wants = {RESOURCES[0]: choice.randint(0, 3), RESOURCES[1]: choice.randint(0, 2)}
+    if choice.random() < 0.5:
+        wants[f"{claims.PREFIX}w-{uid}"] = choice.randint(1, 2)
+    if choice.random() < 0.5:
+        wants[f"{claims.PREFIX}m-{uid}"] = 1
+    if choice.random() < 0.3:
+        wants[claims.COMMON] = 1
+    return {name: count for name, count in wants.items() if count} or {RESOURCES[0]: 1}
 
 
 def load(kubelet: MockKubelet, life: str, number: int, seed: int, mine: list[str]) -> None:
@@ -60,10 +93,9 @@ def load(kubelet: MockKubelet, life: str, number: int, seed: int, mine: list[str
             continue
         serial += 1
         uid = f"{life}-{number}-{serial}"
-        wants = {RESOURCES[0]: choice.randint(1, 3), RESOURCES[1]: choice.randint(0, 2)}
-        admission = kubelet.admit(manifest(uid, wants))
+        admission, held = admit(kubelet, uid, wanted(choice, uid))
         if admission.admitted:
-            report("held", uid, devices(admission))
+            report("held", uid, held)
             mine.append(uid)
 
 
@@ -75,8 +107,10 @@ def main() -> None:
     args = parser.parse_args()
     before: dict[str, Wants] = json.loads(sys.stdin.readline())
     kubelet = MockKubelet(args.root, Settings(pod_resources_qps=None)).start()
+    for found in claims.objects():
+        kubelet.publish(found)
     for uid, wants in before.items():
-        report("kept", uid, devices(kubelet.admit(manifest(uid, wants))))
+        report("kept", uid, admit(kubelet, uid, wants)[1])
     kubelet.sources_ready()
     for resource in RESOURCES:
         kubelet.wait_for_resource(resource, timeout=30)

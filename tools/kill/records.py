@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 
 import checkpoint
+from tools.kill.claims import BrokenState, held_on_disk
 
 Devices = dict[str, list[str]]
 
@@ -60,8 +61,8 @@ class CrashRecord:
             case unknown:
                 raise Broken(f"an unknown report: {unknown}")
 
-    def compare(self, path: Path) -> None:
-        """Raises Broken unless the checkpoint loads and has what was answered."""
+    def compare(self, path: Path, claims: Path) -> None:
+        """Raises Broken unless checkpoint and claims' state load and have what was answered."""
         try:
             entries = checkpoint.load(path).entries or ()
         except checkpoint.CheckpointNotFound:
@@ -69,12 +70,17 @@ class CrashRecord:
         except checkpoint.CheckpointError as error:
             raise Broken(str(error)) from error
         on_disk = _by_pod(entries)
+        _check_holders(on_disk)
+        try:
+            for uid, held in held_on_disk(claims).items():
+                on_disk[uid] = on_disk.get(uid, {}) | held
+        except BrokenState as error:
+            raise Broken(str(error)) from error
         for uid, devices in self.held.items():
             if on_disk.get(uid) != devices:
                 raise Broken(f"pod {uid} was told {devices}, on disk it has {on_disk.get(uid)}")
         if back := self._ended & on_disk.keys():
             raise Broken(f"pod {min(back)} was terminated and is still on disk")
-        _check_holders(on_disk)
 
 
 def _by_pod(entries: Iterable[checkpoint.PodDevicesEntry]) -> dict[str, Devices]:
