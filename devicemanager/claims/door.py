@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
+from devicemanager.core.status import ResourceStatus
 from devicemanager.events import EventStream
 
 if TYPE_CHECKING:
@@ -111,6 +112,16 @@ class ClaimsDoor:
         if self._manager is None or not pod.resource_claims:
             return ()
         return self._manager.cdi_devices(pod, container)
+
+    def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
+        if self._manager is None or not pod.resource_claims:
+            return {}
+        return self._manager.devices(pod, container)
+
+    def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
+        if self._manager is None or not pod.resource_claims:
+            return ()
+        return self._manager.health(pod, container)
 
     def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
         if self._manager is None or not pod.resource_claims:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 
+from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.ir import Limits
 from devicemanager.claims.core.ledger import LedgerError
 from devicemanager.claims.core.solve import DEFAULT_LIMITS
@@ -23,9 +24,10 @@ from devicemanager.claims.persistence import ClaimsFile, StateFile
 from devicemanager.claims.preparing import Drivers
 from devicemanager.claims.statefile import ClaimsState
 from devicemanager.claims.store import ObjectStore
-from devicemanager.core.ids import ContainerName
+from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import refused_by_allocation
+from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
 from devicemanager.events import EventKind, EventStream
 from podresources import DynamicResource
 
@@ -344,6 +346,35 @@ class ClaimManager:
         with self._lock:
             return self._holdings.allocator.explain(claims, self.node)
 
+    def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
+        """What a container's claims hold: claim name to devices as ``pool/device``, in the
+        order of the claim's status."""
+        with self._lock:
+            mine = self._holdings.reservations.claims(pod.uid)
+            return {
+                claim.partition("/")[2]: tuple(
+                    f"{key.pool}/{key.name}" for key in self._holdings.devices(claim)
+                )
+                for claim in claims_of(pod, container)
+                if claim in mine
+            }
+
+    def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
+        """What ``allocatedResourcesStatus`` shows of a container's claims: each as
+        ``claim:<name in the pod>``. A device that no pool offers any more is unhealthy
+        (``UpdateAllocatedResourcesStatus``, pkg/kubelet/cm/dra/manager.go, v1.34)."""
+        with self._lock:
+            offered = self._store.constraints(self.node).inventory.index
+            mine = self._holdings.reservations.claims(pod.uid)
+            found = []
+            for name in names_of(pod, container):
+                claim = f"{pod.namespace}/{pod.resource_claims[name]}"
+                devices = self._holdings.devices(claim) if claim in mine else ()
+                if devices:
+                    health = tuple([_health(key, key in offered) for key in sorted(devices)])
+                    found.append(ResourceStatus(ResourceName(f"claim:{name}"), health))
+        return tuple(found)
+
     def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
         """What PodResources shows of a container's claims: each claim once, when all of its
         devices that have a driver here are prepared."""
@@ -391,8 +422,16 @@ class ClaimManager:
 
 def claims_of(pod: Pod, container: ContainerName | None = None) -> tuple[str, ...]:
     """The claims of a pod, or those that one of its containers uses, as ``namespace/name``."""
-    names: Iterable[str] = pod.resource_claims
-    if container is not None:
-        names = next(each.claims for each, _ in pod.all_containers() if each.name == container)
+    names = pod.resource_claims if container is None else names_of(pod, container)
     claims = [pod.resource_claims[name] for name in names]
     return tuple(dict.fromkeys(f"{pod.namespace}/{claim}" for claim in claims if claim))
+
+
+def names_of(pod: Pod, container: ContainerName) -> tuple[str, ...]:
+    """The names in the pod of the claims that a container uses."""
+    return next(each.claims for each, _ in pod.all_containers() if each.name == container)
+
+
+def _health(key: DeviceKey, is_offered: bool) -> ResourceHealth:
+    health = Health.HEALTHY if is_offered else Health.UNHEALTHY
+    return ResourceHealth(DeviceId("/".join(key)), health)

@@ -130,6 +130,7 @@ def _container_data(given: ContainerOutcome) -> dict[str, Any]:
         error = str(unreadable)
     return {
         "devices": _devices(given),
+        "claims": {name: list(devices) for name, devices in sorted(given.claims.items())},
         "numa_nodes": None if given.affinity is None else list(given.affinity),
         "settings": settings,
         "settings_error": error,
@@ -144,6 +145,7 @@ def _devices(given: ContainerOutcome) -> dict[str, list[str]]:
 
 def _devices_text(given: ContainerOutcome) -> str:
     parts = [f"{resource} {','.join(ids)}" for resource, ids in _devices(given).items()]
+    parts += [f"claim {name} {','.join(held)}" for name, held in sorted(given.claims.items())]
     return "; ".join(parts) or "no devices"
 
 

@@ -43,6 +43,8 @@ class ContainerOutcome:
     """The merged settings it was started with; None if it was not started."""
     error: str = ""
     """Why the container did not start; empty if it did, or was not asked to."""
+    claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """The devices of the structured claims that the container uses, as ``pool/device``."""
 
     @property
     def devices(self) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from devicemanager.api.names import is_extended_resource_name
 from devicemanager.claims.door import ClaimsDoor
@@ -140,6 +141,7 @@ class PodWorkers:
                 container.name,
                 held.get(container.name, {}),
                 affinity_nodes(allocation.affinities.get(container.name)),
+                claims=self._claims.devices(pod, container.name),
             )
             for container, _ in pod.all_containers()
         }
@@ -262,8 +264,12 @@ class PodWorkers:
             if not status:
                 self._store.known(uid)
             return status
-        shown = {container.name for container in record.pod.containers}
-        return {name: resources for name, resources in status.items() if name in shown}
+        shown = {}
+        for container in record.pod.containers:
+            of_claims = self._claims.health(record.pod, container.name)
+            if resources := (*status.get(container.name, ()), *of_claims):
+                shown[container.name] = tuple(sorted(resources, key=attrgetter("name")))
+        return shown
 
 
 def _refusal(pod: Pod, refused: Refused) -> Admission:

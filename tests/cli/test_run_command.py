@@ -107,6 +107,7 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
         assert first["admitted"]
         assert first["containers"]["main"] == {
             "devices": {GPU: ["gpu-mock-0"]},
+            "claims": {},
             "numa_nodes": None,
             "settings": {
                 "envs": {"GPU_0": "/dev/0"},

@@ -54,7 +54,8 @@ def held(kubelet, name):
 
 def test_claims_and_devices_come_together(kubelet):
     connect(kubelet)
-    assert kubelet.admit(manifest("p", "x", gpus=1)).admitted
+    admission = kubelet.admit(manifest("p", "x", "y", gpus=1, uses=["x"]))
+    assert admission.containers["main"].claims == {"x": ("p/a",)}
     assert (held(kubelet, "x"), kubelet.devices("p")) == (["a"], {"main": {GPU: ["gpu-0"]}})
 
 
@@ -151,6 +152,22 @@ def test_a_container_shows_the_claims_that_it_names(kubelet):
         assert shown == ["y"]
         kubelet.terminate("p")
         assert list(client.list()) == []
+
+
+def test_a_device_that_no_pool_offers_is_unhealthy(kubelet):
+    connect(kubelet)
+    kubelet.admit(manifest("p", "both", gpus=1))
+
+    def status():
+        return {
+            resource.name: [(each.resource_id, each.health) for each in resource.resources]
+            for resource in kubelet.allocated_resources_status("p")["main"]
+        }
+
+    healthy = [("d.example.com/p/a", "Healthy"), ("d.example.com/p/b", "Healthy")]
+    assert status() == {"claim:both": healthy, GPU: [("gpu-0", "Healthy")]}
+    kubelet.publish(pool(devices=["b"]))
+    assert status()["claim:both"] == [("d.example.com/p/a", "Unhealthy"), healthy[1]]
 
 
 def test_sources_of_objects(kubelet, tmp_path):
