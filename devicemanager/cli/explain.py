@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.offline_node import Inventory, OfflineNode
     from devicemanager.cli.options import Subparsers
-    from devicemanager.core.ledger import PodHoldings
     from devicemanager.core.pods import Pod
     from devicemanager.pods.admission import Admission
-
-Holders = Mapping[str, "PodHoldings"]
-"""Pod to what it holds."""
 
 _EPILOG = """\
 examples:
@@ -205,8 +201,6 @@ class Told(NamedTuple):
     """What became of a pod."""
 
     admission: Admission
-    holders: Holders
-    """Who held devices of the resources it asks for before."""
     unregistered: Mapping[str, str]
     """The resources it asks for that no plugin registered, each with why that matters."""
     claims: Explanation | None = None
@@ -221,18 +215,17 @@ def _admitted(
     wanted = {
         name for container, _ in pod.all_containers() for name, n in container.limits.items() if n
     }
-    holders = node.holders(wanted)
     strangers = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
     unregistered = {str(name): _unregistered(name, inventory) for name in strangers}
     if claims is None or not pod.resource_claims:
-        return Told(node.admit(pod), holders, unregistered)
+        return Told(node.admit(pod), unregistered)
     # The kubelet allocates a pod's claims before its devices.
     explained, admission = claims.explain_pod(pod)
     if admission is None:
         admission = node.admit(pod)
         if not admission.admitted:
             claims.end(pod)
-    return Told(admission, holders, unregistered, explained)
+    return Told(admission, unregistered, explained)
 
 
 def _unregistered(resource: str, inventory: Inventory) -> str:
@@ -249,17 +242,7 @@ def _text(told: Told) -> str:
         lines += ["", *told.claims.text().splitlines()]
     if told.unregistered:
         lines += ["", *(f"warning: {reason}" for reason in told.unregistered.values())]
-    if told.holders:
-        lines += ["", "in use:", *(f"  {line}" for line in _holder_lines(told.holders))]
     return "".join(f"{clean(line)}\n" for line in lines)
-
-
-def _holder_lines(holders: Holders) -> Iterator[str]:
-    for pod, containers in holders.items():
-        for container, held in containers.items():
-            for resource, holding in held.items():
-                ids = ", ".join(sorted(holding.ids))
-                yield f"{resource} {ids}: pod {pod}, container {container}"
 
 
 def _as_dict(told: Told) -> dict[str, Any]:
@@ -274,16 +257,12 @@ def _as_dict(told: Told) -> dict[str, Any]:
         "admitted": admission.admitted,
         "reason": admission.reason,
         "message": admission.message,
+        "policy": None,
+        "steps": [],
+        "holders": [],
     }
     return {
         **(answer if explanation is None else as_dict(explanation)),
-        "holders": {
-            pod_name: {
-                container: {resource: sorted(held.ids) for resource, held in by_resource.items()}
-                for container, by_resource in containers.items()
-            }
-            for pod_name, containers in told.holders.items()
-        },
         "unregistered": dict(told.unregistered),
         "claims": None if told.claims is None else told.claims.as_dict(),
         # Of pods that a checkpoint knows; no plugin is asked here.

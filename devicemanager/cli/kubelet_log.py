@@ -99,13 +99,17 @@ class KubeletLog:
 
 def _explanation(admission: Admission) -> list[str]:
     """Why a pod was refused, as far as it got to ask for devices."""
-    from devicemanager.core.explanation.text import steps
+    from devicemanager.core.explanation.text import in_use, steps
 
     explanation = admission.explanation
     if explanation is None:
         return []
     policy = explanation.policy
-    lines = [f"policy {policy.name}, scope {policy.scope}", *steps(explanation)]
+    lines = [
+        f"policy {policy.name}, scope {policy.scope}",
+        *steps(explanation),
+        *in_use(explanation),
+    ]
     return [line for line in lines if line]
 
 
@@ -116,7 +120,8 @@ def _explanation_data(admission: Admission) -> dict[str, Any] | None:
     if explanation is None:
         return None
     data = as_dict(explanation)
-    return {"policy": data["policy"], "steps": data["steps"], "text": _explanation(admission)}
+    facts = {name: data[name] for name in ("policy", "steps", "holders")}
+    return {**facts, "text": _explanation(admission)}
 
 
 def _container_data(given: ContainerOutcome) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from devicemanager.cli.options import CommandError
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.endpoints import PluginOptions
-from devicemanager.core.ids import DeviceId, PodUid, ResourceName
+from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.inventory import Columns
-from devicemanager.core.ledger import PodHoldings
 from devicemanager.core.pods import Pod
 from devicemanager.events import EventStream
 from devicemanager.io.regular import FileRefused, read_regular
@@ -44,7 +43,6 @@ class OfflineNode:
         events = EventStream()
         self._manager = Manager(settings, events=events)
         self._workers = PodWorkers(PodStore(), self._manager, settings, events)
-        self._names: dict[PodUid, str] = {}
         if saved is not None:
             self._manager.restore(saved)
             self._manager.sources_ready(self._manager.pods())
@@ -55,23 +53,7 @@ class OfflineNode:
 
     def admit(self, pod: Pod) -> Admission:
         """Admit a pod after all the others. Raises RequestError for one that is there."""
-        admission = self._workers.admit(pod, start=False)
-        self._names[pod.uid] = f"{pod.namespace}/{pod.name}"
-        return admission
-
-    def holders(self, resources: Iterable[ResourceName]) -> dict[str, PodHoldings]:
-        """Which pods hold devices of these resources: by name, or UID if that is all that is
-        known."""
-        wanted = set(resources)
-        found = {}
-        for uid in sorted(self._manager.pods(), key=lambda uid: self._names.get(uid, uid)):
-            held: PodHoldings = {
-                container: {name: held[name] for name in sorted(wanted & held.keys())}
-                for container, held in self._manager.holdings(uid).items()
-            }
-            if any(held.values()):
-                found[self._names.get(uid, uid)] = held
-        return found
+        return self._workers.admit(pod, start=False)
 
 
 @attrs.frozen

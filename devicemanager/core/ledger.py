@@ -113,6 +113,11 @@ class Ledger:
         """The pods that hold something, in the order of their first allocation."""
         return self._pods.keys()
 
+    def snapshot(self) -> Mapping[PodUid, PodHoldings]:
+        """All that is held now; costs one pointer a pod, since holdings are never changed once
+        they stand here, but replaced."""
+        return dict(self._pods)
+
     def __contains__(self, pod: object) -> bool:
         return pod in self._pods
 
@@ -189,9 +194,10 @@ class Ledger:
     def commit(self, draft: Draft) -> None:
         """Make a draft's holdings entries."""
         if draft.holdings:
-            pod = self._pods.setdefault(draft.pod, {})
+            pod = dict(self._pods.get(draft.pod, {}))
             for container, holdings in draft.holdings.items():
-                pod.setdefault(container, {}).update(holdings)
+                pod[container] = {**pod.get(container, {}), **holdings}
+            self._pods[draft.pod] = pod
         draft.reserved = {}
 
     def drop(self, draft: Draft) -> None:
@@ -207,7 +213,7 @@ class Ledger:
 
     def retract(self, draft: Draft) -> None:
         """Undo a commit whose checkpoint could not be written."""
-        pod = self._pods.get(draft.pod, {})
+        pod = {name: dict(held) for name, held in self._pods.get(draft.pod, {}).items()}
         for container, holdings in draft.holdings.items():
             for resource in holdings:
                 holding = pod.get(container, {}).pop(resource, None)
@@ -215,7 +221,9 @@ class Ledger:
                     self._index[resource].remove(draft.pod, holding.ids)
             if not pod.get(container, True):
                 del pod[container]
-        if not pod:
+        if pod:
+            self._pods[draft.pod] = pod
+        else:
             self._pods.pop(draft.pod, None)
 
     def restore(

@@ -380,7 +380,8 @@ class Manager:
         """Why an admitted pod got what it got."""
         from devicemanager.core.allocation.explain import explain
 
-        return explain(allocation)
+        with self.state.lock:
+            return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
         """Device hints as of now: for the pod's first container, and for the whole pod."""

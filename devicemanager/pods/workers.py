@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import attrs
 
 from devicemanager.api.names import is_extended_resource_name
 from devicemanager.claims.door import ClaimsDoor
@@ -26,6 +29,9 @@ from devicemanager.pods.admission import (
 from devicemanager.pods.containers import Containers
 from devicemanager.pods.records import Phase, PodRecord, PodStore, title
 from devicemanager.settings import Settings
+
+if TYPE_CHECKING:
+    from devicemanager.core.explanation.model import AdmissionExplanation
 
 
 class PodWorkers:
@@ -123,7 +129,7 @@ class PodWorkers:
         pod = record.pod
         if record.admitted and self._manager.plugins.is_closed:
             # A kubelet that stops refuses nobody: its successor decides about the pod.
-            return _refusal(pod, refused)
+            return self._refusal(pod, refused)
         with self._store.lock:
             self._store.end(record, Phase.FAILED, refused.reason, refused.message)
             if self._store.is_current(record):
@@ -132,7 +138,7 @@ class PodWorkers:
                 self._claims.leave(pod.uid, also_allocated_before=record.admitted)
         self._claims.settle()
         self._events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
-        return _refusal(pod, refused)
+        return self._refusal(pod, refused)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
         held = self._manager.holdings(pod.uid)
@@ -147,8 +153,26 @@ class PodWorkers:
         }
         manager = self._manager
         return Admission(
-            pod, True, containers=containers, explaining=lambda: manager.explain(allocation)
+            pod,
+            True,
+            containers=containers,
+            explaining=lambda: self._named(manager.explain(allocation)),
         )
+
+    def _refusal(self, pod: Pod, refused: Refused) -> Admission:
+        explanation = refused.explanation
+        return Admission(
+            pod,
+            False,
+            refused.reason,
+            refused.message,
+            NoContainers(f"pod {title(pod)} was refused: {refused}"),
+            explaining=None if explanation is None else lambda: self._named(explanation),
+        )
+
+    def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:
+        """With pods as people name them; the core knows their UIDs."""
+        return attrs.evolve(explanation, name_of=self._store.title_of)
 
     def _check_known(self, pod: Pod) -> None:
         """A resource nobody registered: refused if it was declared to us, else the pod
@@ -270,15 +294,3 @@ class PodWorkers:
             if resources := (*status.get(container.name, ()), *of_claims):
                 shown[container.name] = tuple(sorted(resources, key=attrgetter("name")))
         return shown
-
-
-def _refusal(pod: Pod, refused: Refused) -> Admission:
-    explanation = refused.explanation
-    return Admission(
-        pod,
-        False,
-        refused.reason,
-        refused.message,
-        NoContainers(f"pod {title(pod)} was refused: {refused}"),
-        explaining=None if explanation is None else lambda: explanation,
-    )

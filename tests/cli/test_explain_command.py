@@ -156,7 +156,15 @@ def test_data_has_it_all(pod: Any, capsys: Any) -> None:
     ]
     assert merge["hints"][NIC][0] == {"numa_nodes": [1], "preferred": True}
     assert merge["summary"] == "single-numa-node: aligned to node 1"
-    assert answer["holders"] == {"default/a": {"main": {GPU: ["gpu-0"]}}}
+    assert answer["holders"] == [
+        {
+            "pod": "default/a",
+            "uid": answer["holders"][0]["uid"],
+            "container": "main",
+            "resource": GPU,
+            "device_ids": ["gpu-0"],
+        }
+    ]
     assert told["notes"] == []
 
 

@@ -162,6 +162,13 @@ def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
             f"  => single-numa-node: {GPU} fits on no set of nodes: 2 requested, 0 free",
             f"     no other policy would help: not enough is free of {GPU}",
             "each device is one of: . free, # in use, x unhealthy, * chosen",
+            "in use:",
+            f"  {GPU} gpu-mock-0, gpu-mock-2: pod default/a, container main",
+            f"  {GPU} gpu-mock-1: pod default/b, container main",
+        ]
+        assert [one["pod"] for one in refused["explanation"]["holders"]] == [
+            "default/a",
+            "default/b",
         ]
 
 

@@ -32,6 +32,11 @@ container app
   => single-numa-node: aligned to node 1
 
 each device is one of: . free, # in use, x unhealthy, * chosen
+
+in use:
+  vendor.com/gpu d0: pod default/holds-d0, container app
+  vendor.com/gpu d2: pod default/holds-d2, container app
+  vendor.com/gpu d3: pod default/holds-d3, container app
 """
 
 REFUSED = """\
@@ -57,6 +62,9 @@ container y
      policy best-effort or none would not refuse it for this
 
 each device is one of: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
+
+in use:
+  vendor.com/gpu d2: pod default/other, container app
 """  # noqa: E501
 
 NOT_TOGETHER = """\
@@ -226,3 +234,34 @@ def test_no_more_nodes_than_the_kubelet_would_start_with(settings, nodes) -> Non
     assert len(node.manager.policy.topology.nodes) == nodes
     (event,) = node.events.recent(EventKind.LIST_SUSPECT)
     assert f"NUMA node {nodes}, which this machine does not have" in event.message
+
+
+def test_the_holders_are_those_of_the_decision_by_name() -> None:
+    """Not those that came later, and none that hold nothing of what was asked for."""
+    node = Node()
+    node.plugin(rows("--"))
+    node.plugin(rows("-", "n"), NIC, "nic.sock")
+    assert node.admit(pod("first", gpu=1)).admitted
+    assert node.admit(pod("nics", nic=1)).admitted
+    second, third = node.admit(pod("second", gpu=1)), node.admit(pod("third", gpu=1))
+    assert second.explanation is not None and third.explanation is not None
+    assert [one.name for one in second.explanation.holders] == ["default/first"]
+    node.terminate("first")  # what was so when it was refused stays so
+    assert [(one.name, one.ids) for one in third.explanation.holders] == [
+        ("default/second", ("d1",)),
+        ("first", ("d0",)),
+    ]
+    assert third.explain().endswith(
+        "\n\nin use:\n  vendor.com/gpu d1: pod default/second, container app\n"
+        "  vendor.com/gpu d0: pod first, container app\n"
+    )
+
+
+def test_of_many_holders_the_first_are_named() -> None:
+    node = Node()
+    node.plugin(rows("-" * 60))
+    for number in range(60):
+        node.admit(pod(f"p{number:02}", gpu=1))
+    told = node.admit(pod("train", gpu=1)).explain().splitlines()
+    assert told[-1] == "  and 10 more containers"
+    assert told.index("in use:") == len(told) - 52

@@ -19,7 +19,8 @@ from devicemanager.core.topology import TopologyPolicy
 
 
 def explain(allocation: PodAllocation, refused: Refused | None = None) -> AdmissionExplanation:
-    """Why the pod got what it got, or why it was refused."""
+    """Why the pod got what it got, or why it was refused. To be called under the lock: who
+    holds what is part of it."""
     policy = allocation.policy
     return AdmissionExplanation(
         allocation.pod,
@@ -27,6 +28,7 @@ def explain(allocation: PodAllocation, refused: Refused | None = None) -> Admiss
         tuple(_step(allocation, policy, step) for step in allocation.steps),
         refused.reason if refused else "",
         refused.message if refused else "",
+        allocation.ledger.snapshot(),
     )
 
 

@@ -30,6 +30,16 @@ def as_dict(explanation: AdmissionExplanation) -> dict[str, Any]:
         "message": explanation.message,
         "policy": _policy(policy),
         "steps": [_step(step, policy) for step in explanation.steps],
+        "holders": [
+            {
+                "pod": one.name,
+                "uid": one.pod,
+                "container": one.container,
+                "resource": one.resource,
+                "device_ids": list(one.ids),
+            }
+            for one in explanation.holders
+        ],
     }
 
 

@@ -6,15 +6,16 @@ somebody reads it. Everything derived is computed on demand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 
 import attrs
 
 from devicemanager.core import bitset
-from devicemanager.core.ids import DeviceId, ResourceName
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
+from devicemanager.core.ledger import PodHoldings
 from devicemanager.core.pods import Pod
 from devicemanager.core.topology import (
     Hint,
@@ -203,6 +204,18 @@ class StepExplanation:
     """What the container asked for and no plugin has ever offered: it does without."""
 
 
+@attrs.frozen
+class Holder:
+    """A container of another pod, and what it had of a resource that this pod asked for."""
+
+    pod: PodUid
+    name: str
+    """``namespace/name``, or the UID where nothing else is known of the pod."""
+    container: ContainerName
+    resource: ResourceName
+    ids: tuple[DeviceId, ...]
+
+
 @attrs.frozen(eq=False)
 class AdmissionExplanation:
     """One pod's admission from its first step to its last."""
@@ -213,7 +226,31 @@ class AdmissionExplanation:
     reason: str = ""
     """The kubelet's reason for a refusal; empty if the pod was admitted."""
     message: str = ""
+    held: Mapping[PodUid, PodHoldings] = attrs.field(factory=dict, repr=False)
+    """What every pod held then, or when the explanation of an admitted pod was asked for."""
+    name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
 
     @property
     def admitted(self) -> bool:
         return not self.reason
+
+    @property
+    def holders(self) -> tuple[Holder, ...]:
+        """Who had the devices that were in use, sorted by pod."""
+        in_use = self._in_use()
+        names = {pod: self.name_of(pod) for pod in self.held if pod != self.pod.uid}
+        return tuple(
+            Holder(pod, names[pod], container, resource, ids)
+            for pod in sorted(names, key=lambda pod: names[pod])
+            for container, held in self.held[pod].items()
+            for resource in sorted(in_use.keys() & held.keys())
+            if (ids := tuple(sorted(held[resource].ids & in_use[resource])))
+        )
+
+    def _in_use(self) -> dict[ResourceName, frozenset[DeviceId]]:
+        """The devices that some step found in use, by resource."""
+        found: dict[ResourceName, frozenset[DeviceId]] = {}
+        for one in (one for step in self.steps for one in step.resources):
+            ids = one.devices.device_index.select(one.in_use)
+            found[one.resource] = found.get(one.resource, frozenset()).union(ids)
+        return found

@@ -27,13 +27,16 @@ SYMBOLS = {
 }
 WIDEST_DRAWING = 64
 """Devices of one node that are still drawn one by one."""
+MOST_HOLDERS = 50
+"""Containers that are named with what they hold."""
 MOST_HINTS = 8
 """Hints of one resource that are listed; there may be hundreds."""
 
 
 def render(explanation: AdmissionExplanation) -> str:
     """The whole admission as text, ending in a newline."""
-    return "\n".join((*_head(explanation), *steps(explanation))) + "\n"
+    lines = (*_head(explanation), *steps(explanation), *in_use(explanation))
+    return "\n".join(lines) + "\n"
 
 
 def steps(explanation: AdmissionExplanation) -> Iterator[str]:
@@ -47,6 +50,19 @@ def steps(explanation: AdmissionExplanation) -> Iterator[str]:
     if resources:
         yield ""
         yield f"each device is one of: {_legend(resources)}"
+
+
+def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
+    """Who had the devices that were in use, as lines; a blank one and a heading first."""
+    holders = explanation.holders
+    if holders:
+        yield ""
+        yield "in use:"
+    for one in holders[:MOST_HOLDERS]:
+        ids = ", ".join(one.ids)
+        yield f"  {one.resource} {ids}: pod {one.name}, container {one.container}"
+    if len(holders) > MOST_HOLDERS:
+        yield f"  and {len(holders) - MOST_HOLDERS} more containers"
 
 
 def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
