@@ -93,7 +93,7 @@ class PodResourcesServer:
             sockets.prepare(self.socket_path)
             self._running = _Running.start(self._service, self.socket_path, self._max_workers)
 
-    def stop(self, grace: float = 0.0) -> None:
+    def stop(self, grace: float = 0.2) -> None:
         """Stop listening, give calls ``grace`` seconds to end, remove the socket.
 
         Returns when all threads are done. Stopping twice does nothing; start() works again.

@@ -26,6 +26,11 @@ _OPTIONS = (
 )
 
 
+_LEAST_GRACE = 0.05
+"""Seconds. A call that is cut off at once makes gRPC write a line to the kubelet's standard
+error; after a farewell it does not."""
+
+
 class PluginServer:
     """Serves from construction until :meth:`close`.
 
@@ -84,5 +89,5 @@ class PluginServer:
         """
         remove_if_same(self.path, self.identity)
         self._service.streams.end_all()
-        gone: threading.Event = self._server.stop(grace)
+        gone: threading.Event = self._server.stop(max(grace, _LEAST_GRACE))
         return gone

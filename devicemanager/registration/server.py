@@ -24,6 +24,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 MAX_FILE_NAME = 255
+_GRACE = 0.5
 _WORKERS = 4
 _LONGEST_STATUS = 4096
 """Bytes of a refusal as gRPC sends it, percent-encoded. All metadata together may have 8 KiB,
@@ -79,7 +80,9 @@ class RegistrationServer:
         try:
             sockets.remove_if_same(self._socket, self._identity)
         finally:
-            self._server.stop(0).wait()
+            # Answers on their way get there. A call that is cut off at once makes gRPC write a
+            # line to the plugin's standard error.
+            self._server.stop(_GRACE).wait()
             self._pool.shutdown()
 
     def _register(

@@ -121,6 +121,25 @@ def test_stop_leaves_nothing_behind(socket_path):
     server.stop()
 
 
+def test_a_call_under_way_is_answered_before_a_stop(serve, socket_path):
+    """One that is cut off would make gRPC write a line to the client's standard error."""
+    asked, go = threading.Event(), threading.Event()
+
+    class Slow(MemorySource):
+        def pods(self):
+            asked.set()
+            go.wait(10)
+            return super().pods()
+
+    server = serve(Slow([pod("a", "0")]))
+    with PodResourcesClient(socket_path) as client, ThreadPoolExecutor(1) as pool:
+        listed = pool.submit(client.list)
+        assert asked.wait(10)
+        threading.Timer(0.02, go.set).start()
+        server.stop()
+        assert listed.result(10) == (pod("a", "0"),)
+
+
 def test_a_stopped_server_starts_again_and_a_client_finds_it(socket_path):
     source = MemorySource([pod("a", "0")])
     server = PodResourcesServer(source, socket_path, qps=None)
