@@ -6,7 +6,10 @@ What may never appear here: protobuf (the allocation response is opaque bytes) a
 of ``devicemanager``, in particular what a checkpoint means for pods and devices.
 """
 
-from checkpoint.consistency import Finding, FindingKind, inconsistencies
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from checkpoint.document import Document, Snapshot
 from checkpoint.errors import (
     CheckpointCorrupt,
@@ -17,12 +20,16 @@ from checkpoint.errors import (
     ChecksumMismatch,
 )
 from checkpoint.files import Contents, Durability, FileOperations
-from checkpoint.inspection import Inspection, inspect
 from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, RegisteredDevices
 from checkpoint.parse import loads
 from checkpoint.reading import MAX_SIZE, load, read, verify
 from checkpoint.store import CHECKPOINT_NAME, FileStore, is_checkpoint_file
 from checkpoint.text import Rendered, checksum, dumps, hashed_text, render_entry
+from devicemanager.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from checkpoint.consistency import Finding, FindingKind, inconsistencies
+    from checkpoint.inspection import Inspection, inspect
 
 __all__ = [
     "CHECKPOINT_NAME",
@@ -59,3 +66,15 @@ __all__ = [
     "render_entry",
     "verify",
 ]
+
+# What looks for faults in a file; a kubelet needs none of it.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Finding": "consistency",
+        "FindingKind": "consistency",
+        "Inspection": "inspection",
+        "inconsistencies": "consistency",
+        "inspect": "inspection",
+    },
+)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -14,8 +14,11 @@ from checkpoint.files import Durability
 from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.providers.provider import CPU, HintProvider
-from devicemanager.core.quantity import Quantity, milli_units, whole_units
 from devicemanager.core.topology import NumaTopology, check_scope, configure
+
+if TYPE_CHECKING:
+    # Loaded when a setting needs it.
+    from devicemanager.core.quantity import Quantity
 
 QUIRKS: Mapping[str, str] = MappingProxyType(
     {
@@ -130,6 +133,8 @@ def _as_amounts(value: Any) -> Mapping[ResourceName, Quantity]:
 
 def _as_quantity(name: object, amount: object) -> Quantity:
     """Any of what a manifest may give: a text or a number. A bool is neither."""
+    from devicemanager.core.quantity import Quantity
+
     with contextlib.suppress(ValueError):
         if isinstance(amount, (str, int, float)) and not isinstance(amount, bool):
             amount = Quantity.parse(str(amount))
@@ -260,6 +265,10 @@ class Settings:
     def node_amounts(self) -> Mapping[ResourceName, int]:
         """``node_allocatable`` in the units of the node check: ``cpu`` in thousandths,
         everything else in whole units, rounded up."""
+        if not self.node_allocatable:
+            return {}
+        from devicemanager.core.quantity import milli_units, whole_units
+
         return {
             name: milli_units(amount.nanos) if name == CPU else whole_units(amount.nanos)
             for name, amount in self.node_allocatable.items()

@@ -36,7 +36,6 @@ _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _LONGEST = 300
 _FARTHEST = 2 * _LONGEST
-_POWERS: list[int] = [10**power for power in range(4 * _LONGEST)]
 
 
 @attrs.frozen(order=True, hash=True)
@@ -83,12 +82,12 @@ def _parsed(text: str) -> tuple[int, Format]:
 def _scaled(digits: int, decimals: int, suffix: str) -> tuple[int, Format]:
     """``digits`` / 10^``decimals`` times suffix, in nano-units, rounded up."""
     if suffix in _BINARY:
-        return _ceil(digits * NANOS << _BINARY[suffix], _POWERS[decimals]), "BinarySI"
+        return _ceil(digits * NANOS << _BINARY[suffix], 10**decimals), "BinarySI"
     exponent, format_ = _exponent(suffix)
     power = exponent + 9 - decimals
     if power >= 0:
-        return digits * _POWERS[power], format_
-    return _ceil(digits, _POWERS[-power]), format_
+        return digits * 10**power, format_
+    return _ceil(digits, 10 ** (-power)), format_
 
 
 def _exponent(suffix: str) -> tuple[int, Format]:

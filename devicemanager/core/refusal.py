@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from devicemanager.core import messages
 from devicemanager.core.errors import RequestError
-from devicemanager.core.explanation.model import AdmissionExplanation
+
+if TYPE_CHECKING:
+    # Needed with the first refusal, and a twentieth of what a start imports.
+    from devicemanager.core.explanation.model import AdmissionExplanation
 
 __all__ = ["Refused", "refused_by_allocation", "refused_by_topology"]
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from devicemanager.kubelet.mock import MockKubelet
@@ -17,9 +18,14 @@ from tests.faults import hostile, residue
 
 Start = Callable[..., MockKubelet]
 
-IMPATIENT = Settings(
-    dial_timeout=0.3, options_timeout=0.3, allocate_timeout=0.3, pod_resources_qps=None
-)
+PATIENT = Settings(pod_resources_qps=None)
+"""With the kubelet's own deadlines: no test fails because the machine is busy."""
+
+IMPATIENT = attrs.evolve(PATIENT, dial_timeout=0.3, options_timeout=0.3)
+"""Short deadlines of dialing and of options, which the plugin does not meet anyway."""
+
+impatient = pytest.mark.parametrize("settings", [IMPATIENT], ids=["impatient"])
+"""For tests in which something never gets an answer."""
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +61,7 @@ def start(root: Path) -> Iterator[Start]:
     kubelets: list[MockKubelet] = []
     with ExitStack() as stack:
 
-        def start(settings: Settings = IMPATIENT, at: Path = root) -> MockKubelet:
+        def start(settings: Settings = PATIENT, at: Path = root) -> MockKubelet:
             kubelets.append(stack.enter_context(MockKubelet(at, settings)))
             return kubelets[-1]
 
@@ -65,8 +71,13 @@ def start(root: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def kubelet(start: Start) -> MockKubelet:
-    return start()
+def settings() -> Settings:
+    return PATIENT
+
+
+@pytest.fixture
+def kubelet(start: Start, settings: Settings) -> MockKubelet:
+    return start(settings)
 
 
 def pod(name: str, count: int = 1, resource: str = hostile.RESOURCE, **metadata: str) -> Any:

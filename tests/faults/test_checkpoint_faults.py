@@ -37,7 +37,7 @@ from devicemanager.core.errors import PluginError, StartError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile
-from tests.faults.conftest import IMPATIENT, Start, pod
+from tests.faults.conftest import PATIENT, Start, pod
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 RESOURCE = hostile.RESOURCE
@@ -169,7 +169,7 @@ def test_with_the_references_defect_an_unreadable_checkpoint_stays_and_is_replac
     path, data = one_pod(root, start)
     with monkeypatch.context() as patch:
         fail(patch, "read", errno.EIO, times=10**6)
-        kubelet = start(attrs.evolve(IMPATIENT, quirks={"Q21"}))
+        kubelet = start(attrs.evolve(PATIENT, quirks={"Q21"}))
     assert path.read_bytes() == data
     event = kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED, after=0)
     assert event.message.endswith("; it stays in place")
@@ -329,7 +329,7 @@ LIMITED = """
 import resource, signal, sys
 from contextlib import contextmanager
 from devicemanager.kubelet.mock import MockKubelet
-from tests.faults.conftest import IMPATIENT
+from tests.faults.conftest import PATIENT
 from tests.faults.test_checkpoint_faults import assert_fails_and_recovers, plugin
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -339,7 +339,7 @@ def limited():
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
 
-with MockKubelet(sys.argv[1], IMPATIENT) as kubelet, plugin(kubelet):
+with MockKubelet(sys.argv[1], PATIENT) as kubelet, plugin(kubelet):
     assert_fails_and_recovers(kubelet, limited(), "size limit of this process")
 """
 

@@ -27,7 +27,7 @@ from devicemanager.plugin.simulated import ListFault, SimulatedPlugin, Simulatio
 from devicemanager.plugin.simulated.faults import faulty_lists
 from protos import deviceplugin_v1beta1 as dp
 from tests.faults import hostile
-from tests.faults.conftest import IMPATIENT, Start, pod
+from tests.faults.conftest import PATIENT, Start, pod
 
 R = hostile.RESOURCE
 
@@ -80,7 +80,7 @@ def test_a_suspect_list(
 
 
 def test_a_hundred_thousand_devices(start: Start) -> None:
-    kubelet = start(attrs.evolve(IMPATIENT, allocate_timeout=20))
+    kubelet = start(PATIENT)
     with raw(kubelet, hostile.lists(*faulty_lists(ListFault.HUGE, b""))):
         kubelet.wait_for_resource(R, 100_000, timeout=30)
         assert kubelet.admit(pod("a", 99_999)).admitted
@@ -98,7 +98,7 @@ def test_a_list_over_the_limit(start: Start) -> None:
         assert "raise Settings.max_list_bytes" in ended.message
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
         kubelet.stop()
-    generous = start(attrs.evolve(IMPATIENT, max_list_bytes=8 << 20))
+    generous = start(attrs.evolve(PATIENT, max_list_bytes=8 << 20))
     with raw(generous, listed):
         generous.wait_for_resource(R, 2)
         assert generous.admit(pod("a")).admitted
@@ -188,7 +188,7 @@ def test_a_plugin_that_lists_nothing_ever(kubelet: MockKubelet) -> None:
 @pytest.mark.parametrize("node", [-5, -(2**63), 63, 64, 2**40, 2**63 - 1])
 def test_numa_nodes_no_machine_has(start: Start, policy: str, node: int) -> None:
     """A plugin's nonsense costs it its own devices at most, never the kubelet."""
-    settings = attrs.evolve(IMPATIENT, topology_policy=policy, numa=NumaTopology.of([0, 1]))
+    settings = attrs.evolve(PATIENT, topology_policy=policy, numa=NumaTopology.of([0, 1]))
     kubelet = start(settings)
     message = dp.ListAndWatchResponse()
     for index, numa in enumerate((0, node)):

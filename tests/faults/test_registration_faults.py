@@ -36,7 +36,7 @@ from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from tests.faults import hostile, residue
-from tests.faults.conftest import Start, pod
+from tests.faults.conftest import Start, impatient, pod
 
 R = hostile.RESOURCE
 
@@ -85,6 +85,7 @@ def test_an_endpoint_that_is_no_file_name(kubelet: MockKubelet, endpoint: str) -
         assert outside.streams == 0
 
 
+@impatient
 @pytest.mark.parametrize("what", ["absent", "dead", "file", "directory", "long"])
 def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
     name = "x" * 200 if what == "long" else "p.sock"
@@ -102,6 +103,7 @@ def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
     assert str(path) in kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1].message
 
 
+@impatient
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 1000])
 def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugin_dir / "p.sock", answer):
@@ -115,6 +117,7 @@ def _failing(request: bytes, context: hostile.Context) -> bytes:
     context.abort(grpc.StatusCode.INTERNAL, "no options today")
 
 
+@impatient
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -168,6 +171,7 @@ def test_a_thousand_registrations(kubelet: MockKubelet, nothing_left: residue.Re
         assert kubelet.allocatable() == {R: 2} | {f"example.com/r{n}": 0 for n in range(10)}
 
 
+@impatient
 def test_failed_registrations_leak_nothing(kubelet: MockKubelet) -> None:
     with (
         hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=_failing),
@@ -310,7 +314,7 @@ def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
 
 # -- stop ---------------------------------------------------------------------------------------
 
-PATIENT = Settings(dial_timeout=50, options_timeout=None)
+STUBBORN = Settings(dial_timeout=50, options_timeout=None)
 
 
 def assert_stops(kubelet: MockKubelet) -> None:
@@ -322,7 +326,7 @@ def assert_stops(kubelet: MockKubelet) -> None:
 
 @pytest.mark.parametrize("phase", ["absent", "dialing", "options"])
 def test_stop_does_not_wait_for_a_plugin(start: Start, phase: str) -> None:
-    kubelet = start(PATIENT)
+    kubelet = start(STUBBORN)
     path = kubelet.plugin_dir / "p.sock"
     asked = threading.Event()
 

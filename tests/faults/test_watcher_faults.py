@@ -32,7 +32,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from protos import pluginregistration_v1 as pr
 from tests.faults import hostile, residue
-from tests.faults.conftest import Start, pod
+from tests.faults.conftest import Start, impatient, pod
 
 R = hostile.RESOURCE
 
@@ -115,6 +115,7 @@ def test_a_plugin_that_does_not_say_who_it_is(
         assert not plugin.notified
 
 
+@impatient
 @pytest.mark.parametrize("answer", [b"", b"\xff" * 1000])
 def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugins_registry_dir / "p.sock", answer):
@@ -157,6 +158,7 @@ def test_what_is_not_asked(kubelet: MockKubelet) -> None:
         assert list(kubelet.capacity()) == [R]
 
 
+@impatient
 @pytest.mark.parametrize(
     "endpoint",
     ["/nowhere/p.sock", "p.sock", "../p.sock", "a\0b", "/" + "x" * 300, "/" + "x/" * 3000],
