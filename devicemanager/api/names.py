@@ -17,6 +17,7 @@ _NATIVE_DOMAIN = "kubernetes.io"
 _QUOTA_PREFIX = "requests."
 _MAX_SUBDOMAIN = 253
 _MAX_NAME = 63
+_MAX_RESOURCE = _MAX_SUBDOMAIN + 1 + _MAX_NAME
 _MAX_INTERFACE_BYTES = 15
 """IFNAMSIZ less its closing zero: the longest name Linux has for an interface."""
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
@@ -28,7 +29,6 @@ def is_extended_resource_name(name: str) -> bool:
     return extended_resource_fault(name) is None
 
 
-@lru_cache(maxsize=1024)
 def extended_resource_fault(name: str) -> str | None:
     """What keeps ``name`` from being an extended resource; None if nothing does.
 
@@ -36,6 +36,11 @@ def extended_resource_fault(name: str) -> str | None:
     ``requests.`` is what a quota for the resource is called, so the name must stay
     a qualified name with it, too.
     """
+    # Names come from anybody: long ones must not stay in memory.
+    return _known_fault(name) if len(name) <= _MAX_RESOURCE else _fault(name)
+
+
+def _fault(name: str) -> str | None:
     domain, slash, local = name.rpartition("/")
     if not slash:
         return "it has no domain, as in vendor.com/gpu"
@@ -52,6 +57,9 @@ def extended_resource_fault(name: str) -> str | None:
     if not is_qualified_name(local):
         return f"{local!r} is not a name of at most {_MAX_NAME} letters, digits, '-', '_' and '.'"
     return None
+
+
+_known_fault = lru_cache(maxsize=1024)(_fault)
 
 
 def is_qualified_name(name: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from devicemanager.api.names import (
@@ -100,3 +102,12 @@ def test_qualified(name, qualified):
 )  # fmt: skip
 def test_subdomain(name, good):
     assert is_dns1123_subdomain(name) is good
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 4_000_000, f"{'x' * 1000}.com/gpu", "vendor.com/" + "x" * 400]
+)
+def test_a_long_name_does_not_stay_in_memory(name):
+    before = sys.getrefcount(name)
+    assert not is_extended_resource_name(name)
+    assert sys.getrefcount(name) == before

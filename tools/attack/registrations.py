@@ -24,6 +24,7 @@ from tools.attack.plugins import HostilePlugin, channel, register, storm
 
 _BAD = 1000
 _MANY = 990
+_WATCHED = 200
 _SECONDS = 20.0
 _DESCRIPTORS_PER_CALL = 3
 
@@ -43,17 +44,25 @@ def attacks() -> list[Attack]:
         ),
         beside(
             "register-990-few-descriptors",
-            f"one plugin registers {_MANY} resources, the kubelet may open 128 files",
+            f"one plugin registers {_MANY} resources, the kubelet may open 128 files, "
+            "20 registrations a process",
             _many,
             descriptors=128,
+            settings={"max_registrations_per_process": 20},
         ),
-        beside("names-4mb", "200 registrations with names of 4 MB", partial(_names, names=_long)),
+        beside(
+            "names-4mb",
+            "200 registrations with names of 4 MB",
+            partial(_names, names=_long),
+            Limits(memory=200.0, kept=150.0),
+        ),
         beside("names-control", "names with control characters", partial(_names, names=_control)),
         beside("register-gzip", "registrations of 200 MB, 0.2 MB after gzip", _gzip),
         beside(
             "watcher-silent",
-            "200 silent sockets in plugins_registry, where the good plugin is, too",
+            f"{_WATCHED} silent sockets in plugins_registry, where the good plugin is, too",
             _watched,
+            Limits(descriptors=_WATCHED + 100),
             comes="announce",
         ),
     ]
@@ -104,7 +113,7 @@ def _accept(listening: socket.socket) -> None:
 
 def _watched(target: Target) -> None:
     with contextlib.ExitStack() as stack:
-        for number in range(200):
+        for number in range(_WATCHED):
             stack.enter_context(silence(target.registry / f"silent-{number}.sock"))
         time.sleep(_SECONDS)
 
