@@ -32,13 +32,15 @@ def attacks() -> list[Attack]:
             _half_open,
             Limits(descriptors=2 * _HALF + 100),
         ),
-        beside("rst-storm", "200,000 calls that are taken back at once", _rst_storm),
+        beside(
+            "rst-storm", "400,000 calls that are taken back at once", _rst_storm, Limits(kept=100.0)
+        ),
         beside("metadata-flood", "2,000 calls with 1 MB of metadata", _metadata),
         beside(
             "clients-1000",
             f"{_CLIENTS} clients that stay, with 3 calls each",
             _clients,
-            Limits(descriptors=_CLIENTS + 100),
+            Limits(kept=100.0, descriptors=_CLIENTS + 100),
         ),
         beside("garbage", "400 connections of no HTTP/2", _garbage),
     ]
@@ -59,7 +61,7 @@ def _half_open(target: Target) -> None:
 
 def _rst_storm(target: Target) -> None:
     for path, method in _sockets(target):
-        for _ in range(10):
+        for _ in range(20):
             with contextlib.suppress(OSError):
                 _torn_calls(path, method)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +27,7 @@ from tools.attack.requests import leave, serve
 RESOURCE: Final = "good.example.com/device"
 _SOCKET: Final = "good.sock"
 _TIMEOUT: Final = 120.0
+_PAUSE: Final = 0.02
 
 
 class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
@@ -60,6 +62,16 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
 
     def register(self) -> None:
         """Raises RuntimeError with the refusal, or if no list was asked for."""
+        end = time.monotonic() + _TIMEOUT
+        while (error := self._registered()) is not None:
+            # gRPC itself turns calls away while too many wait; plugins try again then.
+            if error.code() is not grpc.StatusCode.CANCELLED or time.monotonic() > end:
+                raise RuntimeError(str(error.details()))
+            time.sleep(_PAUSE)
+        self._wait_listed()
+
+    def _registered(self) -> grpc.Call | None:
+        """The error of one attempt, if there was one."""
         request = dp.RegisterRequest(version="v1beta1", endpoint=_SOCKET, resource_name=RESOURCE)
         target = sockets.target(self._directory / "kubelet.sock")
         options = [("grpc.use_local_subchannel_pool", 1)]
@@ -67,9 +79,9 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
             try:
                 dp_grpc.RegistrationStub(channel).Register(request, timeout=_TIMEOUT)
             except grpc.RpcError as error:
-                text = error.details() if isinstance(error, grpc.Call) else error
-                raise RuntimeError(str(text)) from error
-        self._wait_listed()
+                assert isinstance(error, grpc.Call), "of a call"
+                return error
+        return None
 
     def _wait_listed(self) -> None:
         if not self._listed.acquire(timeout=_TIMEOUT):
