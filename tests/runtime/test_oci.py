@@ -231,6 +231,10 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
             "a name has 1 to 15 bytes without blanks, '/' and ':'",
         ),
         (
+            RunOptions(pci_devices=(PciDevice("80\n", "\x1b[2J"),)),
+            r"PCI device 80 :\x1b[2J has no address yet: resolve it at allocation",
+        ),
+        (
             RunOptions(pci_devices=(PciDevice("8086", "1572"),)),
             "PCI device 8086:1572 has no address yet: resolve it at allocation",
         ),

@@ -26,7 +26,11 @@ _SHOWN = 200
 
 
 class OciError(RequestError):
-    """A setting cannot be rendered. The text names it and says why."""
+    """A setting cannot be rendered. The text names it and says why, on one line."""
+
+    def __init__(self, text: str) -> None:
+        # It may have anything in it that a plugin or a CDI file says.
+        super().__init__(printable(text))
 
 
 def shown(text: str) -> str:
