@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 import attrs
 
@@ -19,9 +20,11 @@ from devicemanager.claims.devmgmt.objects import (
     Device,
     DeviceClass,
     DevicePool,
+    Object,
     ObjectMeta,
     ResourceCapacity,
 )
+from devicemanager.claims.drivers import ClaimDriver, FakeDriver
 from devicemanager.core.quantity import Quantity
 
 GPU_DRIVER = "gpu.example.com"
@@ -69,6 +72,23 @@ class SimulatedHardware:
         nics = [_nic(node, number) for number in range(self.nic)]
         fpgas = [_fpgas(node, self.fpga)] if self.fpga else []
         return (*gpus, *nics, *fpgas)
+
+
+class ClaimsOfNode(Protocol):
+    """Who keeps the claims of a node: a kubelet's ``claims``."""
+
+    node: str
+
+    def set_driver(self, name: str, driver: ClaimDriver | None) -> None: ...
+
+    def apply(self, objects: Iterable[Object]) -> None: ...
+
+
+def serve(claims: ClaimsOfNode, hardware: SimulatedHardware) -> None:
+    """Publish the hardware's pools and classes, with drivers that prepare its devices."""
+    for name in DRIVERS:
+        claims.set_driver(name, FakeDriver())
+    claims.apply([*simulated_classes(), *hardware.pools(claims.node)])
 
 
 def simulated_classes() -> tuple[DeviceClass, ...]:

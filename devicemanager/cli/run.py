@@ -19,7 +19,6 @@ from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.standard_output import OutputQueue
 
 if TYPE_CHECKING:
-    from devicemanager.claims.simulated import SimulatedHardware
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
@@ -166,7 +165,9 @@ def _serve(
         path = kubelet.claims_state_path
         log.say("claims-state-path", f"claims state path: {path}", path=str(path))
     if args.simulate_pools is not None:
-        _publish(kubelet, args.simulate_pools)
+        from devicemanager.claims.simulated import serve
+
+        serve(kubelet.claims, args.simulate_pools)
     if args.claims is not None:
         _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:
@@ -181,15 +182,6 @@ def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOptio
     if not plugin.wait_registered(_PLUGIN_TIMEOUT):
         raise CommandError(f"the simulated plugin of {option.resource} did not come up")
     kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
-
-
-def _publish(kubelet: MockKubelet, hardware: SimulatedHardware) -> None:
-    from devicemanager.claims.drivers import FakeDriver
-    from devicemanager.claims.simulated import DRIVERS, simulated_classes
-
-    for name in DRIVERS:
-        kubelet.claims.set_driver(name, FakeDriver())
-    kubelet.claims.apply([*simulated_classes(), *hardware.pools(kubelet.claims.node)])
 
 
 def _check_claims(directory: str) -> None:

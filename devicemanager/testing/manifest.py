@@ -15,30 +15,35 @@ def pod_manifest(
     name: str,
     *containers: Limits,
     init: Sequence[Limits] = (),
+    claims: Sequence[str] = (),
     namespace: str = "default",
     uid: str | None = None,
 ) -> dict[str, Any]:
     """The manifest of a pod with these limits, one mapping for each container.
 
     ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``; further
-    ones are ``main-2``, ``main-3``, those of ``init`` are ``init``, ``init-2``. Without a
-    uid the kubelet derives one from namespace and name.
+    ones are ``main-2``, ``main-3``, those of ``init`` are ``init``, ``init-2``. ``claims`` are
+    names of DeviceClaims that all containers use. Without a uid the kubelet derives one from
+    namespace and name.
     """
     metadata = {"name": name, "namespace": namespace}
     if uid is not None:
         metadata["uid"] = uid
-    spec = {"containers": _containers("main", containers or ({},))}
+    spec = {"containers": _containers("main", containers or ({},), claims)}
     if init:
-        spec["initContainers"] = _containers("init", init)
+        spec["initContainers"] = _containers("init", init, claims)
+    if claims:
+        spec["resourceClaims"] = [{"name": each, "resourceClaimName": each} for each in claims]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _containers(name: str, limits: Sequence[Limits]) -> list[dict[str, Any]]:
+def _containers(name: str, limits: Sequence[Limits], claims: Sequence[str]) -> list[dict[str, Any]]:
+    used: dict[str, Any] = {"claims": [{"name": each} for each in claims]} if claims else {}
     return [
         {
             "name": name if number == 1 else f"{name}-{number}",
             "image": "registry.example/image",
-            "resources": {"limits": dict(each)},
+            "resources": {"limits": dict(each), **used},
         }
         for number, each in enumerate(limits, start=1)
     ]

@@ -6,7 +6,7 @@ imported when a test asks for a fixture.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +61,19 @@ def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFacto
 
     with SimulatedPluginFactory(mock_kubelet) as factory:
         yield factory
+
+
+@pytest.fixture
+def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
+    """Publishes pools and classes of virtual hardware for structured claims on
+    ``mock_kubelet``: ``simulated_pools(gpu=2, nic=1, fpga=1)``."""
+
+    def publish(*, gpu: int = 0, nic: int = 0, fpga: int = 0) -> None:
+        from devicemanager.claims.simulated import SimulatedHardware, serve
+
+        serve(mock_kubelet.claims, SimulatedHardware(gpu, nic, fpga))
+
+    return publish
 
 
 @pytest.fixture

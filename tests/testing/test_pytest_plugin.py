@@ -53,6 +53,32 @@ def test_a_kubelet_with_a_plugin(passes):
     )
 
 
+def test_claims_on_simulated_pools(passes):
+    passes(
+        """
+        from devicemanager.testing import pod_manifest
+
+        CLAIM = {
+            "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+            "kind": "DeviceClaim",
+            "metadata": {"name": "gpu"},
+            "spec": {"claims": [{"deviceClass": "gpu"}]},
+        }
+
+        def test_a_pod_gets_its_claim(mock_kubelet, simulated_pools):
+            simulated_pools(gpu=1)
+            mock_kubelet.claim(CLAIM)
+            admission = mock_kubelet.admit(pod_manifest("a", claims=["gpu"]))
+            assert admission.admitted
+            names = admission.containers["main"].run_options.cdi_devices
+            assert names[0] == "k8s.gpu.example.com/device=common"
+            (view,) = mock_kubelet.claims.view()
+            assert view.phase == "Reserved"
+        """,
+        passed=1,
+    )
+
+
 def test_settings_are_overridden_where_they_are_needed(passes):
     passes(
         """

@@ -237,10 +237,12 @@ def test_a_claim_of_more_than_32_devices_is_an_error(alternative: Alternative, c
 def test_shares_of_more_than_32_devices_are_an_error() -> None:
     devices = [Device(DeviceKey(*POOL, f"d{i:02}"), shares={"bw": Share(1, 1)}) for i in range(40)]
     inventory = Inventory.of([Pool(POOL, devices)])
-    asked = Alternative("claims[0]", inventory.everything, Mode.SHARED, amounts={"bw": 35})
-    outcome = solve(inventory, Ledger(), [claim("c", asked)])
-    message = "it takes 35 devices, and a claim may have 32 at most"
-    assert outcome == Error("default/c", message)
+    for amount in (33, 40):
+        outcome = solve(inventory, Ledger(), [claim("c", shares(inventory.everything, amount))])
+        message = f"it takes {amount} devices, and a claim may have 32 at most"
+        assert outcome == Error("default/c", message)
+    none = solve(inventory, Ledger(), [claim("c", shares(inventory.everything, 41))])
+    assert isinstance(none, Infeasible)
 
 
 def test_an_alternative_of_too_many_devices_makes_way_for_the_next() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from attrs import evolve
 
-from devicemanager.claims.core.ir import Budget, Infeasible, Limits, Solution
+from devicemanager.claims.core.ir import Budget, Infeasible, Limits, Mode, Solution
 from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.solve import solve
 from tools.bench import claimcases
@@ -40,6 +41,19 @@ def test_what_needs_foresight_is_found_in_few_steps(
     assert isinstance(outcome, Solution)
     assert outcome.steps <= at_most
     Ledger().commit(made.inventory, outcome.allocations)
+
+
+def test_admin_access_is_decided_as_whole_devices_are() -> None:
+    made = claimcases.staircase()
+    (claim,) = made.claims
+    requests = [
+        evolve(each, alternatives=(evolve(each.alternatives[0], mode=Mode.ADMIN),))
+        for each in claim.requests
+    ]
+    outcome = solve(made.inventory, Ledger(), [evolve(claim, requests=tuple(requests))])
+    assert isinstance(outcome, Solution)
+    (allocation,) = outcome.allocations
+    assert len({grant.device for grant in allocation.grants}) == len(requests)
 
 
 @pytest.mark.parametrize("case", [claimcases.independent_set, claimcases.knapsack])
