@@ -14,7 +14,16 @@ from checkpoint.files import Durability
 from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.providers.provider import CPU, HintProvider
-from devicemanager.core.topology import NumaTopology, check_scope, configure
+from devicemanager.core.topology import (
+    NumaTopology,
+    OptionRules,
+    TopologyConfigError,
+    TopologyPolicy,
+    check_scope,
+    configure,
+)
+from devicemanager.versions.behaviour import Behaviour, resolve
+from devicemanager.versions.version import KubeletVersion
 
 if TYPE_CHECKING:
     # Loaded when a setting needs it.
@@ -146,6 +155,24 @@ def _as_quantity(name: object, amount: object) -> Quantity:
     )
 
 
+def _as_version(value: Any) -> str:
+    KubeletVersion.parse(value)
+    return str(value)
+
+
+def _as_gates(value: Any) -> Mapping[str, bool]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"feature_gates is a mapping of names to True or False: not {value!r}")
+    return MappingProxyType(dict(value))
+
+
+def _options_refused(settings: Settings) -> str:
+    """``topology manager policy options … require …`` (cmd/kubelet/app/server.go, v1.28)."""
+    options = " ".join(f"{name}:{text}" for name, text in sorted(settings.topology_options.items()))
+    gates = ", ".join(f'"{name}"' for name in settings.behaviour.topology_options_gates)
+    return f"topology manager policy options map[{options}] require feature gates {gates} enabled"
+
+
 _TIMEOUT = _number(none=True)
 
 
@@ -157,6 +184,18 @@ class Settings:
     TopologyConfigError for topology settings that the kubelet would refuse. As with the
     kubelet, policy ``none`` takes any options.
     """
+
+    kubelet_version: str = attrs.field(default="1.36", converter=_as_version)
+    """The kubelet whose behaviour this one has, such as ``1.28`` (its newest patch) or
+    ``1.28.2``; from 1.20 on. Defects are not part of it: they are ``quirks``."""
+    feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
+    """The kubelet's feature gates that are not at that version's default."""
+    behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
+    """What that version does with these gates, wherever versions differ."""
+
+    @behaviour.default
+    def _behaviour(self) -> Behaviour:
+        return resolve(KubeletVersion.parse(self.kubelet_version), self.feature_gates)
 
     dial_timeout: float = attrs.field(default=10.0, validator=_number())
     """How long Register waits for the plugin's own socket."""
@@ -180,13 +219,24 @@ class Settings:
     """How many registrations one process may hold at a time. Each costs a connection and a
     thread here; the kubelet sets no limit. Plugins in the kubelet's own process, as in
     tests, are not counted."""
-    pod_resources_qps: float | None = attrs.field(default=100.0, validator=_rate)
-    """PodResources requests a second; None switches the rate limit off."""
+    pod_resources_qps: float | None = attrs.field(validator=_rate)
+    """PodResources requests a second: 100 where the version has a limit. None switches it
+    off."""
+
+    @pod_resources_qps.default
+    def _pod_resources_qps(self) -> float | None:
+        return 100.0 if self.behaviour.rate_limited else None
+
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
     """How many PodResources requests may come at once."""
-    pod_resources_list_inactive: bool = True
-    """Whether v1 PodResources answers tell of pods that were refused or have finished, until
-    they are deleted. Kubelets did so up to v1.33 (k/k#132028); v1alpha1 always does."""
+    pod_resources_list_inactive: bool = attrs.field()
+    """Whether v1 List tells of pods that were refused or have finished, until they are
+    deleted: as the version does (k/k#132028). v1alpha1 always does."""
+
+    @pod_resources_list_inactive.default
+    def _pod_resources_list_inactive(self) -> bool:
+        return self.behaviour.list_inactive
+
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """How many reports of changed device health wait for a reader; more are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
@@ -243,9 +293,33 @@ class Settings:
     )
     """Defects of the reference to bring back for a test; see ``QUIRKS``."""
 
+    topology_manager: TopologyPolicy = attrs.field(init=False, eq=False, repr=False)
+    """The topology settings, checked."""
+
     def __attrs_post_init__(self) -> None:
+        # Not a default: those come before the fields are checked.
+        object.__setattr__(self, "topology_manager", self._topology_manager())
+
+    def _topology_manager(self) -> TopologyPolicy:
         check_scope(self.topology_scope)
-        configure(self.topology, self.topology_policy, self.topology_scope, self.topology_options)
+        gates = self.behaviour.gates
+        if self.topology_options and not gates["TopologyManagerPolicyOptions"]:
+            raise TopologyConfigError(_options_refused(self))
+        levels = (
+            ("alpha", "TopologyManagerPolicyAlphaOptions"),
+            (
+                "beta",
+                "TopologyManagerPolicyBetaOptions",
+            ),
+        )
+        rules = OptionRules(
+            self.behaviour.topology_options,
+            frozenset(["stable", *(level for level, gate in levels if gates[gate])]),
+            self.behaviour.capital_option_levels,
+        )
+        return configure(
+            self.topology, self.topology_policy, self.topology_scope, self.topology_options, rules
+        )
 
     @property
     def topology(self) -> NumaTopology:

@@ -18,6 +18,7 @@ from podresources import sockets
 from podresources.backlog import Backlog
 from podresources.counters import Counters
 from podresources.errors import ServeError
+from podresources.profile import ALL, Profile
 from podresources.ratelimit import TokenBucket
 from podresources.service import Method, Refusal, Service
 from podresources.source import Source
@@ -46,9 +47,8 @@ class PodResourcesServer:
 
     ``qps``: calls per second over all methods; None switches the limit off.
     ``burst``: calls let in at once. ``clock``: seconds, for the limit only.
-    ``get_enabled``: false answers Get as a kubelet with the feature gate off, which is
-    the default up to v1.33. ``list_inactive``: false leaves pods that were refused or have
-    finished out of v1 answers, as kubelets from v1.34 on do. ``on_error``: told every
+    ``profile``: what the v1 answers have, where kubelet versions differ; by default all.
+    ``on_error``: told every
     exception of the source, on the thread that met it; without it they are logged.
     ``max_workers``: threads that answer.
     """
@@ -61,8 +61,7 @@ class PodResourcesServer:
         qps: float | None = DEFAULT_QPS,
         burst: int = DEFAULT_BURST,
         clock: Callable[[], float] = time.monotonic,
-        get_enabled: bool = True,
-        list_inactive: bool = True,
+        profile: Profile = ALL,
         on_error: Callable[[Exception], object] | None = None,
         max_workers: int = 4,
     ) -> None:
@@ -72,8 +71,7 @@ class PodResourcesServer:
             source,
             limiter=None if qps is None else TokenBucket(qps, burst),
             clock=clock,
-            get_enabled=get_enabled,
-            list_inactive=list_inactive,
+            profile=profile,
             counters=self._counters,
             on_error=on_error or _log_error,
         )

@@ -11,6 +11,7 @@ import attrs
 from google.protobuf.message import DecodeError, Message
 
 from podresources.counters import Counters, Kind
+from podresources.profile import ALL, Profile
 from podresources.ratelimit import TokenBucket
 from podresources.source import Source
 from podresources.view import View
@@ -24,6 +25,11 @@ DISABLED_TEXT = "PodResources API Get method disabled"
 """What the kubelet answers with feature gate ``KubeletPodResourcesGet`` off."""
 
 
+def unknown_method_text(method: str, service: str) -> str:
+    """What grpc-go answers for a method that a service does not have."""
+    return f"unknown method {method} for service {service}"
+
+
 def not_found_text(name: str, namespace: str) -> str:
     """What the kubelet answers for an unknown pod (``Get``, server_v1.go, v1.32)."""
     return f"pod {name} in namespace {namespace} not found"
@@ -33,7 +39,7 @@ class Refusal(Exception):
     """An error to answer with: gRPC's name of the code, and the text."""
 
     def __init__(
-        self, code: Literal["INTERNAL", "RESOURCE_EXHAUSTED", "UNKNOWN"], text: str
+        self, code: Literal["INTERNAL", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "UNKNOWN"], text: str
     ) -> None:
         super().__init__(text)
         self.code = code
@@ -50,6 +56,8 @@ class Method:
     kind: Kind
     request: type[Message]
     answer: Callable[[bytes], bytes]
+    exists: bool = True
+    """Whether the profile's version has it; else it is UNIMPLEMENTED."""
 
 
 class Service:
@@ -66,16 +74,15 @@ class Service:
         *,
         limiter: TokenBucket | None,
         clock: Callable[[], float] = time.monotonic,
-        get_enabled: bool = True,
-        list_inactive: bool = True,
+        profile: Profile = ALL,
         counters: Counters,
         on_error: Callable[[Exception], object],
     ) -> None:
-        self._view = View(source, list_inactive=list_inactive)
+        self._view = View(source, profile)
         self._limiter = limiter
         self._limiter_lock = threading.Lock()
         self._clock = clock
-        self._get_enabled = get_enabled
+        self._profile = profile
         self._counters = counters
         self._on_error = on_error
 
@@ -94,9 +101,17 @@ class Service:
                 "v1",
                 "get_allocatable",
                 v1.AllocatableResourcesRequest,
-                lambda _: view.allocatable_v1(),
+                lambda _: self._allocatable(),
+                self._profile.has_get_allocatable,
             ),
-            Method(f"/v1.{lister}/Get", "v1", "get", v1.GetPodResourcesRequest, self._get),
+            Method(
+                f"/v1.{lister}/Get",
+                "v1",
+                "get",
+                v1.GetPodResourcesRequest,
+                self._get,
+                self._profile.has_get,
+            ),
             Method(
                 f"/v1alpha1.{lister}/List",
                 "v1alpha1",
@@ -108,6 +123,9 @@ class Service:
 
     def answer(self, method: Method, request: bytes) -> bytes:
         """The response's bytes, or :class:`Refusal`. Never another exception."""
+        if not method.exists:
+            service, name = method.path[1:].split("/")
+            raise Refusal("UNIMPLEMENTED", unknown_method_text(name, service))
         _check_request(method, request)
         if not self._let_in():
             raise Refusal("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
@@ -129,9 +147,14 @@ class Service:
         with self._limiter_lock:
             return self._limiter.allow(self._clock())
 
+    def _allocatable(self) -> bytes:
+        if text := self._profile.get_allocatable_disabled:
+            raise Refusal("UNKNOWN", text)
+        return self._view.allocatable_v1()
+
     def _get(self, request: bytes) -> bytes:
         # In the kubelet these two are plain Go errors, which gRPC sends as UNKNOWN.
-        if not self._get_enabled:
+        if not self._profile.get_enabled:
             raise Refusal("UNKNOWN", DISABLED_TEXT)
         asked = v1.GetPodResourcesRequest.FromString(request)
         found = self._view.get_v1(asked.pod_name, asked.pod_namespace)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Generic, TypeVar
 
 import attrs
 
 from podresources import wire
+from podresources.profile import ALL, Profile
 from podresources.reuse import reuse_unchanged
 from podresources.source import Source
 from podresources.values import Allocatable, Pod
@@ -20,12 +22,11 @@ T = TypeVar("T")
 class View:
     """Serialized answers over a source. Thread-safe; no answer mixes two versions."""
 
-    def __init__(self, source: Source, *, list_inactive: bool = True) -> None:
-        """``list_inactive``: whether v1 tells of pods that are not active; v1alpha1 always
-        does (``KubeletPodResourcesListUseActivePods`` never reached it)."""
-        v1 = _Chunks(wire.pod_to_bytes, list_inactive=list_inactive)
-        v1alpha1 = _Chunks(wire.pod_to_v1alpha1_bytes)
-        allocatable = _Allocatable()
+    def __init__(self, source: Source, profile: Profile = ALL) -> None:
+        """``profile`` is about v1: nothing of it ever reached v1alpha1."""
+        v1 = _Chunks(lambda pod: wire.pod_to_bytes(profile.pod(pod)), profile)
+        v1alpha1 = _Chunks(wire.pod_to_v1alpha1_bytes, ALL)
+        allocatable = _Allocatable(profile)
         self._v1 = _PerVersion(source.version, lambda: v1.listing(source.pods()))
         self._v1alpha1 = _PerVersion(source.version, lambda: v1alpha1.listing(source.pods()))
         self._allocatable = _PerVersion(
@@ -56,11 +57,16 @@ class _Listing:
     pods: Sequence[Pod]
     chunks: Sequence[bytes]
     body: bytes
+    profile: Profile
 
     @cached_property
     def by_name(self) -> dict[tuple[str, str], bytes]:
         """(namespace, name) → the pod's bytes; built only when Get is used."""
-        pods = list(zip(self.pods, self.chunks, strict=True))
+        pods = [
+            (pod, chunk)
+            for pod, chunk in zip(self.pods, self.chunks, strict=True)
+            if pod.active or self.profile.get_inactive
+        ]
         # Of two pods with one name the active one answers, else the one that came last.
         pods.sort(key=lambda pair: pair[0].active)
         return {(pod.namespace, pod.name): chunk for pod, chunk in pods}
@@ -69,31 +75,36 @@ class _Listing:
 class _Chunks:
     """Pods to bytes; a pod seen in the previous listing is not encoded again."""
 
-    def __init__(self, encode: Callable[[Pod], bytes], *, list_inactive: bool = True) -> None:
+    def __init__(self, encode: Callable[[Pod], bytes], profile: Profile) -> None:
         self._encode = encode
-        self._list_inactive = list_inactive
-        self._last = _Listing((), (), b"")
+        self._profile = profile
+        self._last = _Listing((), (), b"", profile)
 
     def listing(self, pods: Sequence[Pod]) -> _Listing:
         # Identity and not equality: comparing deep values costs more than it saves, and
         # equality leaves out restartable_init, which v1alpha1 answers depend on.
-        if not self._list_inactive:
-            pods = [pod for pod in pods if pod.active]
         pods, last = tuple(pods), self._last
         chunks = reuse_unchanged(last.pods, last.chunks, pods, self._encode)
-        self._last = _Listing(pods, chunks, b"".join(chunks))
+        listed: Iterable[bytes] = chunks
+        if not self._profile.list_inactive:
+            listed = compress(chunks, (pod.active for pod in pods))
+        self._last = _Listing(pods, chunks, b"".join(listed), self._profile)
         return self._last
 
 
 class _Allocatable:
     """The allocatable value to bytes; the value of last time is not encoded again."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
         self._held: tuple[Allocatable, bytes] | None = None
 
     def encoded(self, allocatable: Allocatable) -> bytes:
         if self._held is None or self._held[0] is not allocatable:
-            self._held = (allocatable, wire.allocatable_to_bytes(allocatable))
+            self._held = (
+                allocatable,
+                wire.allocatable_to_bytes(self._profile.allocatable(allocatable)),
+            )
         return self._held[1]
 
 

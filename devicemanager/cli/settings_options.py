@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from devicemanager.cli.options import CommandError
+
 if TYPE_CHECKING:
     from devicemanager.core.topology import NumaTopology
     from devicemanager.host.numa import NumaMachine
@@ -29,6 +31,7 @@ _SETTINGS = (
     "grace_period",
     "max_list_bytes",
     "durability",
+    "kubelet_version",
 )
 """Settings whose flags have their names; one that was not given keeps its default."""
 
@@ -68,6 +71,7 @@ def add_topology(parser: argparse.ArgumentParser) -> None:
 
 def add_admission(parser: argparse.ArgumentParser) -> None:
     """What an admission does otherwise than by default."""
+    _add_version(parser)
     group = parser.add_argument_group("admission")
     group.add_argument(
         "--strict",
@@ -100,6 +104,24 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
         dest="quirks",
         help="bring a defect of the reference back, such as Q4; may be repeated. An unknown "
         "name lists them",
+    )
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("version")
+    group.add_argument(
+        "--kubelet-version",
+        metavar="VERSION",
+        type=_version,
+        help="behave as this kubelet did, such as 1.28 or 1.28.2 (default: 1.36)",
+    )
+    group.add_argument(
+        "--feature-gates",
+        metavar="NAME=true|false[,...]",
+        type=_gates,
+        action="append",
+        default=[],
+        help="the kubelet's feature gates that are not at that version's default; may be repeated",
     )
 
 
@@ -151,6 +173,8 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
     """
     from devicemanager.core.topology import parse_policy_options
     from devicemanager.settings import Settings
+    from devicemanager.versions.behaviour import resolve
+    from devicemanager.versions.version import PROVED, KubeletVersion, VersionError
 
     # The policy `none` looks at no options; who gives some wants to know, though.
     parse_policy_options(dict(args.topology_options))
@@ -161,7 +185,14 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
     chosen = {name: value for name, value in given.items() if value is not None}
     if getattr(args, "no_rate_limit", False):
         chosen["pod_resources_qps"] = None
+    feature_gates = {name: value for gates in args.feature_gates for name, value in gates}
+    try:
+        # An unknown gate is named before anything that depends on it.
+        resolve(KubeletVersion.parse(args.kubelet_version or f"1.{PROVED}"), feature_gates)
+    except VersionError as error:
+        raise CommandError(str(error)) from None
     return Settings(
+        feature_gates=feature_gates,
         # Without --numa there are as many nodes as the devices turn out to need.
         numa=None if args.numa is None and machine.topology.nodes == (0,) else machine.topology,
         providers=tuple(provider for provider in providers if provider is not None),
@@ -181,7 +212,7 @@ def _machine(text: str | None, nodes: Iterable[int]) -> NumaMachine:
 def _up_to(node: int) -> NumaTopology:
     from devicemanager.core.topology import NumaTopology
 
-    return NumaTopology.of(range(node + 1))
+    return NumaTopology.up_to(node)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -198,6 +229,25 @@ def device_resource(text: str) -> str:
     if not is_extended_resource_name(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no device resource like vendor.com/gpu")
     return text
+
+
+def _version(text: str) -> str:
+    from devicemanager.versions.version import KubeletVersion, VersionError
+
+    try:
+        return str(KubeletVersion.parse(text))
+    except VersionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _gates(text: str) -> list[tuple[str, bool]]:
+    found = []
+    for pair in text.split(","):
+        name, _, value = pair.partition("=")
+        if not name or value not in ("true", "false"):
+            raise argparse.ArgumentTypeError(f"{pair!r} is not like KubeletPodResourcesGet=true")
+        found.append((name, value == "true"))
+    return found
 
 
 def _quirk(text: str) -> str:

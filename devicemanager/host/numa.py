@@ -118,6 +118,8 @@ def from_file(path: Path) -> NumaMachine:
 
 def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTopology:
     try:
+        if distances is None:
+            return NumaTopology.equidistant(nodes)
         return NumaTopology.of(nodes, distances)
     except NumaTopologyError as error:
         raise NumaError(f"{where}: {error}") from None

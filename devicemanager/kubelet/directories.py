@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from checkpoint import CHECKPOINT_NAME
+from checkpoint import CHECKPOINT_NAME, is_checkpoint_file
 from devicemanager.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.core import messages
 from devicemanager.core.errors import StartError
@@ -53,9 +53,12 @@ class Directories:
         """What structured claims hold."""
         return self.root / CLAIMS_STATE_NAME
 
-    def prepare(self) -> None:
+    def prepare(self, *, removes_files: bool = False, deprecation_file: bool = False) -> None:
         """Check the paths, make the directories (0750), remove the sockets of plugins and
         kubelets that were here before.
+
+        ``removes_files``: other files go as well, but for the checkpoint and what was set
+        aside of it. ``deprecation_file``: an empty file of that name appears.
 
         Raises StartError, and removes nothing, if another kubelet serves here or one of the
         directories is not ours alone.
@@ -74,10 +77,12 @@ class Directories:
             for directory, socket in zip((plugins, pod_resources), served, strict=True):
                 directory.check_no_file(socket.name)
                 _check_dead(socket)
-            for name in plugins.sockets():
-                # Other files stay (``removeContents``, devicemanager/plugin/v1beta1/server.go,
-                # v1.33; before, everything but directories and the checkpoint went).
-                plugins.remove(name)
+            # ``removeContents``, devicemanager/plugin/v1beta1/server.go, v1.33 and before.
+            for name in plugins.files() if removes_files else plugins.sockets():
+                if not is_checkpoint_file(name):
+                    plugins.remove(name)
+            if deprecation_file:
+                plugins.touch("DEPRECATION")
             for name in pod_resources.sockets():
                 if _is_left_over(pod_resources.path / name):
                     pod_resources.remove(name)

@@ -7,6 +7,7 @@ opened once, is looked at through its descriptor, and everything happens relativ
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -74,14 +75,30 @@ class OwnedDirectory:
 
     def sockets(self) -> Iterator[str]:
         """The names of the sockets in it, sorted; with those of links to sockets."""
+        return (name for name in self._names() if self._is_socket(name, follow_links=True))
+
+    def files(self) -> Iterator[str]:
+        """The names of everything in it but directories, sorted; links are not followed."""
+        for name in self._names():
+            with contextlib.suppress(OSError):
+                status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    yield name
+
+    def touch(self, name: str) -> None:
+        """Make an empty file; one that is there stays as it is."""
+        try:
+            flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o644, dir_fd=self._descriptor))
+        except OSError as error:
+            raise StartError(f"cannot make {self.path / name}: {error.strerror}") from error
+
+    def _names(self) -> list[str]:
         try:
             with os.scandir(self._descriptor) as entries:
-                names = sorted(entry.name for entry in entries)
+                return sorted(entry.name for entry in entries)
         except OSError as error:
             raise StartError(f"cannot read directory {self.path}: {error.strerror}") from error
-        for name in names:
-            if self._is_socket(name, follow_links=True):
-                yield name
 
     def check_no_file(self, name: str) -> None:
         """Refuse to start if something that is no socket has this name."""

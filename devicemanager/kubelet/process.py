@@ -24,7 +24,9 @@ from devicemanager.registration.registrar import Registrar
 from devicemanager.registration.server import RegistrationServer
 from devicemanager.registration.watcher import PluginWatcher
 from devicemanager.settings import Settings
+from devicemanager.versions.behaviour import StartRemoves
 from podresources.errors import PodResourcesError
+from podresources.profile import Profile
 from podresources.server import PodResourcesServer
 
 _WAITS = (0.05, 0.2)
@@ -48,6 +50,7 @@ class KubeletProcess:
         claims: ClaimsDoor,
     ) -> None:
         self._directories = directories
+        self._settings = settings
         self._events = events
         self._store = checkpoint.FileStore(directories.plugin_dir, durability=settings.durability)
         self._quirks = settings.quirks
@@ -75,7 +78,12 @@ class KubeletProcess:
             PodSource(
                 self.manager.state,
                 pods.snapshot,
-                pod_level=policy.asks_for_hints and policy.scope is ScopeName.POD,
+                pod_level=(
+                    settings.behaviour.tells_pod_level
+                    and policy.asks_for_hints
+                    and policy.scope is ScopeName.POD
+                ),
+                allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
                 quirks=settings.quirks,
                 claims=claims,
             ),
@@ -84,7 +92,7 @@ class KubeletProcess:
             burst=settings.pod_resources_burst,
             clock=clock.monotonic,
             on_error=on_error,
-            list_inactive=settings.pod_resources_list_inactive,
+            profile=_api_profile(settings),
         )
         self.is_fresh = False
         """Whether it started without a checkpoint."""
@@ -98,7 +106,11 @@ class KubeletProcess:
         PodResources comes first and registration last: a plugin that sees kubelet.sock
         finds everything there. Raises StartError; nothing is left behind then.
         """
-        self._directories.prepare()
+        behaviour = self._settings.behaviour
+        self._directories.prepare(
+            removes_files=behaviour.start_removes is StartRemoves.ALL_BUT_DIRECTORIES,
+            deprecation_file=behaviour.deprecation_file,
+        )
         try:
             self._serve()
         except BaseException:
@@ -202,3 +214,21 @@ class KubeletProcess:
             # Without the error's advice: it is followed already.
             f"{error.source}: {error.problem}; set aside as {aside}, starting afresh",
         )
+
+
+def _api_profile(settings: Settings) -> Profile:
+    """PodResources as the kubelet of that version has it."""
+    behaviour = settings.behaviour
+    disabled = behaviour.has_get_allocatable and not behaviour.get_allocatable_enabled
+    return Profile(
+        has_get_allocatable=behaviour.has_get_allocatable,
+        get_allocatable_disabled=behaviour.get_allocatable_disabled if disabled else "",
+        has_get=behaviour.has_get,
+        get_enabled=behaviour.get_enabled,
+        list_inactive=settings.pod_resources_list_inactive,
+        get_inactive=behaviour.get_inactive,
+        sidecars=behaviour.lists_sidecars,
+        memory=behaviour.tells_memory,
+        share_id=behaviour.tells_share_id,
+        dynamic_resources=behaviour.tells_dynamic_resources,
+    )

@@ -42,7 +42,7 @@ from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.providers.registry import HintProviders
 from devicemanager.core.refusal import refused_by_allocation
 from devicemanager.core.status import ResourceStatus, allocated_resources_status
-from devicemanager.core.topology import TopologyPolicy, configure
+from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.checkpointing import MemoryStore, Store
 from devicemanager.manager.driver import Driver
@@ -89,13 +89,9 @@ class Manager:
         self.events = events or EventStream(self.clock)
         # Guarded by the state's lock, too, once there is one.
         self._hints = DeviceHintProvider(
-            configure(
-                self.settings.topology,
-                self.settings.topology_policy,
-                self.settings.topology_scope,
-                self.settings.topology_options,
-            ),
+            self.settings.topology_manager,
             grows=self.settings.topology_grows,
+            over_device_nodes=self.settings.behaviour.hints_over_device_nodes,
         )
         fresh = self.settings.providers if providers is None else providers
         node = Node(self.settings.node_amounts)

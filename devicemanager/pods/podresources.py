@@ -59,13 +59,16 @@ class PodSource:
         snapshot: Callable[[], PodSnapshot],
         *,
         pod_level: bool = False,
+        allocatable_unhealthy: bool = False,
         quirks: frozenset[str] = frozenset(),
         claims: ClaimSource | None = None,
     ) -> None:
-        """``pod_level`` tells CPUs and memory of the pod as a whole, too."""
+        """``pod_level`` tells CPUs and memory of the pod as a whole, too;
+        ``allocatable_unhealthy`` counts unhealthy devices among the allocatable ones."""
         self._state = state
         self._claims = claims
         self._pod_level = pod_level
+        self._allocatable_unhealthy = allocatable_unhealthy
         self._quirks = quirks
         self._snapshot = snapshot
         # Guards everything below.
@@ -146,11 +149,8 @@ class PodSource:
         key = tuple(lists.values())
         with self._lock:
             if self._allocatable is None or self._allocatable[0] != key:
-                hide = "Q13" in self._quirks
                 devices = tuple(
-                    entry
-                    for name, known in lists.items()
-                    for entry in _healthy(name, known, hide_without_nodes=hide)
+                    entry for name, known in lists.items() for entry in self._available(name, known)
                 )
                 others = self._state.hint_providers.allocatable()
                 self._allocatable = (
@@ -158,6 +158,17 @@ class PodSource:
                     podresources.Allocatable(devices, others.cpu_ids, _memory(others)),
                 )
             return self._allocatable[1]
+
+    def _available(
+        self, resource: ResourceName, devices: DeviceList
+    ) -> Iterable[podresources.ContainerDevices]:
+        device_index = devices.device_index
+        everything = (1 << len(device_index.ids)) - 1
+        bits = everything if self._allocatable_unhealthy else devices.healthy
+        if "Q13" in self._quirks:
+            bits &= ~device_index.without_nodes
+        numa = [nodes or () for nodes in bitset.select(device_index.numa, bits)]
+        return _grouped(resource, list(zip(device_index.select(bits), numa, strict=True)))
 
 
 @attrs.frozen
@@ -222,15 +233,6 @@ def _devices(held: dict[ResourceName, Holding]) -> Iterable[podresources.Contain
                 if node != WITHOUT_TOPOLOGY:
                     on.append(node)
         yield from _grouped(resource, [(id_, tuple(on)) for id_, on in sorted(nodes.items())])
-
-
-def _healthy(
-    resource: ResourceName, devices: DeviceList, *, hide_without_nodes: bool
-) -> Iterable[podresources.ContainerDevices]:
-    device_index = devices.device_index
-    bits = devices.healthy & ~(device_index.without_nodes if hide_without_nodes else 0)
-    numa = [nodes or () for nodes in bitset.select(device_index.numa, bits)]
-    return _grouped(resource, list(zip(device_index.select(bits), numa, strict=True)))
 
 
 def _grouped(

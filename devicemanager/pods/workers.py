@@ -283,6 +283,8 @@ class PodWorkers:
         checkpoint.
         """
         status = self._manager.allocated_resources_status(PodUid(uid))
+        if not self._settings.behaviour.tells_resource_health:
+            status = {}
         record = self._store.get(PodUid(uid))
         if record is None:
             if not status:

@@ -28,6 +28,7 @@ from podresources import (
     RateLimited,
     SocketNotFound,
 )
+from podresources.profile import Profile
 from protos import podresources_v1 as v1
 
 LISTER = "v1.PodResourcesLister"
@@ -164,7 +165,7 @@ def test_feature_gates_that_are_off(kubelet, client):
 
 
 def test_our_server_with_the_gate_off(serve, client):
-    serve(MemorySource([Pod("p", "ns")]), get_enabled=False)
+    serve(MemorySource([Pod("p", "ns")]), profile=Profile(get_enabled=False))
     with pytest.raises(MethodUnavailable):
         client.get("p", "ns")
 

@@ -11,6 +11,7 @@ from podresources import (
     TokenBucket,
     wire,
 )
+from podresources.profile import Profile
 from podresources.service import Refusal, Service
 from protos import podresources_v1 as v1
 from protos import podresources_v1_grpc as v1_grpc
@@ -77,7 +78,7 @@ def test_an_unknown_pod_is_refused_in_the_kubelets_words(name, namespace):
 
 
 def test_get_with_the_feature_gate_off():
-    harness = Harness(get_enabled=False)
+    harness = Harness(profile=Profile(get_enabled=False))
     assert harness.refused(v1_grpc.GET, get_request("p", "ns")) == (
         "UNKNOWN",
         "PodResources API Get method disabled",

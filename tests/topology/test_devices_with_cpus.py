@@ -250,7 +250,11 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_what_a_client_is_told(make_mock_kubelet: MockKubeletFactory, scope: str) -> None:
     kubelet = kubelet_with(
-        make_mock_kubelet, topology_policy="single-numa-node", topology_scope=scope
+        make_mock_kubelet,
+        topology_policy="single-numa-node",
+        topology_scope=scope,
+        kubelet_version="1.37",
+        feature_gates={"PodLevelResourceManagers": True},
     )
     spec = pod(
         "p",

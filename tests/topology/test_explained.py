@@ -75,10 +75,10 @@ pod default/train refused: TopologyAffinityError
 the pod as a whole
   vendor.com/gpu: 1 requested
     node 0 [.] 1 of 1 free
-    fits on node 0!, nodes 0+1 (! preferred)
+    fits on node 0! (! preferred)
   vendor.com/nic: 1 requested
     node 1 [.] 1 of 1 free
-    fits on node 1!, nodes 0+1 (! preferred)
+    fits on node 1! (! preferred)
   => single-numa-node: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node
      policy best-effort or none would not refuse it for this
 

@@ -100,6 +100,7 @@ def _settings(scenario: Scenario) -> Settings:
         topology_policy=scenario["policy"],
         topology_scope=scenario["scope"],
         topology_options=scenario["policy_options"] or {},
+        kubelet_version=scenario.get("kubelet", "1.32"),
         # The scenarios have the reference's own results, this defect of it included.
         quirks=frozenset({"Q16"}),
     )

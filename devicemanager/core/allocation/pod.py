@@ -30,6 +30,7 @@ from devicemanager.core.topology import (
     DeviceLayout,
     Hint,
     Hints,
+    NumaTopology,
     ProviderHints,
     ScopeName,
     TopologyPolicy,
@@ -47,6 +48,8 @@ class DeviceHintProvider:
     policy: TopologyPolicy
     grows: bool = False
     """Whether nobody said which NUMA nodes there are: as many as the devices need."""
+    over_device_nodes: bool = False
+    """Whether hints name only nodes that have devices of the resource (since v1.36)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def make_room(self, nodes: Iterable[int]) -> tuple[int, ...]:
@@ -63,9 +66,19 @@ class DeviceHintProvider:
     def layout(self, resource: ResourceName, device_index: DeviceIndex) -> DeviceLayout:
         known = self._layouts.get(resource)
         if known is None or known[0] is not device_index:
-            known = device_index, DeviceLayout.of(self.policy.topology, device_index.per_node)
+            topology = self._topology_for(device_index)
+            known = device_index, DeviceLayout.of(topology, device_index.per_node)
             self._layouts[resource] = known
         return known[1]
+
+    def _topology_for(self, device_index: DeviceIndex) -> NumaTopology:
+        """The nodes that hints of these devices may name. Those the machine lacks are none;
+        with none left it is all (``generateDeviceTopologyHints``, v1.36)."""
+        whole = self.policy.topology
+        if not self.over_device_nodes:
+            return whole
+        nodes = [node for node in whole.nodes if node in device_index.per_node]
+        return NumaTopology.of(nodes) if nodes else whole
 
     def container_hints(self, allocation: PodAllocation, container: Container) -> DeviceHints:
         """``GetTopologyHints`` (devicemanager/topology_hints.go, v1.32)."""

@@ -17,6 +17,7 @@ from devicemanager.core.topology.hints import (
 from devicemanager.core.topology.merging import ProviderHints, merge_hints
 from devicemanager.core.topology.numa import NumaTopology, NumaTopologyError
 from devicemanager.core.topology.policies import (
+    OptionRules,
     PolicyName,
     PolicyOptions,
     ScopeName,
@@ -33,6 +34,7 @@ __all__ = [
     "Hints",
     "NumaTopology",
     "NumaTopologyError",
+    "OptionRules",
     "PolicyName",
     "PolicyOptions",
     "ProviderHints",

@@ -33,6 +33,8 @@ class NumaTopology:
 
     nodes: tuple[int, ...]
     distances: tuple[tuple[int, ...], ...]
+    has_distances: bool = attrs.field(default=True, kw_only=True, eq=False)
+    """Whether the distances are known; else they are the firmware's defaults."""
 
     @classmethod
     def of(
@@ -50,7 +52,7 @@ class NumaTopology:
         ordered = tuple(sorted(given))
         _check_nodes(ordered)
         if distances is None:
-            return cls(ordered, _default_distances(ordered))
+            return cls(ordered, _default_distances(ordered), has_distances=False)
         if not isinstance(distances, Mapping):
             if len(distances) != len(given):
                 raise NumaTopologyError(
@@ -63,7 +65,14 @@ class NumaTopology:
     @classmethod
     def up_to(cls, node: int) -> NumaTopology:
         """A topology of the nodes from 0 to ``node``, all equally far from each other."""
-        return cls.of(range(node + 1))
+        return cls.equidistant(range(node + 1))
+
+    @classmethod
+    def equidistant(cls, nodes: Iterable[int]) -> NumaTopology:
+        """A topology whose distances are known: 10 from a node to itself, 20 to any other."""
+        ordered = tuple(sorted(nodes))
+        _check_nodes(ordered)
+        return cls(ordered, _default_distances(ordered))
 
     all_mask: int = attrs.field(init=False, eq=False, repr=False)
     """Every node of the machine."""

@@ -64,6 +64,35 @@ class PolicyOptions:
 
 
 @attrs.frozen
+class OptionRules:
+    """Which policy options there are, and how their refusal is worded."""
+
+    levels: Mapping[str, str] = attrs.field(
+        factory=lambda: {PREFER_CLOSEST_NUMA_NODES: "stable", MAX_ALLOWABLE_NUMA_NODES: "beta"}
+    )
+    """By name, ``alpha``, ``beta`` or ``stable``."""
+    enabled: frozenset[str] = frozenset({"beta", "stable"})
+    """The levels that may be used (``TopologyManagerPolicyAlphaOptions`` and ``...Beta...``)."""
+    is_capital: bool = False
+    """Whether the refusal of a level begins with a capital (up to v1.32)."""
+
+    def check(self, name: str) -> None:
+        """Raise TopologyConfigError for an option that there is not, or not yet
+        (``CheckPolicyOptionAvailable``, topologymanager/policy_options.go, v1.32)."""
+        level = self.levels.get(name)
+        if level is None:
+            raise TopologyConfigError(f"unknown Topology Manager Policy option: {go_quoted(name)}")
+        if level not in self.enabled:
+            what = f"{level.capitalize() if self.is_capital else level}-level"
+            head = (
+                f"Topology Manager Policy {what} Options"
+                if self.is_capital
+                else f"topology manager policy {what} options"
+            )
+            raise TopologyConfigError(f"{head} not enabled, but option {go_quoted(name)} provided")
+
+
+@attrs.frozen
 class TopologyPolicy:
     """A checked configuration: how hints become an affinity, and whether that admits."""
 
@@ -115,6 +144,7 @@ def configure(
     policy: str = PolicyName.NONE,
     scope: str = ScopeName.CONTAINER,
     options: Mapping[str, str] | None = None,
+    rules: OptionRules | None = None,
 ) -> TopologyPolicy:
     """Check the settings in the kubelet's order; ``TopologyConfigError`` has its texts.
 
@@ -123,7 +153,12 @@ def configure(
     """
     if policy == PolicyName.NONE:
         return TopologyPolicy(topology)
-    parsed = parse_policy_options(options or {})
+    parsed = parse_policy_options(options or {}, rules)
+    if parsed.prefer_closest and not topology.has_distances:
+        # NewNUMAInfo, topologymanager/numa_info.go, v1.32
+        raise TopologyConfigError(
+            "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
+        )
     if len(topology.nodes) > parsed.max_numa_nodes:
         raise TopologyConfigError(
             f"unsupported on machines with more than {parsed.max_numa_nodes} NUMA Nodes"
@@ -141,19 +176,21 @@ def check_scope(scope: str) -> None:
         raise TopologyConfigError(f'unknown scope: "{scope}"')
 
 
-def parse_policy_options(options: Mapping[str, str]) -> PolicyOptions:
+def parse_policy_options(
+    options: Mapping[str, str], rules: OptionRules | None = None
+) -> PolicyOptions:
     """Options by name, checked in order of their names.
 
     ``NewPolicyOptions`` (topologymanager/policy_options.go, v1.32); its order is random.
     """
     parsed = PolicyOptions()
+    rules = rules or OptionRules()
     for name in sorted(options):
+        rules.check(name)
         if name == PREFER_CLOSEST_NUMA_NODES:
             parsed = attrs.evolve(parsed, prefer_closest=_parse_bool(name, options[name]))
-        elif name == MAX_ALLOWABLE_NUMA_NODES:
-            parsed = attrs.evolve(parsed, max_numa_nodes=_parse_max_nodes(name, options[name]))
         else:
-            raise TopologyConfigError(f"unknown Topology Manager Policy option: {go_quoted(name)}")
+            parsed = attrs.evolve(parsed, max_numa_nodes=_parse_max_nodes(name, options[name]))
     return parsed
 
 

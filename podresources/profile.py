@@ -1,0 +1,73 @@
+"""What a kubelet's PodResources API has, where versions differ."""
+
+from __future__ import annotations
+
+import attrs
+
+from podresources.values import Allocatable, Container, DynamicResource, Pod
+
+__all__ = ["ALL", "Profile"]
+
+
+@attrs.frozen(kw_only=True)
+class Profile:
+    """Methods, pods and fields that the v1 answers have; by default all.
+
+    A field that is left out looks on the wire as in a version that does not know it, and a
+    method is UNIMPLEMENTED: clients tell versions apart by just that.
+    """
+
+    has_get_allocatable: bool = True
+    get_allocatable_disabled: str = ""
+    """Not empty: GetAllocatableResources answers with this error, its feature gate is off."""
+    has_get: bool = True
+    get_enabled: bool = True
+    """Whether Get answers, or tells that its feature gate is off."""
+    list_inactive: bool = True
+    """Whether List tells of pods that were refused or have finished; v1alpha1 always does."""
+    get_inactive: bool = True
+    """Whether Get answers for them."""
+    memory: bool = True
+    share_id: bool = True
+    dynamic_resources: bool = True
+    sidecars: bool = True
+    """Whether restartable init containers are told of."""
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.memory and self.share_id and self.sidecars and self.dynamic_resources
+
+    def pod(self, pod: Pod) -> Pod:
+        """The pod without the fields that there are not."""
+        if self._is_whole:
+            return pod
+        containers = tuple(
+            self._container(each)
+            for each in pod.containers
+            if self.sidecars or not each.restartable_init
+        )
+        memory = pod.memory if self.memory else ()
+        return attrs.evolve(pod, containers=containers, memory=memory)
+
+    def allocatable(self, allocatable: Allocatable) -> Allocatable:
+        """The same of the node's resources."""
+        return allocatable if self.memory else attrs.evolve(allocatable, memory=())
+
+    def _container(self, container: Container) -> Container:
+        return attrs.evolve(
+            container,
+            memory=container.memory if self.memory else (),
+            dynamic_resources=tuple(
+                self._claim(each) for each in container.dynamic_resources if self.dynamic_resources
+            ),
+        )
+
+    def _claim(self, claim: DynamicResource) -> DynamicResource:
+        if self.share_id:
+            return claim
+        resources = tuple(attrs.evolve(each, share_id=None) for each in claim.claim_resources)
+        return attrs.evolve(claim, claim_resources=resources)
+
+
+ALL = Profile()
+"""Everything that there is."""

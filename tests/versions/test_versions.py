@@ -1,0 +1,141 @@
+"""The tables of what differs by kubelet version, and what they say of one version."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager import Settings
+from devicemanager.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
+from devicemanager.versions.gates import GATES
+from devicemanager.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
+from tools.versions_page import PAGE, page
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def at(version: str, **gates: bool) -> Behaviour:
+    return resolve(KubeletVersion.parse(version), gates)
+
+
+def test_versions_are_ordered_and_a_minor_is_its_newest_patch():
+    texts = ["1.20.0", "1.20.9", "1.20", "1.28.2", "1.28", "1.36.3", "1.36", "1.38"]
+    parsed = [KubeletVersion.parse(text) for text in texts]
+    assert parsed == sorted(parsed) and [str(each) for each in parsed] == texts
+    assert KubeletVersion.parse("v1.28.2") == KubeletVersion(28, 2)
+
+
+@pytest.mark.parametrize("text", ["1.19", "1.39", "2.0", "1", "", "1.28.", "latest", 1.28, None])
+def test_a_version_that_is_none(text):
+    with pytest.raises(VersionError, match=r"1\.\d\d"):
+        KubeletVersion.parse(text)
+    with pytest.raises(ValueError, match="kubelet version"):
+        Settings(kubelet_version=text)
+
+
+def test_the_tables_have_every_field_and_ascend():
+    fields = {each.name for each in attrs.fields(Behaviour)} - {"version", "gates"}
+    assert STEPS.keys() == fields
+    for steps in STEPS.values():
+        assert steps[0].since == ("1.20",)
+        starts = [KubeletVersion.parse(step.since[-1]) for step in steps]
+        assert all(one.minor < other.minor for one, other in pairwise(starts))
+        for step in steps:
+            backports = [KubeletVersion.parse(each) for each in step.since[:-1]]
+            assert all(each.patch and each < starts[steps.index(step)] for each in backports)
+            for term in step.gate.split("&") if step.gate else ():
+                assert term.strip().lstrip("!") in GATES
+    for gate in GATES.values():
+        assert [step.since for step in gate] == sorted({step.since for step in gate})
+
+
+def test_every_field_is_read_by_some_part():
+    sources = [
+        path.read_text()
+        for path in (ROOT / "devicemanager").rglob("*.py")
+        if "versions" not in path.parts
+    ]
+    for name in STEPS:
+        assert any(re.search(rf"\bbehaviour\.{name}\b", source) for source in sources), name
+
+
+def test_nobody_else_compares_versions():
+    for path in (ROOT / "devicemanager").rglob("*.py"):
+        if "versions" not in path.parts:
+            assert not re.search(r"version\.(minor|patch)\b", path.read_text()), path
+
+
+def test_the_page_is_fresh():
+    assert PAGE.read_text() == page(), "run python -m tools.versions_page"
+
+
+@pytest.mark.parametrize(
+    ("field", "below", "version", "values"),
+    [
+        ("start_removes", "1.32", "1.33", (StartRemoves.ALL_BUT_DIRECTORIES, StartRemoves.SOCKETS)),
+        ("deprecation_file", "1.24", "1.25", (True, False)),
+        ("capital_option_levels", "1.32", "1.33", (True, False)),
+        ("hints_over_device_nodes", "1.35.4", "1.36.0", (False, True)),
+        ("has_get_allocatable", "1.20", "1.21", (False, True)),
+        ("get_allocatable_enabled", "1.22", "1.23", (False, True)),
+        ("allocatable_unhealthy", "1.22", "1.23", (True, False)),
+        ("has_get", "1.26", "1.27", (False, True)),
+        ("get_enabled", "1.33", "1.34", (False, True)),
+        ("list_inactive", "1.33", "1.34", (True, False)),
+        ("get_inactive", "1.34.6", "1.34.7", (True, False)),
+        ("get_inactive", "1.35.3", "1.35.4", (True, False)),
+        ("get_inactive", "1.35.3", "1.36.0", (True, False)),
+        ("lists_sidecars", "1.29", "1.30", (False, True)),
+        ("tells_memory", "1.21", "1.22", (False, True)),
+        ("tells_dynamic_resources", "1.33", "1.34", (False, True)),
+        ("tells_share_id", "1.34", "1.35", (False, True)),
+        ("rate_limited", "1.26", "1.27", (False, True)),
+        ("tells_resource_health", "1.35", "1.36", (False, True)),
+    ],
+)
+def test_a_row_just_below_and_at_its_version(field, below, version, values):
+    assert (getattr(at(below), field), getattr(at(version), field)) == values
+
+
+def test_a_patch_before_the_backport_has_it_not():
+    assert at("1.34.6").get_inactive and not at("1.34").get_inactive
+    assert at("1.33.20").get_inactive
+
+
+def test_gates_switch_what_they_guard():
+    assert at("1.32", KubeletPodResourcesGet=True).get_enabled
+    assert at("1.34", KubeletPodResourcesListUseActivePods=False).list_inactive
+    assert at("1.37", PodLevelResourceManagers=True).tells_pod_level
+    assert not at("1.36", PodLevelResourceManagers=True).tells_pod_level
+    both = {"DynamicResourceAllocation": True, "KubeletPodResourcesDynamicResources": True}
+    assert at("1.32", **both).tells_dynamic_resources
+    assert not at("1.32", DynamicResourceAllocation=True).tells_dynamic_resources
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "text"),
+    [
+        ("1.26", {"KubeletPodResourcesGet": True}, "1.26 has no feature gate 'KubeletPodRes"),
+        ("1.36", {"KubeletPodResourcesGet": False}, "KubeletPodResourcesGet is locked on in"),
+        ("1.32", {"NoSuchGate": True}, "no feature gate 'NoSuchGate' that matters here: choose"),
+        ("1.30", {"KubeletPodResourcesGetAllocatable": True}, "1.30 has no feature gate"),
+        ("1.32", {"KubeletPodResourcesGet": "yes"}, "is True or False, not 'yes'"),
+        ("1.32", ["KubeletPodResourcesGet"], "feature_gates is a mapping of names to True or"),
+    ],
+)
+def test_a_gate_that_cannot_be(version, gates, text):
+    with pytest.raises(ValueError, match=text):
+        Settings(kubelet_version=version, feature_gates=gates)
+
+
+@given(st.integers(OLDEST, PREVIEW), st.one_of(st.none(), st.integers(0, 20)))
+def test_every_version_resolves(minor, patch):
+    behaviour = resolve(KubeletVersion(minor, patch))
+    assert behaviour.get_enabled <= behaviour.has_get
+    assert set(behaviour.gates) == set(GATES)

@@ -1,0 +1,121 @@
+"""``python -m tools.versions_page``: write docs/kubelet-versions.md from the tables."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from devicemanager.versions.behaviour import STEPS, Behaviour, Step
+from devicemanager.versions.gates import GATES
+from devicemanager.versions.version import NEWEST, OLDEST, PREVIEW, PROVED
+
+__all__ = ["PAGE", "page"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "kubelet-versions.md"
+
+_HEAD = "\n\n".join(
+    " ".join(paragraph.split())
+    for paragraph in (
+        "# Kubelet versions",
+        f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
+        behave as that version did; `1.28` is its newest patch, `1.28.2` that one. 1.{OLDEST} to
+        1.{PREVIEW} are known. The default is 1.{PROVED}, the newest one of whose real device
+        manager recorded results are replayed; 1.{NEWEST} is the newest stable one and 1.{PREVIEW}
+        a preview, both as their sources and notes describe them.""",
+        """`Settings(feature_gates={"KubeletPodResourcesGet": True})` and
+        `--feature-gates KubeletPodResourcesGet=true` switch what that version guards by a gate.
+        Settings of your own, such as `pod_resources_qps`, count for more than the version.""",
+        """Defects of a version do not come with it: each is a [quirk](kubelet-behaviour.md) that
+        a test asks for by name. Where versions differ and this page does not say so, the mock
+        behaves as 1.32 does.""",
+        "`python -m tools.versions_page` writes this page.",
+    )
+)
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join([_HEAD, "", *_behaviours(), "", *_gates(), ""])
+
+
+def _behaviours() -> Iterator[str]:
+    yield "## What differs\n"
+    yield "| behaviour | from | value | evidence |"
+    yield "|---|---|---|---|"
+    meanings = _meanings()
+    for name, steps in STEPS.items():
+        head = meanings[name]
+        for step in steps:
+            yield f"| {head} | {_since(step)} | {_value(step)} | {step.row} |"
+            head = ""
+
+
+def _meanings() -> dict[str, str]:
+    """The docstrings under the fields, which are what a reader wants to know."""
+    body = ast.parse(inspect.getsource(Behaviour)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, text in pairwise(body.body):
+        is_told = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        if is_told and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            assert isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            found[field.target.id] = _prose(str(text.value.value))
+    assert list(found) == [each.name for each in attrs.fields(Behaviour)][2:]
+    return found
+
+
+def _prose(docstring: str) -> str:
+    return " ".join(docstring.split()).rstrip(".").replace("``", "`")
+
+
+def _since(step: Step) -> str:
+    return ", ".join(step.since)
+
+
+def _value(step: Step) -> str:
+    if step.gate:
+        return " and ".join(_gate(term.strip()) for term in step.gate.split("&"))
+    return _text(step.value)
+
+
+def _gate(term: str) -> str:
+    return f"gate `{term[1:]}` is off" if term.startswith("!") else f"gate `{term}` is on"
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case Enum():
+            return str(value.value)
+        case dict():
+            return ", ".join(f"`{name}` ({level})" for name, level in value.items()) or "none"
+        case tuple():
+            return ", ".join(f"`{name}`" for name in value)
+    return f"`{value}`"
+
+
+def _gates() -> Iterator[str]:
+    yield "## Feature gates\n"
+    yield "| gate | default by version |"
+    yield "|---|---|"
+    for name, steps in GATES.items():
+        told = []
+        for step in steps:
+            state = "gone" if step.stage == "gone" else f"{'on' if step.default else 'off'}"
+            stage = "" if step.stage == "gone" else f" ({step.stage}{', locked' * step.locked})"
+            told.append(f"1.{step.since}: {state}{stage}")
+        yield f"| `{name}` | {'; '.join(told)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE.name}", file=sys.stderr)
