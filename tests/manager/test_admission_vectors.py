@@ -30,6 +30,15 @@ def test_all_agree(scenarios):
     assert {each.id: each.differences for each in outcomes if each.differences} == {}
 
 
+@pytest.mark.parametrize("name", ["versions.jsonl", "versions-edge.jsonl"])
+def test_each_version_agrees_with_its_own_results(name):
+    path = VECTORS.with_name(name)
+    outcomes = list(replay_file(path))
+    versions = {json.loads(line)["kubelet"] for line in path.read_text("utf-8").splitlines()}
+    assert len(outcomes) > 100 and len(versions) >= 5
+    assert {each.id: each.differences for each in outcomes if each.differences} == {}
+
+
 def test_one_policy_only(scenarios):
     of_policy = [each["id"] for each in scenarios if each["policy"] == "none"]
     assert [each.id for each in replay_file(VECTORS, "none")] == of_policy != []
