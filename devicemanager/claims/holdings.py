@@ -91,12 +91,17 @@ class Holdings:
         for record in state.records:
             for uid, name in record.users.items():
                 self.reservations.reserve(record.claim.id, uid, name)
+        self._records: dict[str, ClaimRecord] = {}
+        """What was told of claims that have not changed since."""
         self.is_sources_ready = not self.reservations.pods()
         self.changed(*self.reservations.pods())
 
     def state(self) -> ClaimsState:
         ledger = self.allocator.ledger.state()
-        records = tuple([self._record(allocation) for allocation in ledger.allocations])
+        for allocation in ledger.allocations:
+            if allocation.claim not in self._records:
+                self._records[allocation.claim] = self._record(allocation)
+        records = tuple([self._records[allocation.claim] for allocation in ledger.allocations])
         return ClaimsState(records, ledger.charges)
 
     def _record(self, allocation: Allocation) -> ClaimRecord:
@@ -162,6 +167,7 @@ class Holdings:
                 self._released.append(Released(found, tuple(self.prepared.pop(claim, {}))))
                 self.allocator.release(claim)
                 self._deleted.discard(claim)
+                self._records.pop(claim, None)
         self.changed()
 
     def take_released(self) -> list[Released]:
@@ -177,6 +183,7 @@ class Holdings:
         was_there |= is_allocated and claim not in self._deleted
         if is_allocated:
             self._deleted.add(claim)
+            self._records.pop(claim, None)
         self.free(claim)
         return was_there
 
@@ -186,10 +193,12 @@ class Holdings:
         if pod not in users:
             return False
         self.prepared.setdefault(claim, {}).update(ids)
+        self._records.pop(claim, None)
         self.changed(*users)
         return True
 
     def _note_users(self, claim: str) -> None:
+        self._records.pop(claim, None)
         if self.allocator.is_allocated(claim):
             self.allocator.set_status(claim, pod_names=self.reservations.names(claim))
 

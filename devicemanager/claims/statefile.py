@@ -65,7 +65,7 @@ class StateWriter:
         known, self._known = self._known, {}
         for record in state.records:
             found = known.get(record.claim.id)
-            if found is None or found[0] != record:
+            if found is None or found[0] is not record:
                 found = (record, _dumps(_record(record)))
             self._known[record.claim.id] = found
         claims = ",".join(text for _, text in self._known.values())
