@@ -12,8 +12,11 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench mutants attack power fuzz
+.PHONY: setup demo test test-lines lint bench mutants attack power fuzz dist
 .DELETE_ON_ERROR:
+
+# What the whole suite covers, branches and processes of their own included; a part of it may less.
+FLOOR = $(if $(ARGS),,--cov-fail-under=90)
 
 # A .venv whose interpreter is gone or too old is none.
 ifneq ($(shell (test -x $(BIN)/python && $(BIN)/python -c '$(NEEDED)') 2>&1 && echo fits),fits)
@@ -28,7 +31,7 @@ demo: $(READY)
 
 # The whole suite comes last: its closing line is the last line.
 test: test-lines
-	WIRE_LINE=dev $(BIN)/python -m pytest -n logical --cov --cov-report=term $(ARGS)
+	WIRE_LINE=dev $(BIN)/python -m pytest -n logical --cov --cov-report=term $(FLOOR) $(ARGS)
 
 test-lines: $(LINES:%=test-%)
 
@@ -56,6 +59,9 @@ power: $(READY)
 
 fuzz: .cache/fuzz/.ready
 	@$(BIN)/python -m tools.fuzz $(ARGS)
+
+dist: $(READY)
+	@$(BIN)/python -m tools.dist $(if $(RELEASE),--version $(RELEASE))
 
 # The first pip only fetches the pinned pip: the one that comes with Python may not know --group.
 $(READY): pyproject.toml constraints/dev.txt

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from devicemanager.cli import _parser
 from devicemanager.settings import QUIRKS, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = Path(sys.executable).with_name("devicemanager")
 # Programs that run until they are stopped: files with tests of their own, shown as they are.
 PROGRAMS = {path.read_text() for path in (ROOT / "tests/examples").glob("*.py")}
@@ -179,3 +180,35 @@ def test_settings_that_pages_name_are_there():
 def test_the_changelog_has_this_version():
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert f"## [{version[1]}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_contributing_tells_of_every_target():
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
+    told = {
+        name
+        for row in rows(ROOT / "CONTRIBUTING.md")
+        for name in re.findall(r"`make (\w+)`", row[0])
+    }
+    assert told == set(phony) - {"setup", "test-lines"}
+
+
+def test_contributing_names_files_and_modules_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for path in re.findall(r"`((?:devicemanager|tests|constraints)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), path
+    for module in re.findall(r"python -m (tools\.\w+)", text):
+        path = ROOT / module.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").exists(), module
+
+
+def test_the_workflows_use_targets_that_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for workflow in (ROOT / ".github/workflows").glob("*.yml"):
+        jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
+        for step in (step for job in jobs for step in job.get("steps", [])):
+            command = shlex.split(step.get("run", ""))
+            if command[:1] == ["make"]:
+                assert f"\n{command[1]}:" in makefile
+            elif command and command[0].startswith("."):
+                assert (ROOT / command[0]).exists()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
@@ -24,6 +25,21 @@ def wheel(tmp_path_factory):
     (built,) = directory.iterdir()
     with zipfile.ZipFile(built) as archive:
         yield archive
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(directory)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = directory.iterdir()
+    with tarfile.open(built) as archive:
+        yield {
+            name.partition("/")[2]: archive.extractfile(name).read()
+            for name in archive.getnames()
+            if archive.getmember(name).isfile()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +93,18 @@ def test_the_metadata_names_licence_and_entry_points(wheel):
     points.read_string(wheel.read(folder + "entry_points.txt").decode())
     assert dict(points["console_scripts"]) == {"devicemanager": "devicemanager.__main__:main"}
     assert dict(points["pytest11"]) == {"devicemanager": "devicemanager.testing.pytest_plugin"}
+
+
+def test_the_sdist_holds_what_the_wheel_is_built_of_and_the_tests(sdist, wheel):
+    packed = {name for name in wheel.namelist() if name.partition("/")[0] in PACKAGES}
+    assert {name: sdist.get(name) for name in packed} == {name: wheel.read(name) for name in packed}
+    assert {"LICENSE", "Makefile", "README.md", "constraints/dev.txt"} <= set(sdist)
+    assert "tests/test_packaging.py" in sdist
+    assert not [name for name in sdist if name.startswith((".venv", ".cache", ".git/"))]
+
+
+def test_the_tools_and_the_demo_are_not_in_the_wheel(wheel):
+    assert [name for name in wheel.namelist() if "demo" in name or name.startswith("tools")] == []
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))

@@ -96,7 +96,7 @@ def main() -> int:
             done += 1
             if not result.is_killed and explanation(result.mutant, equivalents) is None:
                 print(f"\n{result.outcome}: {survivor_text(ROOT, result.mutant)}", flush=True)
-            elif done % 50 == 0:
+            if done % 25 == 0:
                 print(f"{done} of {len(mutants)}", file=sys.stderr)
 
     try:

@@ -1,0 +1,73 @@
+"""``make dist``: build wheel and sdist into dist/, and see that they can be installed.
+
+Each is installed into an environment of its own, outside the checkout, where a kubelet
+starts, a plugin registers and a pod gets its device. ``--version`` is what they must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CONSTRAINTS = ROOT / "constraints" / "dev.txt"
+JOURNEY = """
+from devicemanager import MockKubelet
+from devicemanager.testing import SimulatedPluginFactory, pod_manifest
+
+with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
+    simulate("vendor.com/gpu", 2)
+    kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1})).raise_for_refusal()
+"""
+
+
+def build(directory: Path) -> list[Path]:
+    """Build into an empty ``directory``; the paths of wheel and sdist."""
+    shutil.rmtree(directory, ignore_errors=True)
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return sorted(directory.iterdir())
+
+
+def check(path: Path, version: str | None) -> None:
+    """Install ``path`` and use it. SystemExit with a line for what is wrong."""
+    with tempfile.TemporaryDirectory(prefix="dm-dist-") as scratch:
+        environment = Path(scratch) / "venv"
+        venv.create(environment, with_pip=True)
+        python = environment / "bin" / "python"
+        pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet"]
+        _run([*pip, "--constraint", CONSTRAINTS, path], scratch)
+        _run([python, "-W", "error", "-c", JOURNEY], scratch)
+        told = _run([environment / "bin" / "devicemanager", "--version"], scratch).split()[-1]
+    if version is not None and told != version:
+        raise SystemExit(f"make dist: {path.name} has version {told}, not {version}")
+    print(f"{path.name}: version {told}, installs and works")
+
+
+def _run(command: list[str | Path], directory: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"make dist: {' '.join(map(str, command))}:\n{done.stderr}")
+    return done.stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make dist", description=__doc__)
+    parser.add_argument("--version", help="the version that wheel and sdist must have")
+    options = parser.parse_args()
+    for path in build(ROOT / "dist"):
+        check(path, options.version or None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
