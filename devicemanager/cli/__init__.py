@@ -55,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     _be_lenient(sys.stdout)
     _be_lenient(sys.stderr)
+    # gRPC writes a line about each peer that ends in the middle of a call ("Got goaway").
+    # What that means here is an event or an error; whoever wants gRPC's word sets this.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     debug = False
     try:
         args = _parser().parse_args(argv)

@@ -26,6 +26,7 @@ from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient, ids_by_resource
+from tests.faults import hostile
 from tools.demo.processes import Process
 
 DEADLINE = 30
@@ -497,3 +498,15 @@ def test_a_directory_of_claims_that_is_not_there_is_said_before_anything_starts(
     error = capsys.readouterr().err
     assert error == "devicemanager: error: claims directory /nosuch does not exist\n"
     assert not (directory / "r").exists()
+
+
+def test_a_plugin_that_ends_in_the_middle_of_its_calls_is_no_noise(directory: Path) -> None:
+    with kubelet(directory) as process:
+        wait(process, "ready")
+        plugins = directory / "device-plugins"
+        for turn in range(12):  # gRPC's line comes at some of them only
+            with hostile.RawPlugin(plugins / f"p{turn}.sock") as plugin:
+                assert hostile.register(plugins / "kubelet.sock", plugin.path.name) is None
+                wait_until(lambda plugin=plugin: plugin.streams == 1)
+        process.stop()
+    assert (directory / "log").read_text() == ""
