@@ -5,9 +5,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import hypothesis
+import pytest
 
 TESTS = Path(__file__).parent
 WIRE_ROOMS = {"podresources", "protos", "typed"}
+MEASURED_ROOMS = {"cli", "plugin", "processes"}
 
 # CI machines are shared: how long an example takes says nothing about the code.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -26,3 +28,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in WIRE_ROOMS:
             item.add_marker("wire")
+
+
+@pytest.fixture(autouse=True)
+def measured_processes(request, monkeypatch):
+    """Coverage measures the processes of these rooms. Those of the others are killed, lack
+    descriptors or disk, or are compared to the letter: they run as a user's would."""
+    if request.path.relative_to(TESTS).parts[0] not in MEASURED_ROOMS:
+        monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)

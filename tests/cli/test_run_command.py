@@ -266,18 +266,23 @@ def test_a_directory_of_its_own_and_text(tmp_path: Path) -> None:
 def exits(process: subprocess.Popen[Any]) -> tuple[int, str]:
     """The exit status, and what was printed on stderr, read to its end."""
     with process:
-        assert process.stderr is not None
-        errors = process.stderr.read()
-        return process.wait(DEADLINE), errors.decode()
+        try:
+            assert process.stderr is not None
+            errors = process.stderr.read()
+            return process.wait(DEADLINE), errors.decode()
+        finally:
+            process.kill()  # or it would be waited for, whatever went wrong
 
 
 @pytest.mark.parametrize("delay", [0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_nothing(
-    directory: Path, number: signal.Signals, delay: float
+    directory: Path, number: signal.Signals, delay: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is set up the signal alone ends it; from then on everything that was set
     up is taken down."""
+    # Loaded before everything else, coverage would take the first signals.
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     command = [*COMMAND, "run", "--simulate", f"{GPU}=2"]
     process = subprocess.Popen(
         command,

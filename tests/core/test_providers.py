@@ -115,6 +115,11 @@ class TestCpus:
         more = container("c", 3)
         assert taken.hints(pod(more), more) == {"cpu": ()}
 
+    def test_what_one_container_of_a_pod_has_counts_for_the_whole_pod(self) -> None:
+        both = pod(container("c", 2), container("d", 2))
+        taken = cpus().allocate(both, both.containers[0], 1)
+        assert taken.pod_hints(both) == {"cpu": (Hint(1, True), Hint(3, False))}
+
     @pytest.mark.parametrize(
         ("affinity", "text"),
         [(None, "requested=9, available=8"), (1, "requested=5, available=4")],

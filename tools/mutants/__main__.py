@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -81,6 +82,8 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
 
 
 def main() -> int:
+    # In a shell's background it is ignored, and tests that interrupt a process would hang.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _parser().parse_args()
     mutants = _chosen(options)
     if options.list:
