@@ -226,6 +226,37 @@ class Ledger:
         else:
             self._pods.pop(draft.pod, None)
 
+    def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
+        """Take back all of a draft, of which any part may have been committed or dropped:
+        somebody was interrupted. ``others`` are the drafts that are open now. Returns whether
+        there was an entry of it.
+
+        The indexes are counted anew, since it cannot be known how far they got.
+        """
+        pod = self._pods.get(draft.pod, {})
+        entered = False
+        for container, holdings in draft.holdings.items():
+            held = pod.get(container, {})
+            for resource, holding in holdings.items():
+                if held.get(resource) is holding:
+                    entered = True
+                    del held[resource]
+        self._pods = {
+            uid: {name: held for name, held in containers.items() if held}
+            for uid, containers in self._pods.items()
+            if any(containers.values())
+        }
+        if not any(draft is leaked for leaked in self._leaked):
+            draft.reserved = {}
+        self.recount(others)
+        return entered
+
+    def recount(self, drafts: Iterable[Draft] = ()) -> None:
+        """Make every index anew, from the entries and the given open drafts."""
+        self._index = {}
+        for pod, resource, ids in self._all_held(drafts):
+            self._index.setdefault(resource, _Index()).add(pod, ids)
+
     def restore(
         self, pod: PodUid, container: ContainerName, resource: ResourceName, holding: Holding
     ) -> None:

@@ -47,7 +47,12 @@ class _Round:
 
 
 class Writer:
-    """Shares durable writes among those who ask for one at the same time."""
+    """Shares durable writes among those who ask for one at the same time.
+
+    Everybody takes part in the round that has not begun yet, and waits for his turn to
+    write. The first of a round writes for all of it; the others find it done. Whoever is
+    interrupted on the way leaves the round to the next.
+    """
 
     def __init__(
         self,
@@ -60,60 +65,45 @@ class Writer:
         self._store = store
         self._render = render
         self._written = written
-        # Guards the fields below; held neither while rendering nor while writing.
-        self._turn = threading.Condition()
+        # Held while rendering and writing. Guards every round's fields.
+        self._turn = threading.Lock()
         self._next = _Round()
-        self._writing = False
         self._closed = False
 
     def close(self) -> None:
         """Wait for the write under way; every later one fails. For a kubelet that stops:
         its successor owns the file."""
+        self._closed = True
         with self._turn:
-            self._closed = True
-            while self._writing:
-                self._turn.wait()
+            pass
 
     def flush(self) -> None:
         """Return once everything changed before this call is on disk.
 
         Raises CheckpointWriteError, to everybody who shared the write that failed.
         """
+        # Taken before the turn: a write that has begun may have missed the change.
+        mine = self._next
         with self._turn:
-            mine = self._next
-            while self._writing and not mine.done:
-                self._turn.wait()
-            if mine.done:
-                return self._answer(mine)
-            if self._closed:
-                raise checkpoint.CheckpointWriteError(
-                    checkpoint.CHECKPOINT_NAME, "the kubelet is stopping"
-                )
-            self._writing = True
-            self._next = _Round()  # later comers need a later write
-        self._write(mine)
-        if mine.error is None:
+            wrote = not mine.done
+            if wrote:
+                self._write(mine)
+        if mine.error is not None:
+            raise mine.error
+        if wrote:
             self._written()
-        return self._answer(mine)
 
     def _write(self, mine: _Round) -> None:
+        if self._closed:
+            raise checkpoint.CheckpointWriteError(
+                checkpoint.CHECKPOINT_NAME, "the kubelet is stopping"
+            )
+        self._next = _Round()  # later comers need a later write
         try:
             self._store.write(self._render())
         except checkpoint.CheckpointWriteError as error:
             mine.error = error
-        except BaseException as error:
-            mine.error = error  # the others must not take this for a success
-            raise
-        finally:
-            with self._turn:
-                mine.done = True
-                self._writing = False
-                self._turn.notify_all()
-
-    @staticmethod
-    def _answer(mine: _Round) -> None:
-        if mine.error is not None:
-            raise mine.error
+        mine.done = True
 
 
 # -- between the ledger's values and the file's -------------------------------------------

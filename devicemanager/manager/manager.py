@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -169,27 +169,20 @@ class Manager:
 
         Returns once what the pod holds is on disk.
         """
-        with self.state.lock:
-            allocation = self._begin(pod, context)
-            steps = admit_pod(allocation, self._hints)
-        return self._carry_out(allocation, steps)
+        return self._carry_out(pod, context, lambda each: admit_pod(each, self._hints))
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
         """Allocate for one container of an active pod of which nothing is recorded
         (``GetDeviceRunContainerOptions``, v1.32)."""
-        with self.state.lock:
-            allocation = self._begin(pod, None)
-            allocation.affinities = dict(self._pods.get(pod.uid).affinities)
-            steps = all_or_nothing(allocation, allocate_container(allocation, container, is_init))
-        return self._carry_out(allocation, steps)
 
-    def _begin(self, pod: Pod, context: AdmissionContext | None) -> PodAllocation:
-        if self._pods.get(pod.uid).admission is not None:
-            raise RequestError(f"pod {pod.uid} is being admitted already: wait for the answer")
-        if self._sources_ready:
-            for inactive in self._pods.take_inactive():
-                self._forget(inactive)
-        allocation = PodAllocation(
+        def steps(allocation: PodAllocation) -> AllocationSteps:
+            allocation.affinities = dict(self._pods.get(pod.uid).affinities)
+            return all_or_nothing(allocation, allocate_container(allocation, container, is_init))
+
+        return self._carry_out(pod, None, steps)
+
+    def _allocation(self, pod: Pod, context: AdmissionContext | None) -> PodAllocation:
+        return PodAllocation(
             pod,
             self.state.endpoints,
             self.state.ledger,
@@ -198,25 +191,69 @@ class Manager:
             self.state.hint_providers,
             self.state.node,
         )
+
+    def _begin(self, allocation: PodAllocation) -> None:
+        uid = allocation.pod.uid
+        if self._pods.get(uid).admission is not None:
+            raise RequestError(f"pod {uid} is being admitted already: wait for the answer")
+        if self._sources_ready:
+            for inactive in self._pods.inactive():
+                self._forget(inactive)
         self._pods.begin(allocation)
+
+    def _carry_out(
+        self,
+        pod: Pod,
+        context: AdmissionContext | None,
+        start: Callable[[PodAllocation], AllocationSteps],
+    ) -> PodAllocation:
+        """Allocate and commit. ``start`` is called with the lock held."""
+        allocation = self._allocation(pod, context)
+        before = self._pods.get(pod.uid).host_devices
+        try:
+            try:
+                with self.state.lock:
+                    self._begin(allocation)
+                    steps = start(allocation)
+                self._driver.run(steps, pod.uid)
+                self._commit(allocation)
+            except (PluginError, RequestError):
+                # An answer: the core has given back what it took.
+                self._end(allocation, before)
+                raise
+            with self.state.lock:
+                self._pods.end(pod.uid)
+        except (PluginError, RequestError):
+            raise
+        except BaseException:
+            # An interrupt, which may come at any moment, also while something is given back.
+            self._withdraw(allocation, before)
+            raise
         return allocation
 
-    def _carry_out(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
+    def _end(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
+        """The admission came to nothing: the pod has what it had of the host, if it is not
+        deleted."""
         uid = allocation.pod.uid
         with self.state.lock:
-            before = self._pods.get(uid).host_devices
-        try:
-            self._driver.run(steps, uid)
-            self._commit(allocation)
-        except BaseException:
-            with self.state.lock:
-                gone = self._pods.get(uid).is_deleted
-                self._pods.assign_host_devices(uid, frozenset() if gone else before)
-            raise
-        finally:
-            with self.state.lock:
-                self._pods.end(uid)
-        return allocation
+            state = self._pods.get(uid)
+            if state.admission is not allocation:
+                return  # it never began: another one is under way
+            kept = frozenset[str]() if state.is_deleted else host_devices
+            self._pods.assign_host_devices(uid, kept)
+            self._pods.end(uid)
+
+    def _withdraw(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
+        """Undo whatever part of an admission has happened, in memory and in the file."""
+        uid = allocation.pod.uid
+        with self.state.lock:
+            if self._pods.get(uid).admission is not allocation:
+                return  # it never began, or has ended
+            others = [each.draft for each in self._pods.admissions() if each is not allocation]
+            is_news = self.state.withdraw(allocation, others)
+        self._end(allocation, host_devices)
+        if is_news:
+            self.write()
 
     def _commit(self, allocation: PodAllocation) -> None:
         """Make the draft an entry and durable; if it cannot be, it was never there."""

@@ -78,10 +78,9 @@ class PodStates:
         """What the pod holds goes with the next admission of another."""
         self._inactive.add(pod)
 
-    def take_inactive(self) -> list[PodUid]:
-        """The pods whose devices are to be freed now; none is left."""
-        inactive, self._inactive = sorted(self._inactive), set()
-        return inactive
+    def inactive(self) -> list[PodUid]:
+        """The pods whose devices are to be freed now, each by ``forget``."""
+        return sorted(self._inactive)
 
     def forget(self, pod: PodUid) -> None:
         """The pod holds nothing any more. Its admission learns that, if one is under way."""

@@ -7,12 +7,13 @@ while it is held. Methods here say whether they take the lock or want it held.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import checkpoint
+from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
-from devicemanager.core.ledger import Ledger, PodHoldings
+from devicemanager.core.ledger import Draft, Ledger, PodHoldings
 from devicemanager.core.node import Node
 from devicemanager.core.providers.registry import HintProviders
 from devicemanager.manager.checkpointing import Store, Writer, pod_entries, restore
@@ -88,6 +89,20 @@ class State:
         else:
             self._document.remove(pod)
         return not keep_entries
+
+    def withdraw(self, allocation: PodAllocation, others: Iterable[Draft]) -> bool:
+        """Undo an admission of which any part may have happened. ``others`` are the drafts of
+        those that are under way. Returns whether the checkpoint is another one now."""
+        uid = allocation.pod.uid
+        is_new = uid not in self.pod_versions
+        entered = self.ledger.withdraw(allocation.draft, others)
+        if allocation.placed or is_new:
+            self.node.remove(uid)
+        if allocation.took or is_new:
+            self.hint_providers.release(uid)
+        if entered or allocation.took:
+            self.note_pod(uid)
+        return entered
 
     def holdings(self, pod: PodUid) -> PodHoldings:
         """A copy of what a pod holds, by container and resource."""

@@ -27,7 +27,7 @@ class Gate:
     def __init__(self) -> None:
         self.begun: list[bytes] = []
         self.written: list[bytes] = []
-        self.errors: dict[int, Exception] = {}
+        self.errors: dict[int, BaseException] = {}
         """By the number of the write, what it fails with."""
         self._changed = threading.Condition()
         self._let_go = 0
@@ -53,20 +53,23 @@ class Gate:
             self._changed.notify_all()
 
 
-class Turn(threading.Condition):
-    """The writer's condition, telling which threads have come to wait on it."""
+class Turn:
+    """The writer's lock, telling which threads have come to wait for it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._lock = threading.Lock()
         self._came: dict[str, threading.Event] = {}
 
     def came(self, name: str) -> threading.Event:
         return self._came.setdefault(name, threading.Event())
 
-    def wait(self, timeout: float | None = None) -> bool:
-        # The lock is still held: whoever is told now gets it only once we wait.
-        self.came(threading.current_thread().name).set()
-        return super().wait(timeout)
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.came(threading.current_thread().name).set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Clients:
@@ -166,17 +169,22 @@ def test_a_failed_write_fails_those_who_shared_it_and_only_them(gate, clients):
     assert clients.outcomes["a"] is clients.outcomes["d"] is None
 
 
-def test_a_bug_in_the_store_is_nobodys_success(gate, clients):
-    gate.errors[1] = ZeroDivisionError()
+@pytest.mark.parametrize("bug", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_bug_in_the_store_is_nobodys_success(gate, clients, bug):
+    # Whoever comes next in the same round writes for it.
+    gate.errors[1] = bug()
     clients.flush("a")
     gate.wait_begun(1)
     clients.flush_and_wait("b", "c")
     gate.let_go()
     gate.wait_begun(2)
     gate.let_go()
+    gate.wait_begun(3)
+    gate.let_go()
     clients.join()
     assert clients.outcomes["a"] is None
-    assert all(isinstance(clients.outcomes[name], ZeroDivisionError) for name in "bc")
+    assert {type(clients.outcomes[name]) for name in "bc"} == {bug, type(None)}
+    assert gate.written == [b"a", b"a b c"]
 
 
 def test_a_bug_in_the_rendering_leaves_the_writer_usable():

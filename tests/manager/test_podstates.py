@@ -8,19 +8,18 @@ from devicemanager.manager.podstates import PodStates
 P, Q = PodUid("p"), PodUid("q")
 
 
-def test_inactive_pods_are_taken_once_in_order():
+def test_inactive_pods_are_in_order():
     states = PodStates()
     states.deactivate(Q)
     states.deactivate(P)
-    assert states.take_inactive() == [P, Q]
-    assert states.take_inactive() == []
+    assert states.inactive() == [P, Q]
 
 
 def test_a_pod_that_is_forgotten_is_not_inactive_any_more():
     states = PodStates()
     states.deactivate(P)
     states.forget(P)
-    assert states.take_inactive() == []
+    assert states.inactive() == []
 
 
 def test_pci_devices_in_use_are_those_of_all_pods():

@@ -311,7 +311,9 @@ def all_or_nothing(
         if not _leaks(allocation, error):
             give_back(allocation)
         raise refused_by_allocation(error) from error
-    except BaseException:
+    except (GeneratorExit, Exception):
+        # Not an interrupt: it may have come in the middle of a change, so that nothing can
+        # be taken back step by step. Whoever runs the steps has to withdraw the draft.
         give_back(allocation)
         raise
 

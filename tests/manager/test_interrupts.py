@@ -1,0 +1,129 @@
+"""KeyboardInterrupt at every line of an admission: the pod holds its devices, or nothing.
+
+An interrupt may come between any two steps, also while something is given back. Each test
+runs one admission again and again and interrupts it one line later each time.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import checkpoint
+import devicemanager
+from devicemanager.clock import ManualClock
+from devicemanager.core.errors import RpcError
+from devicemanager.core.ids import PodUid
+from devicemanager.core.refusal import Refused
+from devicemanager.manager.checkpointing import MemoryStore
+from devicemanager.manager.manager import Manager
+from devicemanager.testing.fakes import FakePlugin
+from tests.helpers import container, devices, pod
+from tests.strategies import GPU
+
+OURS = str(Path(devicemanager.__file__).parent)
+
+
+@attrs.define
+class Interrupt:
+    """Raises KeyboardInterrupt at the ``at``-th line of our code that runs."""
+
+    at: int
+    seen: int = 0
+
+    def __call__(self, frame: Any, event: str, argument: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        # Python tells of a `with` line again before it leaves the block, where no interrupt
+        # can come: the lock would stay locked.
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if event == "line" and not line.startswith("with "):
+            self.seen += 1
+            if self.seen == self.at:
+                raise KeyboardInterrupt
+        return self
+
+    def during(self, call: Callable[[], object]) -> bool:
+        """Whether the call was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        except Refused:
+            return False
+        finally:
+            sys.settrace(before)
+        return False
+
+
+class Harness:
+    """A manager with one pod that stays, and a plugin of four devices."""
+
+    def __init__(self, **plugin: Any) -> None:
+        self.store = MemoryStore()
+        self.manager = Manager(store=self.store, clock=ManualClock())
+        self.plugin = FakePlugin(GPU)
+        self.plugin.register(self.manager.plugins)
+        self.plugin.send_list(devices("a", "b", "c", "d"))
+        self.manager.admit(pod("stays", gpu=1))
+        for name, value in plugin.items():
+            setattr(self.plugin, name, value)
+
+    def held(self, uid: str) -> int:
+        holdings = self.manager.holdings(PodUid(uid))
+        return sum(len(holding.ids) for each in holdings.values() for holding in each.values())
+
+    def check(self) -> None:
+        """Everything agrees, and what nobody holds can be had."""
+        self.plugin.allocate_error = None
+        self.manager.self_check()
+        has = self.held("p")
+        assert has in (0, 2)
+        saved = checkpoint.loads(self.store.data or b"")
+        assert {entry.pod_uid for entry in saved.entries or ()} == self.manager.pods()
+        self.manager.admit(pod("rest", gpu=3 - has))
+        if not has:
+            self.manager.release(PodUid("rest"))
+            self.manager.admit(pod("p", container("x", gpu=1), container("y", gpu=1)))
+        self.manager.self_check()
+
+
+def moments(**plugin: Any) -> Iterator[tuple[Harness, Interrupt]]:
+    """A fresh harness for every line that there is to interrupt."""
+    at = 0
+    while True:
+        at += 1
+        interrupt = Interrupt(at)
+        yield Harness(**plugin), interrupt
+        if interrupt.seen < at:
+            return
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_admission_interrupted_at_any_line(refused: bool) -> None:
+    error = RpcError("Unknown", "not today") if refused else None
+    interrupted = 0
+    for harness, interrupt in moments(allocate_error=error):
+        spec = pod("p", container("x", gpu=1), container("y", gpu=1))
+        interrupted += interrupt.during(lambda h=harness, s=spec: h.manager.admit(s))
+        harness.check()
+    assert interrupted > 100
+
+
+def test_an_allocation_at_container_start_interrupted_at_any_line() -> None:
+    interrupted = 0
+    for harness, interrupt in moments():
+        spec = pod("p", container("x", gpu=2))
+        interrupted += interrupt.during(
+            lambda h=harness, s=spec: h.manager.allocate_now(s, s.containers[0], is_init=False)
+        )
+        harness.check()
+    assert interrupted > 50
