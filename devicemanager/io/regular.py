@@ -1,4 +1,4 @@
-"""Reading a small file that somebody else has written, whatever stands in its place."""
+"""Reading a small file of unknown origin, whatever stands in its place."""
 
 from __future__ import annotations
 

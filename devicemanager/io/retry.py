@@ -1,4 +1,4 @@
-"""Trying again: the one set-up of tenacity."""
+"""Retries: the one set-up of tenacity."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def retry(
 
     The waits, in seconds, double from ``first_wait`` to ``longest_wait``; with ``jitter``
     each is a random part of that. ``sleep`` does the waiting and may end it early.
-    ``report`` is told of each error that is followed by another attempt.
+    ``report`` is called with each error that is followed by another attempt.
 
     Raises the last error after ``attempts`` calls, after ``seconds``, or once ``stopping``
     says so, whichever comes first; any other error at once.

@@ -29,7 +29,7 @@ class ChangeKind(StrEnum):
     CREATED = "created"
     MODIFIED = "modified"
     CLOSED = "closed"
-    """Somebody who wrote to it has closed it."""
+    """A writer has closed it."""
     MOVED = "moved"
     DELETED = "deleted"
     ATTRIBUTES = "attrib"
@@ -93,9 +93,9 @@ class DirectoryWatch:
     def ensure(self) -> bool:
         """Watch the directory that is there now. True if a watch was newly made.
 
-        To be called every now and then by those who can do without a watch, only slower: a
-        directory that is removed and made again is another one and needs a watch of its own.
-        What keeps it from being watched is logged once.
+        For callers that can do without a watch, only slower: call it every now and then, since
+        a directory that is removed and made again needs a new watch. The reason why there can
+        be none is logged once.
         """
         with self._locked():
             current = FileIdentity.of(self._directory, follow_links=True)
@@ -179,7 +179,7 @@ def _handler(report: Callable[[FileSystemEvent], None]) -> FileSystemEventHandle
 
 
 def _filter(kinds: Collection[ChangeKind]) -> list[type[FileSystemEvent]]:
-    """The classes of the kinds, and of the directory's own end, which is always told."""
+    """The classes of the kinds, and that of the directory's own end, which is always reported."""
     from watchdog import events
 
     classes = {

@@ -1,4 +1,4 @@
-"""What a plugin's author writes: a Plugin, and a Lister if there are several resources."""
+"""The base classes for authors: Plugin, and Lister for several resources."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Plugin(ABC):
 
     @abstractmethod
     def devices(self) -> DeviceLists:
-        """The devices: a list, or a generator yielding the whole list at every change.
+        """Return the devices: a list, or a generator that yields the whole list at each change.
 
         Called once, after ``start``, on a thread of its own that may block for ever. A
         device is a :class:`Device`, or an id for a healthy one. If it raises, it is logged
@@ -49,7 +49,7 @@ class Plugin(ABC):
 
     @abstractmethod
     def allocate(self, device_ids: Sequence[str]) -> ContainerSettings | None:
-        """What one container that gets these devices needs. None: nothing.
+        """Return what a container that gets these devices needs; None for nothing.
 
         The ids are in the newest list, healthy, sorted and distinct. What it raises fails
         the pod's admission, with its type and text. There is no call that gives devices back, and
@@ -59,10 +59,10 @@ class Plugin(ABC):
     def preferred_allocation(
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> Iterable[str]:
-        """Which ``size`` of the ``available`` devices go best together.
+        """Return which ``size`` of the ``available`` devices go best together.
 
-        ``must_include`` have to be among them. Advice only: what is missing from the answer
-        or out of place in it is put right before it goes to the kubelet.
+        ``must_include`` have to be among them. The answer is advice: the framework completes
+        and corrects it before it goes to the kubelet.
         """
         raise NotImplementedError
 
@@ -71,26 +71,26 @@ class Plugin(ABC):
         raise NotImplementedError
 
     def start(self) -> None:  # noqa: B027 - a hook that most plugins leave empty
-        """Called before the resource is served. Raising means trying again, 3 times."""
+        """Prepare the resource before it is served. If it raises, it is tried again, 3 times in all."""
 
     def stop(self) -> None:  # noqa: B027 - see start
-        """Called after the resource has been unregistered."""
+        """Clean up after the resource was unregistered."""
 
     @cached_property
     def stopping(self) -> threading.Event:
-        """Set when the resource goes away: a generator waits on this rather than sleeping."""
+        """Set when the resource goes away. A generator waits on it instead of sleeping."""
         return threading.Event()
 
     def update(self, devices: Iterable[Device | str]) -> None:
-        """Make this the device list, from any thread: the other way to announce a change.
+        """Replace the device list, from any thread.
 
-        Of this and what ``devices`` gives, whichever comes later counts.
+        The later of this and of what ``devices`` yields counts.
         """
         self.device_list.publish(devices)
 
     @cached_property
     def device_list(self) -> DeviceList:
-        """The newest list, as the kubelet is told."""
+        """The newest list, as it is sent to the kubelet."""
         # protobuf comes with it: a plugin is defined faster than it is served.
         from devicemanager.plugin.lists import DeviceList
 
@@ -103,20 +103,20 @@ def offers(plugin: Plugin, hook: Callable[..., object]) -> bool:
 
 
 def wrong_type(wanted: str, given: object) -> str:
-    """What to say of something that is no plugin, or no lister: most often it is the class."""
+    """Return the error text for an argument that is no plugin or lister, often the class."""
     if isinstance(given, type):
         return f"pass a {wanted}, not the class: {given.__name__}()"
     return f"pass a {wanted}, not {given!r}"
 
 
 class Lister(ABC):
-    """Which resources there are, under one namespace such as ``vendor.com``."""
+    """Lists resources under one namespace such as ``vendor.com``."""
 
     namespace: str
 
     @abstractmethod
     def discover(self) -> NameLists:
-        """The last names, ``["red", "blue"]``: a list, or a generator yielding whole lists.
+        """Return the last names, ``["red", "blue"]``: a list, or a generator of whole lists.
 
         Each list replaces the one before: new names get a plugin, vanished ones are
         stopped. Called once, on a thread of its own that may block for ever.
@@ -124,7 +124,7 @@ class Lister(ABC):
 
     @abstractmethod
     def new_plugin(self, last_name: str) -> Plugin:
-        """A new plugin for ``<namespace>/<last name>``."""
+        """Return a new plugin for ``<namespace>/<last name>``."""
 
     @cached_property
     def stopping(self) -> threading.Event:

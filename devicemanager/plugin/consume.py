@@ -1,4 +1,4 @@
-"""Follows a list of the author's that may change: the devices, or the resources."""
+"""Reads the author's lists, which may change: of devices, or of resources."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _take_all(
                 take(_checked(listed))
                 lists += 1
         finally:
-            # Lets a generator's own finally run now, on the thread that it ran on.
+            # Runs a generator's own finally now, on the thread that it ran on.
             getattr(given, "close", lambda: None)()
         if not lists and not stopping.is_set():
             _log.warning("%s ended without a list", what)
@@ -75,7 +75,7 @@ def _take_all(
 
 
 def _checked(listed: Iterable[T] | object) -> Iterable[T]:
-    # A lone string would otherwise pass as a list of its letters.
+    # Reject a bare string, which would pass as a list of its letters.
     if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise TypeError(f"a list is expected, not {listed!r}")
     return listed

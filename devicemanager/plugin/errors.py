@@ -19,7 +19,7 @@ class PluginError(Exception):
 
 
 class ConfigurationError(PluginError):
-    """Nothing will work until whoever started the plugin changes a setting."""
+    """A setting cannot work; the text names it and says what to change."""
 
 
 class RegistrationFailed(PluginError):
@@ -36,12 +36,12 @@ class DeviceRefused(PluginError):
 
 
 class UnknownDevice(DeviceRefused):
-    """The device is not, or no longer, one of the plugin's."""
+    """The plugin does not have the device, or not any more."""
 
     code = "NOT_FOUND"
 
 
 class UnhealthyDevice(DeviceRefused):
-    """The device is there but cannot be handed out now."""
+    """The plugin has the device but cannot hand it out now."""
 
     code = "FAILED_PRECONDITION"

@@ -1,4 +1,4 @@
-"""Threads that serve calls, none of which can keep the process from ending."""
+"""A pool of daemon threads for calls: none of them can keep the process from ending."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DaemonThreadPoolExecutor:
                 continue
             try:
                 future.set_result(call())
-            except BaseException as error:  # the caller's to see, whatever it is
+            except BaseException as error:  # for the caller, whatever it is
                 future.set_exception(error)
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:

@@ -41,8 +41,8 @@ class Snapshot:
 
 
 class DeviceList:
-    """Holds the newest state only. Every stream keeps the version it has sent, so no
-    stream, living or dead, can take an update away from another.
+    """The newest state only. Every stream remembers the version that it has sent, so no
+    stream can take an update away from another.
 
     In a forked child, which no kubelet can see, :meth:`publish` is a PluginError.
     """
@@ -58,7 +58,7 @@ class DeviceList:
         return self._snapshot
 
     def publish(self, devices: Iterable[Device | str]) -> bool:
-        """Make this the list. False if it says what the list before it said."""
+        """Replace the list. Return False if the new one equals the old one."""
         if os.getpid() != self._pid:
             raise PluginError(
                 "devices were updated in a forked child, where no kubelet sees them: send them to "
@@ -79,7 +79,7 @@ class DeviceList:
         return True
 
     def resend(self) -> None:
-        """Send the list again: the kubelet has just shown that it holds another one."""
+        """Send the list again: the kubelet has asked for a device that is not in it."""
         with self._changed:
             old = self._snapshot
             self._snapshot = attrs.evolve(old, version=old.version + 1, resends=old.resends + 1)
@@ -92,7 +92,7 @@ class DeviceList:
             return self._snapshot.published
 
     def wait_newer(self, version: int, ended: Callable[[], bool]) -> Snapshot | None:
-        """The newest state once it is newer than ``version``; None when ``ended``."""
+        """Return the newest state once it is newer than ``version``, None once ``ended``."""
         with self._changed:
             self._changed.wait_for(lambda: ended() or self._snapshot.version > version)
             return None if ended() else self._snapshot
@@ -101,8 +101,8 @@ class DeviceList:
         with self._changed:
             self._changed.wait_for(ended, seconds)
 
-    def wake(self) -> None:
-        """Let the waiting streams look whether they have ended."""
+    def notify_streams(self) -> None:
+        """Make the waiting streams check whether they have ended."""
         with self._changed:
             self._changed.notify_all()
 

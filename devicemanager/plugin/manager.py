@@ -1,4 +1,4 @@
-"""Runs all resources of a lister, until it is told to stop."""
+"""Runs all resources of a lister until it is stopped."""
 
 from __future__ import annotations
 
@@ -71,22 +71,26 @@ class Manager:
         self._service = service
         self._changed = Notifier()
         self._stopping = lister.stopping
-        self._watch = DirectoryWatch(self._directory, lambda _change: self._ring(), _SOCKET_CHANGES)
+        self._watch = DirectoryWatch(
+            self._directory, lambda _change: self._notify_all(), _SOCKET_CHANGES
+        )
         self._signals: SignalWait | None = None
-        # Guards the two below; never held while a resource is waited for. Those that leave
-        # have vanished from the lists but may still hold their sockets.
+        # Guards the two below; not held while waiting for a resource. `_leaving` are those
+        # that the list no longer has but that may still hold their sockets.
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
         self._leaving: list[Resource] = []
         self._discovered = False
-        self._keeper = threading.Thread(target=self._keep_watch, name="keep watch", daemon=True)
+        self._watch_keeper = threading.Thread(
+            target=self._keep_watch, name="keep watch", daemon=True
+        )
 
     @property
     def directory(self) -> Path:
         return self._directory
 
     def resources(self) -> list[ResourceStatus]:
-        """How each resource is doing, by name."""
+        """Return the status of each resource, sorted by name."""
         self._check_process()
         with self._lock:
             return [self._resources[name].status for name in sorted(self._resources)]
@@ -115,9 +119,9 @@ class Manager:
                 f"plugin directory {self._directory} {problem}: choose the kubelet's, with the "
                 f"argument directory or {DIRECTORY_VARIABLE}"
             )
-        # The watch is there before anything looks at a socket, so no change falls between.
+        # Watch before the first look at a socket, so that no change is missed in between.
         self._watch.ensure()
-        self._keeper.start()
+        self._watch_keeper.start()
         threading.Thread(target=self._discover, name="discover", daemon=True).start()
 
     def stop(self) -> None:
@@ -126,7 +130,7 @@ class Manager:
         if os.getpid() != self._pid:
             # The threads and sockets are the parent's.
             return
-        # First of all: from here on no resource is added.
+        # First: from here on no resource is added.
         self._stopping.set()
         self._changed.notify()
         with self._lock:
@@ -134,9 +138,9 @@ class Manager:
         for resource in resources:
             resource.ask_to_stop()
         _join(resources)
-        # Not the discovering one: only the author's generator knows when it looks up.
-        if self._keeper.is_alive():
-            self._keeper.join()
+        # Do not join the discovering thread: the author's generator may block for ever.
+        if self._watch_keeper.is_alive():
+            self._watch_keeper.join()
         self._watch.stop()
 
     def __enter__(self) -> Self:
@@ -173,15 +177,15 @@ class Manager:
                 "your own in the child"
             )
 
-    def _ring(self) -> None:
-        """Something changed: let every resource and every waiter look."""
+    def _notify_all(self) -> None:
+        """Notify every resource and every waiter of a change."""
         with self._lock:
             resources = list(self._resources.values())
         for resource in resources:
             resource.notifier.notify()
-        self._noticed()
+        self._notify_waiters()
 
-    def _noticed(self) -> None:
+    def _notify_waiters(self) -> None:
         self._changed.notify()
         failed = all(r.state is ResourceState.FAILED for r in self.resources())
         if self._signals is not None and self._discovered and failed:
@@ -190,17 +194,17 @@ class Manager:
     def _keep_watch(self) -> None:
         while not self._stopping.wait(self._settings.recheck):
             if self._watch.ensure():
-                self._ring()
+                self._notify_all()
 
     def _discover(self) -> None:
         what = f"{self._lister.namespace}: discover()"
         backoff = self._settings.list_backoff
         consume(what, self._lister.discover, self._apply, self._stopping, backoff)
         self._discovered = True
-        self._noticed()
+        self._notify_waiters()
 
     def _apply(self, last_names: Iterable[str]) -> None:
-        """Make these the resources: each list replaces the one before."""
+        """Replace the resources by those of a list."""
         wanted = {f"{self._lister.namespace}/{name}": name for name in self._usable(last_names)}
         with self._lock:
             vanished = [self._resources.pop(name) for name in self._resources.keys() - wanted]
@@ -244,16 +248,16 @@ class Manager:
             plugin,
             self._directory,
             self._settings,
-            on_change=self._noticed,
+            on_change=self._notify_waiters,
             socket_name=self._socket_name,
             service=self._service,
         )
         with self._lock:
-            # Both are looked at under the lock: whoever stops finds it, or it never starts.
+            # Under the lock: either stop() finds the resource, or it never starts.
             if self._stopping.is_set():
                 return
             self._resources[name] = resource
-            # Not after the lock: whoever stops also joins, and only what has started can be.
+            # Under the lock, too: stop() joins the thread, which must have been started.
             resource.start()
 
 

@@ -1,7 +1,7 @@
-"""The two ways in which a plugin and a kubelet meet.
+"""The two ways to register.
 
 Either the plugin calls Register on the kubelet's socket, or the kubelet's plugin watcher
-finds the plugin's socket, asks who it is and tells it the outcome.
+finds the plugin's socket, calls GetInfo there and reports the outcome.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ __all__ = ["DirectRegistration", "RegistrationMode", "WatchedRegistration", "reg
 
 
 class RegistrationMode(Protocol):
-    """One resource's way in. Serves one session at a time."""
+    """How one resource registers, for one session at a time."""
 
     path: Path
-    """What has to be there before anything is served."""
+    """The file or directory without which nothing is served."""
 
     def kubelet(self) -> FileIdentity | None:
-        """The kubelet there is now; another one after it was restarted, if that can be
-        told and means that we have to register again."""
+        """Identify the kubelet that runs now. After a restart the identity differs, where
+        that is visible and means that we have to register again."""
 
     def add_to(self, server: grpc.Server) -> None:
-        """Serve what the kubelet may ask for here. Called once for each new server."""
+        """Add the service that this way of registering needs, once to each new server."""
 
     def register(self, server: PluginServer, wait: Callable[[Answer], bool]) -> bool:
         """Register once; False if ``wait`` gave up. Raises RegistrationFailed."""
 
 
 class DirectRegistration:
-    """Through the kubelet's own socket in the plugin directory."""
+    """Register on the kubelet's own socket in the plugin directory."""
 
     def __init__(self, directory: Path, resource: str, settings: PluginSettings) -> None:
         self.path = directory / KUBELET_SOCKET
@@ -56,7 +56,7 @@ class DirectRegistration:
         return FileIdentity.of(self.path)
 
     def add_to(self, server: grpc.Server) -> None:
-        """The kubelet asks for nothing here."""
+        """Add nothing: the kubelet calls no other service."""
 
     def register(self, server: PluginServer, wait: Callable[[Answer], bool]) -> bool:
         options = server.service.options()
@@ -64,8 +64,8 @@ class DirectRegistration:
 
 
 class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
-    """Through the kubelet's plugin watcher. A kubelet that starts looks at every socket
-    anew, so whether it was restarted need not be known."""
+    """Be registered by the kubelet's plugin watcher. A kubelet that starts handles every
+    socket anew, so its restarts need not be noticed."""
 
     def __init__(self, directory: Path, resource: str) -> None:
         self.path = directory
@@ -84,7 +84,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
         outcome = self._outcome
         if not wait(outcome):
             return False
-        # The kubelet itself tries again after a refusal: the next outcome is another one.
+        # The kubelet tries again after a refusal: expect another outcome.
         self._outcome = Future()
         outcome.result()
         return True
@@ -95,7 +95,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
     def NotifyRegistrationStatus(
         self, request: pr.RegistrationStatus, context: grpc.ServicerContext
     ) -> pr.RegistrationStatusResponse:
-        # Once registered, nobody waits: an end of the list stream tells more than this.
+        # Once registered, nothing waits for it: the end of the list stream says more.
         with contextlib.suppress(InvalidStateError):
             if request.plugin_registered:
                 self._outcome.set_result(dp.Empty())
@@ -105,7 +105,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
 
 
 def registration_mode(directory: Path, resource: str, settings: PluginSettings) -> RegistrationMode:
-    """The one that the settings ask for."""
+    """Return the mode that the settings ask for."""
     if settings.announce:
         return WatchedRegistration(directory, resource)
     return DirectRegistration(directory, resource, settings)

@@ -1,4 +1,4 @@
-"""A bell that cannot be missed."""
+"""Waiting for the next change without missing one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["Notifier"]
 
 
 class Notifier:
-    """Counts its rings, so that one between a look and the wait is not lost."""
+    """Counts notifications, so that one between a look and the wait is not lost."""
 
     def __init__(self) -> None:
-        self._rung = threading.Condition()
+        self._changed = threading.Condition()
         self._count = 0
 
     @property
@@ -20,16 +20,16 @@ class Notifier:
         return self._count
 
     def notify(self) -> None:
-        with self._rung:
+        with self._changed:
             self._count += 1
-            self._rung.notify_all()
+            self._changed.notify_all()
 
     def wait(self, seen: int, timeout: float) -> None:
-        """Return once there were more than ``seen`` rings, or after ``timeout`` seconds."""
-        with self._rung:
-            self._rung.wait_for(lambda: self._count != seen, timeout)
+        """Return once the count differs from ``seen``, or after ``timeout`` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count != seen, timeout)
 
     def wait_for(self, done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until ``done``, looking at each ring."""
-        with self._rung:
-            return self._rung.wait_for(done, timeout)
+        """Wait until ``done`` returns true; call it after each notification."""
+        with self._changed:
+            return self._changed.wait_for(done, timeout)

@@ -1,8 +1,8 @@
-"""What a resource has to do next: one pure decision over what is seen.
+"""What a resource has to do next: one pure decision over an observation.
 
-Every way in which a registration is lost ends here: the kubelet's socket is another one,
-our own is gone, or no list stream is left. Events only make us look; the look decides, so
-an event that is missed costs time and nothing else.
+A registration can be lost in three ways: the kubelet's socket is another one, our own is
+gone, or no list stream is left. Events only trigger an observation, and the observation
+decides, so a missed event costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Action(Enum):
 
 @attrs.frozen(kw_only=True)
 class Observation:
-    """What is seen at ``now``, in seconds of the monotonic clock.
+    """The state at ``now``, in seconds of the monotonic clock.
 
     ``kubelet`` is the kubelet's socket, ``served_kubelet`` the one that was there when our
     server started (None: there is no server). ``short_lives`` counts the registrations in a
@@ -47,7 +47,7 @@ class Observation:
 
 @attrs.frozen
 class Decision:
-    """The step, why, and for WATCH and IDLE the seconds until the next look."""
+    """The action, its reason, and for WATCH and IDLE the seconds until the next observation."""
 
     step: Action
     reason: str = ""
@@ -69,7 +69,7 @@ def decide(observation: Observation, settings: PluginSettings) -> Decision:
 
 
 def _watch(observation: Observation, registered_at: float, settings: PluginSettings) -> Decision:
-    """Registered: is there a stream, or will there be one?"""
+    """Decide for a registered plugin: whether there is a stream, or may still be one."""
     streams = observation.streams
     if streams.open:
         return Decision(Action.WATCH, timeout=settings.recheck)

@@ -1,4 +1,4 @@
-"""The life of one resource: start hook, server, registration, and all of it again."""
+"""One resource: run its start hook, serve, register, and repeat when the kubelet restarts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ServiceFactory = Callable[[Plugin, PluginSettings, Streams], Service]
 
 
 class ResourceState(Enum):
-    """Where a resource is in its life."""
+    """How far a resource has come."""
 
     STARTING = "starting"
     WAITING = "waiting for the kubelet"
@@ -62,7 +62,7 @@ class ResourceStatus:
 class Resource:
     """One plugin under one resource name, on a thread of its own.
 
-    That thread alone touches the session; others only set a flag and ring the bell.
+    Only that thread uses the session; other threads set a flag and notify it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Resource:
         self._socket_name = socket_name or name
         self._make_service = service
         self._pool = DaemonThreadPoolExecutor(settings.workers, f"calls of {name}")
-        self._feed = DeviceSource(name, plugin, settings)
+        self._source = DeviceSource(name, plugin, settings)
         self._thread = threading.Thread(target=self._run, name=f"resource {name}", daemon=True)
         self._session: Session | None = None
         self._registrations = 0
@@ -114,7 +114,7 @@ class Resource:
 
     def ask_to_stop(self) -> None:
         self._stopping.set()
-        self._devices.wake()
+        self._devices.notify_streams()
         self.notifier.notify()
 
     def join(self, timeout: float) -> bool:
@@ -125,9 +125,9 @@ class Resource:
     def _run(self) -> None:
         try:
             if self._call_start():
-                # What start() has set up is taken down, even if nothing is served any more.
+                # Call stop() after a successful start(), even if nothing was served.
                 if not self._stopping.is_set():
-                    self._feed.start()
+                    self._source.start()
                     self._live()
                 self._call_stop()
                 self._enter(ResourceState.STOPPED)
@@ -153,10 +153,10 @@ class Resource:
             if pause:
                 self.notifier.wait(seen, pause)
         self._end_session()
-        self._feed.join(self._settings.stop_grace)
+        self._source.join(self._settings.stop_grace)
 
     def _step(self) -> float:
-        """Look, decide, act; the seconds until the next look."""
+        """Observe, decide and act. Return the seconds until the next observation."""
         decision = decide(self._look(), self._settings)
         if decision.step is Action.SERVE:
             _log.info("%s: %s", self.name, decision.reason)
@@ -166,7 +166,7 @@ class Resource:
         elif decision.step is Action.IDLE:
             self._end_session()
             if self._state is not ResourceState.WAITING:
-                # A warning is seen without logging being set up: at first, all else is silent.
+                # Without a logging set-up only warnings appear: warn at the first wait.
                 first = self._state is ResourceState.STARTING
                 level = logging.WARNING if first else logging.INFO
                 text = "%s: waiting for a kubelet: there is no %s"
@@ -185,7 +185,7 @@ class Resource:
         kubelet = self._mode.kubelet()
         if kubelet is None:
             return
-        # A kubelet that still knows our old path may refuse it for ever (Q2).
+        # A kubelet that still knows our old path may refuse it for good (Q2).
         again = old is not None and old.kubelet_identity == kubelet
         self._short_lives = self._short_lives + 1 if again and old and old.was_short else 0
         names = socket_names(
@@ -213,12 +213,12 @@ class Resource:
             session.close()
 
     def _streams_changed(self) -> None:
-        self._devices.wake()
+        self._devices.notify_streams()
         self.notifier.notify()
         self._on_change()
 
     def _call_start(self) -> bool:
-        """The author's start hook, tried a few times as kubevirt's dpm does."""
+        """Run the author's start hook, with the retries of kubevirt's dpm."""
         try:
             retry(
                 self._start_once,
@@ -256,7 +256,7 @@ class Resource:
         self._on_change()
 
     def _complain(self, text: str) -> None:
-        # Once per text: a directory that stays unwritable is looked at every second.
+        # Log each text once: an unwritable directory is tried every second.
         if text != self._complaint:
             self._complaint = text
             _log.error("%s: cannot serve: %s", self.name, text)

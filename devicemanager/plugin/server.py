@@ -1,4 +1,4 @@
-"""One gRPC server on one socket, for one life of the kubelet."""
+"""One gRPC server on one socket, for one run of the kubelet."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ error; after a farewell it does not."""
 class PluginServer:
     """Serves from construction until :meth:`close`.
 
-    grpc binds a hidden name that is then exchanged for the real one. So the socket appears
-    when it can already answer, a stale one is replaced without a gap, and grpc, which
-    removes the path it has bound without looking whose it is by then, finds nothing.
+    grpc binds a hidden name, which is then linked to the real one. So the socket answers as
+    soon as it appears, and it replaces a stale one without a gap. grpc removes the path that
+    it has bound without checking whose file it is; under the hidden name it finds nothing.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Service:
-    """The five calls. A subclass may answer with bytes instead of a message."""
+    """The five RPCs. A subclass may answer with bytes instead of a message."""
 
     def __init__(self, plugin: Plugin, settings: PluginSettings, streams: Streams) -> None:
         self.plugin = plugin
@@ -37,7 +37,7 @@ class Service:
         self.streams = streams
 
     def options(self) -> dp.DevicePluginOptions:
-        """True by construction: a plugin offers what it overrides."""
+        """The options: a plugin offers the calls that it overrides."""
         return dp.DevicePluginOptions(
             pre_start_required=offers(self.plugin, Plugin.pre_start_container),
             get_preferred_allocation_available=offers(self.plugin, Plugin.preferred_allocation),
@@ -136,7 +136,7 @@ class Service:
         return dp.ContainerPreferredAllocationResponse(deviceIDs=complete)
 
     def add_to(self, server: grpc.Server) -> None:
-        """Serve these methods. Not by the generated door: answers may be bytes already."""
+        """Register the handlers. Not the generated ones, since an answer may be bytes already."""
         unary: dict[str, Callable[[bytes], object]] = {
             "GetDevicePluginOptions": dp.Empty.FromString,
             "Allocate": dp.AllocateRequest.FromString,
@@ -159,8 +159,8 @@ def complete_preference(
 ) -> list[str]:
     """What must be included, then what was chosen, then any others, up to ``size``.
 
-    Nothing twice and nothing that is not available. Fewer than ``size`` if there are not
-    more: one device that left must not refuse every pod.
+    Without repetitions and without devices that are not available. Fewer than ``size`` if
+    there are no more: one device that was unplugged must not refuse every pod.
     """
     among = set(available)
     wanted = dict.fromkeys([*must_include, *chosen, *sorted(available)])
@@ -187,7 +187,7 @@ def _abort(context: grpc.ServicerContext, code: str, text: str) -> NoReturn:
 
 
 def _answer(context: grpc.ServicerContext, call: str, make: Callable[[], T]) -> T:
-    """Make the answer; what the checks and the author's code raise is the call's status."""
+    """Make the answer; turn what the checks or the author's code raise into a status."""
     try:
         return call_hook(make)
     except DeviceRefused as refusal:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Session:
-    """Lives from serving until the kubelet, our socket or the last stream is gone."""
+    """One server and its registration, until the kubelet, our socket or the last stream goes."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class Session:
 
     @property
     def was_short(self) -> bool:
-        """Whether the list stream ended soon after it had been opened."""
+        """Whether the list stream ended soon after it was opened."""
         streams = self.server.service.streams.counts
         lived = streams.last_ended - streams.last_opened
         return streams.opened > 0 and lived < self._settings.stream_settled
 
     def register(self, stopping: Callable[[], bool]) -> bool:
-        """Register, again and again with growing pauses. False if it no longer makes
-        sense: we stop, or it is another kubelet, or our socket is gone."""
+        """Register, with growing pauses between attempts. Return False once that is pointless:
+        we stop, the kubelet is another one, or our socket is gone."""
 
         def pointless() -> bool:
             return (
@@ -71,7 +71,7 @@ class Session:
             )
 
         def nap(seconds: float) -> None:
-            # Every stream event rings too, so a ring alone must not shorten the pause.
+            # Every stream event notifies too, so a notification alone must not end the pause.
             deadline = time.monotonic() + seconds
             while not pointless() and (left := deadline - time.monotonic()) > 0:
                 self._notifier.wait(self._notifier.count, min(left, self._settings.recheck))
@@ -89,7 +89,7 @@ class Session:
         return self.registered_at is not None
 
     def close(self) -> None:
-        """End it, and wait until its threads and descriptors are gone."""
+        """Close the server and wait until its threads and descriptors are gone."""
         grace = self._settings.stop_grace
         self.server.close(grace).wait(grace + 1)
 
@@ -98,7 +98,7 @@ class Session:
             return False
 
         def wait(answer: Answer) -> bool:
-            # A kubelet that hangs in Register may meanwhile be replaced: look on every ring.
+            # A kubelet that hangs in Register may be replaced: look after each notification.
             answer.add_done_callback(lambda _answer: self._notifier.notify())
             while not answer.done():
                 seen = self._notifier.count

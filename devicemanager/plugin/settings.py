@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -12,19 +13,36 @@ DIRECTORY_VARIABLE = "DEVICE_PLUGIN_DIRECTORY"
 """Environment variable that names another directory than the default one."""
 
 
+def _number(attribute: attrs.Attribute[Any], value: float) -> None:
+    """Raise ValueError unless the value is a number that a wait can take, or a count."""
+    kinds = int if attribute.type in (int, "int") else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
+        wanted = "a whole number" if kinds is int else "a number"
+        raise ValueError(f"{attribute.name} must be {wanted}, not {value!r}")
+
+
 def _positive(_settings: object, attribute: attrs.Attribute[Any], value: float) -> None:
-    if not value > 0:
+    _number(attribute, value)
+    if value <= 0:
         raise ValueError(f"{attribute.name} must be above 0, not {value}")
 
 
 def _not_negative(_settings: object, attribute: attrs.Attribute[Any], value: float) -> None:
-    if not value >= 0:
+    _number(attribute, value)
+    if value < 0:
         raise ValueError(f"{attribute.name} must not be below 0: {value}")
+
+
+def _not_negative_or_none(
+    settings: object, attribute: attrs.Attribute[Any], value: float | None
+) -> None:
+    if value is not None:
+        _not_negative(settings, attribute, value)
 
 
 @attrs.frozen(kw_only=True)
 class PluginSettings:
-    """How patient the framework is. All times are in seconds."""
+    """Times and limits of the framework. All times are in seconds."""
 
     register_timeout: float = attrs.field(default=30.0, validator=_positive)
     """For one Register call. The kubelet dials back for up to 10 s before it answers."""
@@ -55,7 +73,7 @@ class PluginSettings:
     """From the end of the last list stream to registering again. A kubelet that restarts
     also ends the stream, so a little patience saves a registration."""
 
-    stream_wait: float | None = attrs.field(default=20.0)
+    stream_wait: float | None = attrs.field(default=20.0, validator=_not_negative_or_none)
     """From a registration to the next one if no list stream was ever opened: a kubelet asks
     for the list at once or, if its connection broke just then, never. None: wait for ever."""
 

@@ -1,4 +1,4 @@
-"""Waiting for a signal without ever missing one."""
+"""Waiting for a signal without missing one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """The signal's number is in the pipe already."""
+    """Do nothing: the signal's number is in the pipe already."""
 
 
 class SignalWait:
@@ -110,7 +110,7 @@ class SignalWait:
         _active.discard(self)
 
     def restore(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Restore the former handlers."""
         if self._handlers:
             signal.set_wakeup_fd(self._former_fd)
         while self._handlers:

@@ -1,4 +1,4 @@
-"""Where a plugin puts its socket: the directory, and a name that no living plugin uses."""
+"""The socket's directory, and a name in it that no running plugin uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HASH = 8
 
 
 def directory_problem(directory: Path) -> str | None:
-    """What keeps sockets from being made there, unless it is only that it is missing."""
+    """Return what prevents sockets in the directory, or None. It need not exist yet."""
     try:
         if not directory.exists():
             return None
@@ -64,7 +64,7 @@ def _shorten(name: str, room: int) -> str:
 
 
 def claim(bound: Path, names: Iterator[str]) -> Path:
-    """Give the socket ``bound`` the first of ``names`` that no living plugin uses.
+    """Rename the socket ``bound`` to the first of ``names`` that no running plugin uses.
 
     The link is made in one step and fails if the name is taken, so of two plugins that
     start at once only one gets it. A dead socket is replaced; what is no socket is left

@@ -1,4 +1,4 @@
-"""Runs an author's ``devices`` and publishes what it gives."""
+"""Runs an author's ``devices`` and publishes its lists."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _log = logging.getLogger(__name__)
 
 
 class DeviceSource:
-    """The thread that waits for device lists: one for a resource's whole life.
+    """The thread that waits for device lists, one per resource.
 
-    It outlives kubelets and streams. It is a daemon since only the author's generator
-    decides how soon it looks at ``stopping``.
+    It outlives kubelets and streams. It is a daemon thread, since the author's generator may
+    not look at ``stopping`` for a long time.
     """
 
     def __init__(self, resource: str, plugin: Plugin, settings: PluginSettings) -> None:

@@ -23,7 +23,7 @@ class StreamCounts:
 
 
 class Stream:
-    """One ListAndWatch call. It ends once, from either side."""
+    """One ListAndWatch call, which either side may end."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -38,7 +38,7 @@ class Stream:
 class Streams:
     """The open streams of one server, oldest first.
 
-    ``on_change`` has to make those look that wait for a list, so that ended ones go.
+    ``on_change`` must notify the streams that wait for a list, so that ended ones return.
     """
 
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
@@ -54,8 +54,8 @@ class Streams:
         return self._counts
 
     def open(self, context: grpc.ServicerContext) -> Stream:
-        """Note a new stream. When there are too many the oldest, long dead if the kubelet
-        is the only peer, gives up its thread."""
+        """Record a new stream. If there are too many, end the oldest, which is dead if the
+        kubelet is the only peer."""
         stream = Stream()
         with self._lock:
             self._open.append(stream)

@@ -86,7 +86,7 @@ class Plain(Plugin):
 def service_of(plugin, **settings):
     devices = plugin.device_list
     patience = PluginSettings(**settings)
-    return Service(plugin, patience, Streams(patience.max_streams, devices.wake))
+    return Service(plugin, patience, Streams(patience.max_streams, devices.notify_streams))
 
 
 def allocate(service, *containers):

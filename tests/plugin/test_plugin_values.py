@@ -211,6 +211,13 @@ def test_shortened_names_stay_different(names):
     [
         ({"register_backoff": 0}, "register_backoff must be above 0"),
         ({"stop_grace": -1}, "stop_grace must not be below 0"),
+        ({"stream_wait": -1}, "stream_wait must not be below 0"),
+        ({"stream_wait": "20"}, "stream_wait must be a number, not '20'"),
+        ({"recheck": "2"}, "recheck must be a number, not '2'"),
+        ({"recheck": float("inf")}, "recheck must be a number, not inf"),
+        ({"stop_grace": float("nan")}, "stop_grace must be a number, not nan"),
+        ({"workers": 2.5}, "workers must be a whole number, not 2.5"),
+        ({"start_attempts": True}, "start_attempts must be a whole number, not True"),
         ({"workers": 4, "max_streams": 4}, "calls need threads too"),
     ],
 )

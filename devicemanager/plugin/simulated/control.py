@@ -16,8 +16,8 @@ _log = logging.getLogger(__name__)
 
 
 def parse_control(text: str, where: str) -> dict[str, str]:
-    """The words by device id. Empty lines and those that start with # say nothing; of a
-    wrong line a warning tells, and the rest counts."""
+    """Return the words by device id. Skip empty lines and those that start with #; log a
+    warning for a wrong line and go on."""
     words: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         parts = line.split()
@@ -33,8 +33,8 @@ def parse_control(text: str, where: str) -> dict[str, str]:
 class ControlFile:
     """Watches the file's directory, so that it may appear, vanish or be replaced.
 
-    ``take`` gets what the file says at every change, on the thread that noticed. Without
-    the file nothing is said.
+    ``take`` gets the contents after every change, on the thread that noticed it; without the
+    file they are empty.
     """
 
     def __init__(self, path: Path, take: Callable[[dict[str, str]], None]) -> None:
@@ -46,7 +46,7 @@ class ControlFile:
         self._text = ""
 
     def look(self) -> None:
-        """See to it that there is a watch, and read what was written before it."""
+        """Make sure that the directory is watched, then read the file."""
         self._watch.ensure()
         self._read()
 

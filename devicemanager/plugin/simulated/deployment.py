@@ -87,7 +87,7 @@ def _remove_namespace(settings: SimulationSettings, api: _Apis) -> bool:
 
 
 def _unless(status: int, call: Callable[[], object]) -> bool:
-    """Make the call. False if the answer was this HTTP status."""
+    """Make the call. Return False if the answer was this HTTP status."""
     from kubernetes.client import ApiException
 
     try:
@@ -101,7 +101,7 @@ def _unless(status: int, call: Callable[[], object]) -> bool:
 
 @contextlib.contextmanager
 def _cluster(purpose: str) -> Iterator[_Apis]:
-    """The cluster of KUBECONFIG, with its errors told in one line."""
+    """Connect to the cluster of KUBECONFIG; turn its errors into one line."""
     # Importing the client takes a fifth of a second: only where a cluster is wanted.
     from kubernetes import client, config
     from urllib3.exceptions import HTTPError

@@ -1,4 +1,4 @@
-"""What the simulated plugin can be told to do wrong."""
+"""The faults that the simulated plugin can be set to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual devices and what has been done to them."""
+"""The virtual devices and their changes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ HEALTH = {HEALTHY: True, UNHEALTHY: False}
 
 
 class DeviceTable:
-    """The devices by id. Iterating gives them as they are at that moment.
+    """The devices by id. Iterating returns their state at that moment.
 
-    What the control file says stands above what :meth:`put` and :meth:`remove` did.
+    The control file overrides :meth:`put` and :meth:`remove`.
     """
 
     def __init__(self, settings: SimulationSettings) -> None:
@@ -61,12 +61,12 @@ class DeviceTable:
             del self._devices[self._known(id_).id]
 
     def control(self, words: Mapping[str, str]) -> None:
-        """What the control file says: Healthy, Unhealthy or gone, by id."""
+        """Apply the control file: Healthy, Unhealthy or gone, by id."""
         with self._lock:
             self._controlled = dict(words)
 
     def indexes(self, ids: Iterable[str]) -> dict[str, int]:
-        """The numbers of these devices. An id keeps its number, also while it is gone."""
+        """Return the devices' numbers. An id keeps its number while it is gone."""
         with self._lock:
             return {id_: self._index(id_) for id_ in ids}
 

@@ -70,9 +70,8 @@ class Registry:
 def load(directories: Iterable[Path] = DEFAULT_DIRECTORIES) -> Registry:
     """Read every ``.json`` and ``.yaml`` file in the directories; later ones win.
 
-    A directory that is not there has no files. Two files of one directory that claim a
-    name take it from each other and from earlier directories: which one was meant
-    nobody can say.
+    A directory that is not there has no files. A name that two files of one directory have
+    is dropped, from earlier directories too: which one was meant is unknown.
     """
     searched = tuple(directories)
     devices: dict[str, CdiSpec] = {}

@@ -100,7 +100,7 @@ class ContainerEdits:
 
 @attrs.frozen
 class CdiSpec:
-    """One file: edits per device name, and those for whoever uses any of its devices."""
+    """One file: edits per device name, and those for every user of any of its devices."""
 
     path: Path
     kind: str

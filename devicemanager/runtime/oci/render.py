@@ -17,14 +17,14 @@ __all__ = ["PCI_ANNOTATION_PREFIX", "Fragment", "render"]
 
 PCI_ANNOTATION_PREFIX = "pci.devicemanager/"
 """``pci.devicemanager/8086.1572: 0000:3b:00.0,...``: OCI has no field for PCI devices, so
-a hypervisor's runtime is told by annotation."""
+a hypervisor's runtime reads an annotation."""
 
 
 @attrs.frozen
 class Fragment:
     """A part of an OCI configuration, in plain JSON values, and what it had to drop.
 
-    ``config`` has only the fields that something is said about. ``conflicts`` begins with
+    ``config`` has only fields with a value. ``conflicts`` begins with
     those of the run options; the rest are between device plugins and CDI devices, where
     the later edit wins, as in a runtime.
     """
@@ -38,7 +38,7 @@ def render(
 ) -> Fragment:
     """Render a container's run options, its CDI names resolved with ``cdi``.
 
-    ``nodes`` tells the device nodes at a host path. Raises ``OciError`` for a device that
+    ``nodes`` returns the device nodes at a host path. Raises ``OciError`` for a device that
     is not on the host, permissions other than r, w and m, an interface outside the
     runtime's network namespace and a PCI device without addresses, and ``CdiError`` for
     CDI names that ``cdi`` does not have.
