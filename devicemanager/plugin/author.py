@@ -71,7 +71,7 @@ class Plugin(ABC):
         raise NotImplementedError
 
     def start(self) -> None:  # noqa: B027 - a hook that most plugins leave empty
-        """Prepare the resource before it is served. If it raises, it is tried again, 3 times in all."""
+        """Prepare the resource before it is served. Called up to 3 times if it raises."""
 
     def stop(self) -> None:  # noqa: B027 - see start
         """Clean up after the resource was unregistered."""
