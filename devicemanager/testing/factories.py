@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,9 +14,6 @@ from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.settings import Settings
 
 __all__ = ["Closing", "MockKubeletFactory", "SimulatedPluginFactory"]
-
-_LONGEST_TMPDIR = 30
-"""In bytes: leaves a plugin 48 of the 107 that a socket's path may have."""
 
 _SHOWN_EVENTS = 50
 
@@ -63,11 +58,10 @@ class MockKubeletFactory(Closing):
         Without ``root`` it gets a directory of its own, which stays until the end of the
         test, also while the kubelet is stopped. Raises StartError.
         """
-        directory = self._directory() if root is None else root
-        kubelet = MockKubelet(directory, settings or self._settings, clock=clock)
+        kubelet = MockKubelet(root, settings or self._settings, clock=clock)
         self._made.append(kubelet)
         self._stack.callback(kubelet.check)  # what went wrong while it stopped
-        self._stack.callback(kubelet.stop)
+        self._stack.callback(kubelet.close)
         return kubelet.start() if start else kubelet
 
     def check(self) -> None:
@@ -78,13 +72,6 @@ class MockKubeletFactory(Closing):
     def story(self) -> str:
         """The latest events of every kubelet, for people; empty if nothing happened."""
         return "\n".join(filter(None, map(_story, self._made)))
-
-    def _directory(self) -> str:
-        chosen = tempfile.gettempdir()
-        short = len(os.fsencode(chosen)) <= _LONGEST_TMPDIR
-        directory = tempfile.mkdtemp(prefix="dm-", dir=chosen if short else "/tmp")
-        self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        return directory
 
 
 def _story(kubelet: MockKubelet) -> str:

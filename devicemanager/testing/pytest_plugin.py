@@ -91,7 +91,7 @@ def plugin_process(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """A test that passed fails if a server thread did not fare well."""
+    """Fail a test that passed if one of the kubelets' threads raised an error."""
     yield
     if (kubelets := item.stash.get(_KUBELETS, None)) is not None:
         kubelets.check()
