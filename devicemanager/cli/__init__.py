@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
     return run(args)
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
     """A parser of the subcommand that ``argv`` names; of all if it names none, for help."""
     parser = argparse.ArgumentParser(
         prog="devicemanager",
