@@ -77,7 +77,7 @@ def _prose(docstring: str) -> str:
 
 
 def _since(step: Step) -> str:
-    return ", ".join(step.since)
+    return ", ".join(map(str, step.since))
 
 
 def _value(step: Step) -> str:

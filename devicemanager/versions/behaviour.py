@@ -83,7 +83,7 @@ class Behaviour:
 class Step:
     """From a version on, the value of a field."""
 
-    since: tuple[str, ...]
+    since: tuple[KubeletVersion, ...]
     """The minor, after the patches of older minors that have it as well."""
     value: Any
     row: str = ""
@@ -92,14 +92,14 @@ class Step:
     """The value is this gate's state, and ``value`` is not looked at."""
 
     def holds_at(self, version: KubeletVersion) -> bool:
-        *backports, minor = (KubeletVersion.parse(each) for each in self.since)
+        *backports, minor = self.since
         if version >= attrs.evolve(minor, patch=minor.patch or 0):
             return True
         return any(version.minor == each.minor and version >= each for each in backports)
 
 
 def _from(*since: str, value: Any = True, row: str = "", gate: str = "") -> Step:
-    return Step(since, value, row, gate)
+    return Step(tuple(map(KubeletVersion.parse, since)), value, row, gate)
 
 
 _CLOSEST, _MAX = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
