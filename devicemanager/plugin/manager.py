@@ -12,7 +12,7 @@ from typing import Self
 
 from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
 from devicemanager.io.watch import ChangeKind, DirectoryWatch
-from devicemanager.plugin.author import Lister, Plugin, wrong_type
+from devicemanager.plugin.author import Lister, Plugin, StaticLister, wrong_type
 from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.hooks import call_hook
@@ -59,7 +59,8 @@ class Manager:
     ) -> None:
         if not isinstance(lister, Lister):
             raise TypeError(wrong_type("lister", lister))
-        check_namespace(getattr(lister, "namespace", None))
+        if not isinstance(lister, StaticLister):  # which has checked it
+            check_namespace(getattr(lister, "namespace", None))
         self._pid = os.getpid()
         self._settings = settings or PluginSettings()
         default = PLUGINS_REGISTRY_DIRECTORY if self._settings.announce else PLUGIN_DIRECTORY

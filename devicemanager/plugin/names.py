@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from devicemanager.api.names import extended_resource_fault
 from devicemanager.plugin.errors import ConfigurationError
 
 __all__ = ["check_namespace", "check_resource_name"]
+
+_log = logging.getLogger(__name__)
 
 
 def check_resource_name(resource: str) -> None:
@@ -20,3 +24,6 @@ def check_namespace(namespace: object) -> None:
         raise ConfigurationError(f"a namespace is a domain such as vendor.com, not {namespace!r}")
     if reason := extended_resource_fault(f"{namespace}/x"):
         raise ConfigurationError(f"namespace {namespace!r} is not valid: {reason}")
+    if "." not in namespace:
+        # A kubelet takes it, but most often a resource's last name stands in its place.
+        _log.warning("namespace %r is no domain such as vendor.com", namespace)

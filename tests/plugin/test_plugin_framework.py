@@ -674,6 +674,11 @@ def test_a_namespace_that_no_resource_can_have_is_refused_at_once(directory, nam
         Manager(Own(), directory)
 
 
+def test_a_namespace_without_a_dot_is_possible_but_told_of(directory, caplog):
+    Manager(StaticLister("gpu", {"x": Gpus()}), directory)
+    assert caplog.messages == ["namespace 'gpu' is no domain such as vendor.com"]
+
+
 def test_a_forked_child_can_neither_stop_nor_use_its_parents_plugin(kubelet, fast):
     plugin = Gpus()
     with manager_of(kubelet.directory, fast, gpu=plugin) as manager:
