@@ -8,6 +8,7 @@ __all__ = [
     "DEVICE_PLUGIN",
     "HEALTHY",
     "KUBELET_SOCKET",
+    "MAX_NUMA_NODES",
     "PLUGINS_REGISTRY_DIRECTORY",
     "PLUGIN_DIRECTORY",
     "UNHEALTHY",
@@ -19,6 +20,9 @@ VERSION: Final = "v1beta1"
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
+
+MAX_NUMA_NODES: Final = 1024
+"""Node ids are below it: no Linux has more (``NODES_SHIFT``, mm/Kconfig, is 10 at most)."""
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 """Where a kubelet listens for registrations, whatever its root directory."""

@@ -12,13 +12,10 @@ from itertools import chain
 
 import attrs
 
-from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALTHY
 from devicemanager.core import bitset
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
-
-MAX_NUMA_NODES = 1024
-"""No Linux has more (``NODES_SHIFT``, mm/Kconfig, is 10 at most)."""
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, TypeVar
 import attrs
 
 from devicemanager.api.cdi import split_name
-from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALTHY
 from devicemanager.api.names import is_qualified_name
 from devicemanager.plugin.typed import (
     FilesystemDevice,
@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 _HEALTH = {True: True, False: False, HEALTHY: True, UNHEALTHY: False}
-_LARGEST_NODE = 2**63 - 1
 
 
 def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, ...]:
@@ -53,8 +52,8 @@ def _node(node: SupportsIndex) -> int:
     if isinstance(node, bool) or not isinstance(node, SupportsIndex):
         raise ValueError(f"numa is a node number, several, or None, not {node!r}")
     number = operator.index(node)
-    if not -1 <= number <= _LARGEST_NODE:
-        raise ValueError(f"NUMA node ids are 0 or more, not {number}")
+    if not -1 <= number < MAX_NUMA_NODES:
+        raise ValueError(f"NUMA node ids are 0 to {MAX_NUMA_NODES - 1}, not {number}")
     return number
 
 

@@ -45,7 +45,7 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
         (lambda: Device("a", numa=["0"]), "numa is a node number, several, or None, not '0'"),
         (lambda: Device("a", numa=True), "numa is a node number, several, or None, not True"),
         (lambda: Device("a", numa=1.0), "numa must be a list, not 1.0"),
-        (lambda: Device("a", numa=2**63), "NUMA node ids are 0 or more"),
+        (lambda: Device("a", numa=1024), "NUMA node ids are 0 to 1023, not 1024"),
         (lambda: Mount(container_path=7, host_path="/a"), "container_path must be text, not 7"),
         (lambda: DeviceSpec(host_path="/dev/\0"), "host_path must not contain a NUL"),
         (lambda: DeviceSpec(host_path="/dev/null", permissions=3), "some of the letters"),
@@ -60,7 +60,7 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
         (lambda: ContainerSettings(cdi_devices="v/c=d"), "cdi_devices must be a list, not 'v/c=d'"),
         (lambda: ContainerSettings(cdi_devices=[7]), "a CDI name must be text, not 7"),
         (lambda: ContainerSettings(typed_devices=["eth0"]), "typed_devices must hold Filesystem"),
-        (lambda: Device("a", numa=-5), "NUMA node ids are 0 or more, not -5"),
+        (lambda: Device("a", numa=-5), "NUMA node ids are 0 to 1023, not -5"),
         (
             lambda: Mount(container_path="data", host_path="/data"),
             "container_path must be an absolute path: 'data'",

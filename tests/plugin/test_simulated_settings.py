@@ -131,6 +131,7 @@ def test_each_has_a_flag_of_its_name():
         ("PLUGIN_NAME", "../x", "must be a file name"),
         ("NUMA", "a", "must be node numbers"),
         ("NUMA", "0,-1", "must be node numbers from 0"),
+        ("NUMA", "1024", "must be node numbers from 0 to 1023, not '1024'"),
         ("ID_SHAPE", "round", "must be one of index, gpu-uuid, mig, replica, pci"),
         ("PRE_START", "maybe", "must be true or false"),
         ("PREFERRED_POLICY", "best", "must be one of none, lexical"),

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import attrs
 import grpc
 
+from devicemanager.api.deviceplugin import MAX_NUMA_NODES
 from devicemanager.plugin.errors import ConfigurationError
 from devicemanager.plugin.names import check_resource_name
 from devicemanager.plugin.simulated.faults import (
@@ -99,8 +100,8 @@ def _numa(value: str | tuple[int, ...] | list[int]) -> tuple[int, ...]:
         nodes = tuple(int(str(part)) for part in parts if str(part).strip())
     except ValueError:
         raise _bad("numa", value, "node numbers such as 0,1") from None
-    if any(node < 0 for node in nodes):
-        raise _bad("numa", value, "node numbers from 0")
+    if any(not 0 <= node < MAX_NUMA_NODES for node in nodes):
+        raise _bad("numa", value, f"node numbers from 0 to {MAX_NUMA_NODES - 1}")
     return nodes
 
 
