@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.core.devices import Device
+from devicemanager.core.explanation.data import as_dict
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
     Fault,
@@ -195,6 +196,34 @@ def test_free_devices_are_counted_per_node() -> None:
     gpus = resource(GPU, 1, "001bB-", in_use=0b000001)
     assert gpus.free_per_node(TWO) == {0: 2, 1: 2, None: 1}
     assert gpus.free_per_node(NumaTopology.of([1])) == {1: 2, None: 2}
+
+
+def test_a_merge_as_data() -> None:
+    policy = configure(TWO, "best-effort")
+    apart = explain_merge(policy, [{GPU: (Hint(1, True),), NIC: (Hint(2, True),), "cpu": None}])
+    step = StepExplanation("main", (), apart)
+    explanation = AdmissionExplanation(POD, policy, (step,))
+    [told] = as_dict(explanation)["steps"]
+    assert told["merge"] == {
+        "hints": {
+            GPU: [{"numa_nodes": [0], "preferred": True}],
+            NIC: [{"numa_nodes": [1], "preferred": True}],
+            "cpu": None,
+        },
+        "affinity": {"numa_nodes": [0, 1], "preferred": False},
+        "admitted": True,
+        "candidates": [],
+        "faults": {GPU: "no common nodes", NIC: "no common nodes"},
+        "other_policies_admitting": ["none"],
+        "summary": sentence(apart),
+    }
+
+
+def test_as_many_candidates_as_fit_into_a_line_are_kept() -> None:
+    policy = configure(NumaTopology.of([0, 1, 2]), "best-effort")
+    wide = tuple(Hint(mask, False) for mask in range(1, 8))
+    merge = explain_merge(policy, [{GPU: wide}])
+    assert [hint.mask for hint in merge.candidates] == [1, 2, 4]
 
 
 MASKS = st.one_of(st.none(), st.integers(1, 3))
