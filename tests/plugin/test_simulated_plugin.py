@@ -114,6 +114,17 @@ def test_calls_are_recorded_and_what_cannot_be_allocated_is_refused(kubelet, sim
     ]
 
 
+def test_a_control_file_that_is_a_pipe_is_not_waited_for(kubelet, simulate, tmp_path, caplog):
+    control = tmp_path / "control"
+    os.mkfifo(control)
+    simulate(control_file=str(control))
+    kubelet.wait_devices({A: "Healthy", B: "Healthy"})
+    control.unlink()
+    control.write_text(f"{A} Unhealthy\n")
+    kubelet.wait_devices({A: "Unhealthy", B: "Healthy"})
+    assert caplog.text.count("is not read: a pipe, not a regular file") == 1
+
+
 def test_the_control_file_is_followed(kubelet, simulate, tmp_path):
     control = tmp_path / "control"
     simulate(control_file=str(control))

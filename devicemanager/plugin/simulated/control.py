@@ -7,12 +7,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from devicemanager.io.regular import FileRefused, read_regular
 from devicemanager.io.watch import DirectoryWatch
 from devicemanager.plugin.simulated.table import GONE, HEALTH
 
 __all__ = ["ControlFile", "parse_control"]
 
 _log = logging.getLogger(__name__)
+
+_MOST_BYTES = 16 << 20
 
 
 def parse_control(text: str, where: str) -> dict[str, str]:
@@ -44,6 +47,7 @@ class ControlFile:
         # Guards _text, and keeps an older reading from being taken after a newer one.
         self._lock = threading.Lock()
         self._text = ""
+        self._refused = False
 
     def look(self) -> None:
         """Make sure that the directory is watched, then read the file."""
@@ -53,12 +57,20 @@ class ControlFile:
     def close(self) -> None:
         self._watch.stop()
 
+    def _contents(self) -> str:
+        try:
+            return read_regular(self._path, _MOST_BYTES).decode(errors="replace")
+        except OSError:
+            return ""
+        except FileRefused as error:
+            if not self._refused:
+                self._refused = True
+                _log.warning("control file %s is not read: %s", self._path, error)
+            return ""
+
     def _read(self) -> None:
         with self._lock:
-            try:
-                text = self._path.read_text(errors="replace")
-            except OSError:
-                text = ""
+            text = self._contents()
             if text != self._text:
                 self._text = text
                 self._take(parse_control(text, str(self._path)))
