@@ -33,7 +33,10 @@ def attacks() -> list[Attack]:
             Limits(descriptors=2 * _HALF + 100),
         ),
         beside(
-            "rst-storm", "400,000 calls that are taken back at once", _rst_storm, Limits(kept=100.0)
+            "rst-storm",
+            "400,000 calls that are taken back at once",
+            _rst_storm,
+            Limits(registration=3.0, kept=100.0),
         ),
         beside("metadata-flood", "2,000 calls with 1 MB of metadata", _metadata),
         beside(
