@@ -8,7 +8,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,22 +137,15 @@ def _log(
 def _serve(
     args: argparse.Namespace, log: KubeletLog, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
-    # Nothing that an import makes is garbage: to look for some takes a tenth of the start.
-    gc.disable()
-    from devicemanager.kubelet.mock import MockKubelet
-
-    gc.enable()
-    nodes = {node for option in args.simulate for node in option.nodes if node is not None}
-    settings = settings_options.settings_from(args, nodes)
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
     if args.claims is not None:
         _check_claims(args.claims)
-    kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
-    kubelet.events.subscribe(log.event)
-    signals.check()
-    stack.enter_context(kubelet)
+    with _without_garbage_collection():
+        kubelet = _kubelet(args, log)
+        signals.check()
+        stack.enter_context(kubelet)
     for name in _PATHS:
         path = getattr(kubelet, name)
         log.say(name.replace("_", "-"), f"{name.replace('_', ' ')}: {path}", path=str(path))
@@ -175,6 +168,28 @@ def _serve(
     signals.check()
     kubelet.sources_ready()
     log.say("ready", "ready; Ctrl-C stops")
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Nothing that an import makes is garbage: to look for some takes a tenth of the start, and
+    later on to look there again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
+    from devicemanager.kubelet.mock import MockKubelet
+
+    nodes = {node for option in args.simulate for node in option.nodes if node is not None}
+    settings = settings_options.settings_from(args, nodes)
+    kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
+    kubelet.events.subscribe(log.event)
+    return kubelet
 
 
 def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOption) -> None:
