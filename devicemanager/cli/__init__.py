@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import IO, Any
 
 from devicemanager.cli.options import CommandError, CommandParser, Run
+from devicemanager.cli.output import clean
 from devicemanager.packages import loaded
 
 __all__ = ["main"]
@@ -133,7 +134,7 @@ def _complain(error: Exception) -> None:
         text = f"unexpected {type(error).__name__}: {error} (a bug; --debug shows where)"
     # Without stderr, print would take stdout.
     with contextlib.suppress(OSError, AttributeError):
-        sys.stderr.write(f"devicemanager: error: {' '.join(text.split())}\n")
+        sys.stderr.write(f"devicemanager: error: {clean(' '.join(text.split()))}\n")
 
 
 def _known_errors() -> Iterator[type[Exception]]:

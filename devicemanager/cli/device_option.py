@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 FORM = "RESOURCE=COUNT[@NODE,…]"
 EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
-_MOST_DIGITS = 6
-_GROUP = re.compile(r"(?P<count>[0-9]{1,6})@(?P<node>[0-9]{1,3}|none)")
+MOST_DEVICES = 100_000
+"""About as many as fit into the 4 MiB that a kubelet takes for a list."""
+_COUNT = re.compile(r"[0-9]{1,20}")
+_GROUP = re.compile(r"(?P<count>[0-9]{1,20})@(?P<node>[0-9]{1,3}|none)")
 _NODE = re.compile(r"[0-9]{1,3}|none")
 
 
@@ -29,12 +31,16 @@ def device_option(text: str) -> DeviceOption:
         raise _wrong(text)
     nodes: list[int | None] = []
     for count, places in _groups(text, groups):
+        if len(nodes) + count > MOST_DEVICES:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} has more than {MOST_DEVICES} devices: no kubelet takes a longer list"
+            )
         nodes += [places[number % len(places)] for number in range(count)]
     return DeviceOption(resource, tuple(nodes))
 
 
 def _groups(text: str, groups: str) -> Iterator[tuple[int, list[int | None]]]:
-    if groups.isascii() and groups.isdigit() and len(groups) <= _MOST_DIGITS:
+    if _COUNT.fullmatch(groups):
         yield int(groups), [None]
         return
     count, places = 0, list[int | None]()

@@ -118,7 +118,7 @@ def _run(args: argparse.Namespace) -> int:
     settings = settings_options.settings_from(args, nodes_of(inventory))
     node = OfflineNode(settings, inventory, saved)
     claims = claims_options.load(args) if claims_options.given(args) else None
-    pods = [_pod(manifest) for manifest in args.manifests]
+    pods = list(_pods(args.manifests))
     told = [_admitted(node, pod, inventory, claims) for pod in pods]
     shown = told if args.all else told[-1:]
     notes = [*_kept(shown, saved), *_notes(args, inventory), *_without_claims(shown, claims)]
@@ -144,6 +144,21 @@ def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
     for resource, ids in args.unhealthy:
         paper_node.make_unhealthy(inventory, resource, ids)
     return inventory
+
+
+def _pods(manifests: Iterable[str]) -> Iterator[Pod]:
+    """Raises CommandError for a pod that comes twice: the second time nobody would admit it."""
+    first: dict[str, str] = {}
+    for manifest in manifests:
+        pod = _pod(manifest)
+        if pod.uid in first:
+            name = f"pod {pod.namespace}/{pod.name}"
+            raise CommandError(
+                f"{manifest}: {name} (UID {pod.uid}) is given in {first[pod.uid]} already: give "
+                "each pod once, or another name or metadata.uid"
+            )
+        first[pod.uid] = manifest
+        yield pod
 
 
 def _pod(manifest: str) -> Pod:

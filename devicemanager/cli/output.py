@@ -13,8 +13,14 @@ if TYPE_CHECKING:
 
 
 def clean(text: str) -> str:
-    """``text`` on one line: names come off the wire and may hold control characters."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    """``text`` with escapes for what a terminal would obey or not show: names come off the
+    wire. Line ends are shown, too, so that it stays on one line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
 
 
 def print_json(schema: str, value: Mapping[str, object]) -> None:

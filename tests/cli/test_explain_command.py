@@ -382,10 +382,25 @@ def test_trouble_is_one_line_and_status_2(
 
 
 def test_a_pod_that_comes_twice(pod: Any, capsys: Any) -> None:
-    manifest = pod("a", {GPU: 1})
-    status, _, err = explain(capsys, manifest, manifest, "--devices", f"{GPU}=2")
-    assert (status, len(err.splitlines())) == (2, 1)
-    assert "admitted already" in err
+    first, again = pod("a", {GPU: 1}, uid="u"), pod("b", {GPU: 1}, uid="u")
+    for second in (first, again):
+        status, _, err = explain(capsys, first, second, "--devices", f"{GPU}=2")
+        name = "a" if second is first else "b"
+        assert (status, err) == (
+            2,
+            f"devicemanager: error: {second}: pod default/{name} (UID u) is given in {first} "
+            "already: give each pod once, or another name or metadata.uid\n",
+        )
+
+
+@pytest.mark.parametrize("count", ["1000000", "99999999999", "60000@0,60000@1"])
+def test_more_devices_than_any_kubelet_takes(count: str, capsys: Any) -> None:
+    status, _, err = explain(capsys, "pod.yaml", "--devices", f"{GPU}={count}")
+    assert status == 2
+    assert err.splitlines()[-1] == (
+        f"devicemanager explain: error: argument --devices: '{GPU}={count}' has more than 100000 "
+        "devices: no kubelet takes a longer list"
+    )
 
 
 def test_ids_sort_as_they_count(pod: Any, capsys: Any) -> None:

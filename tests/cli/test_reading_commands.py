@@ -609,3 +609,9 @@ def test_an_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
     )
     assert result.returncode == 2
     assert b"\\xe9: no such file" in result.stderr
+
+
+def test_an_error_shows_what_a_terminal_would_obey(tmp_path: Path, capsys: Any) -> None:
+    status, _, err = run(capsys, "checkpoint", "verify", str(tmp_path / "\x1b[31m\u202ered é"))
+    assert status == 2
+    assert "/\\x1b[31m\\u202ered é: no such file" in err
