@@ -23,42 +23,26 @@ from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind
 from devicemanager.manager.checkpointing import MemoryStore
-from devicemanager.manager.manager import Manager
 from devicemanager.settings import Settings
 from devicemanager.testing import fakes
 from devicemanager.testing.fakes import FakePlugin
 from tests import strategies
 from tests.helpers import container, device, devices, entries, pod
+from tests.node import Node
 from tests.strategies import GPU, NIC
 
 UNKNOWN = RpcError("Unknown", "no")
 
 
-class Harness:
-    """A manager, its store and clock."""
-
-    def __init__(
-        self,
-        settings: Settings | None = None,
-        store: MemoryStore | None = None,
-        clock: ManualClock | None = None,
-    ) -> None:
-        self.store = MemoryStore() if store is None else store
-        self.clock = clock or ManualClock(1000.0)
-        self.manager = Manager(settings, store=self.store, clock=self.clock)
+class Harness(Node):
+    """A node of which only the manager is looked at."""
 
     def plugin(self, *ids: str, resource=GPU, name="plugin.sock", **keywords) -> FakePlugin:
         """A registered plugin that has listed these devices."""
-        plugin = FakePlugin(resource, **keywords)
-        plugin.register(self.manager.plugins, name)
-        plugin.send_list(devices(*ids))
-        return plugin
+        return super().plugin(devices(*ids), resource, name, **keywords)
 
     def held(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        return {
-            name: {resource: sorted(holding.ids) for resource, holding in by_resource.items()}
-            for name, by_resource in self.manager.holdings(PodUid(uid)).items()
-        }
+        return self.devices(uid)
 
     def refusal(self, spec) -> str:
         before = self.seen()
@@ -81,9 +65,6 @@ class Harness:
             {name: listed.devices() for name, listed in self.manager.devices().items()},
             {name: state.ledger.count(name) for name in (GPU, NIC)},
         )
-
-    def kinds(self, *only: EventKind) -> list[EventKind]:
-        return [each.kind for each in self.manager.events.recent(*only)]
 
 
 def failed(text: str) -> str:

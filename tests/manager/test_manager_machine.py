@@ -78,7 +78,7 @@ class Known:
             self.show(self.connections[-1].rows)
 
 
-class Node(RuleBasedStateMachine):
+class ManagerMachine(RuleBasedStateMachine):
     """Plugins connect, list and leave; pods are admitted and end; time passes; the kubelet
     restarts. What the model cannot foresee (which devices, who wins) it checks instead."""
 
@@ -337,5 +337,5 @@ class Node(RuleBasedStateMachine):
         }
 
 
-Node.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
-TestNode = Node.TestCase
+ManagerMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
+TestNode = ManagerMachine.TestCase

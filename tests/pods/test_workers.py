@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import attrs
 import pytest
@@ -14,71 +13,48 @@ import checkpoint
 from devicemanager import manifests
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import RequestError, RpcError
-from devicemanager.core.ids import DeviceId, PodUid, ResourceName
+from devicemanager.core.ids import DeviceId, PodUid
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import ContainerSettings, PciDevice
-from devicemanager.events import EventKind, EventStream
-from devicemanager.manager.checkpointing import MemoryStore
+from devicemanager.events import EventKind
 from devicemanager.manager.manager import Manager
-from devicemanager.pods.records import Phase, PodStore, by_name
-from devicemanager.pods.workers import PodWorkers
+from devicemanager.pods.records import Phase, by_name
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, Call, FakePlugin
 from devicemanager.wire import settings as wire
-
-GPU = ResourceName("vendor.com/gpu")
-
-
-@attrs.define
-class HookedStore(MemoryStore):
-    """Calls ``hook`` in the middle of the first write that comes after it was set."""
-
-    hook: Callable[[], None] | None = None
-
-    def write(self, data: bytes) -> None:
-        hook, self.hook = self.hook, None
-        if hook is not None:
-            hook()
-        super().write(data)
+from tests.node import GPU, Node
 
 
-class Node:
-    """Manager, pods and one plugin with four devices."""
+class FourGpus(Node):
+    """A node with one plugin of four devices."""
 
     def __init__(self, saved: checkpoint.Checkpoint | None = None) -> None:
-        self.events = EventStream()
-        self.store = HookedStore()
-        self.manager = Manager(Settings(), events=self.events, store=self.store)
-        self.pods = PodStore()
-        self.workers = PodWorkers(self.pods, self.manager, Settings(), self.events)
+        super().__init__()
         if saved is not None:
             self.manager.restore(saved)
-        self.plugin = FakePlugin(GPU, pre_start_required=True)
-        self.plugin.register(self.manager.plugins)
-        self.plugin.send_list(Device(DeviceId(f"gpu-{number}")) for number in range(4))
+        devices = [Device(DeviceId(f"gpu-{number}")) for number in range(4)]
+        self.gpus = self.plugin(devices, pre_start_required=True)
 
     def admit(self, pod: Pod, *, start: bool = False) -> bool:
-        return self.workers.admit(pod, start=start).admitted
-
-    def terminate(self, uid: str) -> None:
-        self.workers.terminate([uid])
+        return super().admit(pod, start=start).admitted
 
     def held(self, uid: str) -> set[str]:
-        held = self.manager.holdings(PodUid(uid))
-        return {id_ for by_name in held.values() for one in by_name.values() for id_ in one.ids}
+        return {
+            id_ for by_name in self.devices(uid).values() for ids in by_name.values() for id_ in ids
+        }
 
     def check_nothing_left(self) -> None:
         self.manager.self_check()
         assert self.manager.pods() == frozenset() and self.pods.records() == ()
         assert self.pods.snapshot().active == ()
-        assert not checkpoint.loads(self.store.data or b"").entries
+        assert not self.entries()
 
 
 @pytest.fixture
-def node() -> Node:
-    return Node()
+def node() -> FourGpus:
+    return FourGpus()
 
 
 def pod(uid: str, *containers: dict[str, int]) -> Pod:
@@ -105,7 +81,7 @@ def test_terminated_while_its_checkpoint_is_written(node):
     node.store.hook = terminate
     assert not node.admit(pod("p", {GPU: 1}), start=True)
     ending.join(10)
-    assert [call.method for call in node.plugin.calls] == [ALLOCATE]
+    assert [call.method for call in node.gpus.calls] == [ALLOCATE]
     node.check_nothing_left()
 
 
@@ -114,21 +90,21 @@ def test_terminated_while_a_container_starts(node):
         if call.method == PRE_START_CONTAINER:
             node.terminate("p")
 
-    node.plugin.before_answer = terminate
+    node.gpus.before_answer = terminate
     admission = node.workers.admit(pod("p", {GPU: 1}, {GPU: 1}), start=True)
     gone = "pod default/p was terminated meanwhile"
     assert [each.error for each in admission.containers.values()] == [gone, gone]
-    methods = [call.method for call in node.plugin.calls]
+    methods = [call.method for call in node.gpus.calls]
     assert methods == [ALLOCATE, ALLOCATE, PRE_START_CONTAINER]
     node.check_nothing_left()
 
 
 def test_a_pod_that_failed_and_is_admitted_again_keeps_its_devices():
     entry = checkpoint.PodDevicesEntry("other", "main", GPU, {-1: ("gpu-3",)}, b"")
-    node = Node(checkpoint.Checkpoint((entry,), {GPU: ()}))
-    node.plugin.allocate_error = RpcError("Unknown", "no")
+    node = FourGpus(checkpoint.Checkpoint((entry,), {GPU: ()}))
+    node.gpus.allocate_error = RpcError("Unknown", "no")
     assert not node.manager.is_sources_ready and not node.admit(pod("p", {GPU: 1}))
-    node.plugin.allocate_error = None
+    node.gpus.allocate_error = None
     assert node.admit(pod("p", {GPU: 1}))
     node.workers.sources_ready()
     assert node.admit(pod("q", {GPU: 1}))
@@ -167,7 +143,7 @@ def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_p
 def test_active_pods_are_shown_sorted_whatever_comes_and_goes(steps):
     # Exactly the pods that were admitted and have neither failed nor gone, by namespace,
     # name and UID; a pod that was refused is not among them.
-    node = Node()
+    node = FourGpus()
     there: dict[str, tuple[str, str]] = {}
     for verb, namespace, name in steps:
         uid = f"{namespace}-{name}"
@@ -232,9 +208,9 @@ def test_an_admission_that_is_interrupted_after_its_commit_leaves_nothing(node):
 def test_a_pod_of_the_checkpoint_that_comes_while_the_sources_become_ready_keeps_its_devices():
     """The known pods are read and others are freed in one step: whoever comes in between has
     to wait, and finds either its devices or none."""
-    before = Node()
+    before = FourGpus()
     assert before.admit(pod("p", {GPU: 2})) and before.admit(pod("q", {GPU: 1}))
-    after = Node(checkpoint.loads(before.store.data or b""))
+    after = FourGpus(checkpoint.loads(before.store.data or b""))
     assert after.admit(pod("q", {GPU: 1}))
     asked, uids = threading.Event(), after.pods.uids
 
@@ -252,7 +228,7 @@ def test_a_pod_of_the_checkpoint_that_comes_while_the_sources_become_ready_keeps
 
 
 def test_allocated_resources_status_tells_of_app_containers():
-    node = Node()
+    node = FourGpus()
     manifest = pod_manifest("p", {GPU: 1}, uid="p")
     manifest["spec"]["initContainers"] = [
         {"name": "first", "image": "i", "resources": {"limits": {GPU: 2}}}

@@ -24,7 +24,7 @@ from devicemanager.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
 from devicemanager.testing.fakes import FakePlugin, first
 from tests.faults import hostile
 from tests.helpers import container, device, devices, pod
-from tests.topology.harness import GPU, NIC, Node, allocations
+from tests.node import GPU, NIC, Node, allocations
 
 TESTED: set[str] = set()
 

@@ -15,7 +15,7 @@ from devicemanager.runtime.oci import OciError
 from devicemanager.testing.fakes import FakePlugin
 from devicemanager.wire import settings as wire
 from tests.helpers import devices, pod
-from tests.topology.harness import GPU
+from tests.node import GPU
 
 CDI = {
     "cdiVersion": "0.6.0",

@@ -17,7 +17,7 @@ from devicemanager.testing.fakes import (
     one_short,
 )
 from tests.helpers import container, device, pod
-from tests.topology.harness import GPU, NIC, Node, rows
+from tests.node import GPU, NIC, Node, rows
 
 AFFINITY_REFUSAL = (
     "TopologyAffinityError",

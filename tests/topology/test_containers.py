@@ -26,7 +26,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tests.faults import hostile
 from tests.helpers import container, device, devices, pod
-from tests.topology.harness import GPU, NIC, Node, allocations
+from tests.node import GPU, NIC, Node, allocations
 
 # -- init containers ------------------------------------------------------------------------
 

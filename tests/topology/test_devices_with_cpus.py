@@ -15,7 +15,7 @@ from devicemanager.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, pod
-from tests.topology.harness import GIB, GPU, NIC, TWO, Node, cpus_and_memory, guaranteed, rows
+from tests.node import GIB, GPU, NIC, TWO, Node, cpus_and_memory, guaranteed, rows
 
 REFUSED = "TopologyAffinityError"
 

@@ -11,7 +11,7 @@ from devicemanager.core.ids import ResourceName
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind
 from tests.helpers import container, device, pod
-from tests.topology.harness import GPU, NIC, Node, cpus_and_memory, guaranteed, rows
+from tests.node import GPU, NIC, Node, cpus_and_memory, guaranteed, rows
 
 ALIGNED = """\
 pod default/train admitted

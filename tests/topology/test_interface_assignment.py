@@ -10,7 +10,7 @@ from devicemanager.pods.admission import Admission
 from devicemanager.testing.fakes import FakePlugin
 from devicemanager.wire import settings as wire
 from tests.helpers import container, devices, pod
-from tests.topology.harness import GPU, NIC
+from tests.node import GPU, NIC
 
 ETH = NetworkInterface("eth42", "net0")
 

@@ -8,7 +8,7 @@ from devicemanager.core.ids import PodUid, ResourceName
 from devicemanager.core.node import Node as NodeCheck
 from devicemanager.core.node import NodeStatus
 from tests.helpers import container, device, devices, pod
-from tests.topology.harness import GIB, GPU, NIC, Node, cpus_and_memory, guaranteed, rows
+from tests.node import GIB, GPU, NIC, Node, cpus_and_memory, guaranteed, rows
 
 CPU, MEMORY, PODS = ResourceName("cpu"), ResourceName("memory"), ResourceName("pods")
 

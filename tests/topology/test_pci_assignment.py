@@ -16,7 +16,7 @@ from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin
 from devicemanager.wire import settings as wire
 from tests.helpers import container, devices, pod
-from tests.topology.harness import GPU, NIC, Node
+from tests.node import GPU, NIC, Node
 
 INTEL, OTHER = PciDevice("8086", "1572"), PciDevice("10de", "20b0")
 

@@ -14,7 +14,7 @@ from devicemanager.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, device, devices, pod
-from tests.topology.harness import GPU, NIC, Node
+from tests.node import GPU, NIC, Node
 
 # -- the node's status -----------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from devicemanager.core.pods import Container, Pod
 from devicemanager.pods.admission import Admission
 from devicemanager.testing.fakes import FakePlugin, Preference
 from tests import strategies
+from tests.node import GIB, Node, cpus_and_memory
 from tests.strategies import GPU, NIC
-from tests.topology.harness import GIB, Node, cpus_and_memory
 
 CPU, MEMORY = ResourceName("cpu"), ResourceName("memory")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import checkpoint
@@ -31,12 +31,17 @@ TWO = NumaTopology.of([0, 1])
 GIB = 1 << 30
 
 
-class BrokenStore(MemoryStore):
-    """A store whose writes can be made to fail."""
+class FaultyStore(MemoryStore):
+    """A store whose writes can be made to fail, or to do something in their middle."""
 
     broken = False
+    hook: Callable[[], None] | None = None
+    """Called once, in the middle of the next write."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: checkpoint.Contents) -> None:
+        hook, self.hook = self.hook, None
+        if hook is not None:
+            hook()
         if self.broken:
             raise checkpoint.CheckpointWriteError("checkpoint", "no space left on device")
         super().write(data)
@@ -45,11 +50,20 @@ class BrokenStore(MemoryStore):
 class Node:
     """What a kubelet has besides its servers, on a machine of two NUMA nodes."""
 
-    def __init__(self, *, events: EventStream | None = None, **settings: Any) -> None:
-        self.settings = Settings(**{"numa": TWO, **settings})
-        self.clock = ManualClock(1000.0)
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        events: EventStream | None = None,
+        store: MemoryStore | None = None,
+        clock: ManualClock | None = None,
+        **fields: Any,
+    ) -> None:
+        """``fields`` are those of Settings, if no ``settings`` are given."""
+        self.settings = settings or Settings(**{"numa": TWO, **fields})
+        self.clock = clock or ManualClock(1000.0)
         self.events = events or EventStream(self.clock)
-        self.store = BrokenStore()
+        self.store = FaultyStore() if store is None else store
         self.pods = PodStore()
         self._serve(None)
 
@@ -130,6 +144,9 @@ class Node:
         """Pod, container and resource of every entry on disk."""
         saved = checkpoint.loads(self.store.data or b"")
         return {(e.pod_uid, e.container_name, e.resource_name) for e in saved.entries or ()}
+
+    def kinds(self, *only: EventKind) -> list[EventKind]:
+        return [event.kind for event in self.events.recent(*only)]
 
     def messages(self, kind: EventKind) -> list[str]:
         return [event.message for event in self.events.recent(kind)]
