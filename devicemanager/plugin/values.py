@@ -42,19 +42,27 @@ _HEALTH = {True: True, False: False, HEALTHY: True, UNHEALTHY: False}
 
 
 def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, ...]:
-    listed = () if numa is None else (numa,) if isinstance(numa, SupportsIndex) else numa
-    nodes = tuple(map(_node, several("numa", listed)))
+    if numa is None:
+        return ()
+    if isinstance(numa, SupportsIndex):
+        numa = (numa,)
+    if isinstance(numa, str) or not isinstance(numa, Iterable):
+        raise _no_node(numa)
     # sysfs says -1 for a device that has no node.
-    return tuple(node for node in nodes if node >= 0)
+    return tuple(node for node in map(_node, numa) if node >= 0)
 
 
 def _node(node: SupportsIndex) -> int:
     if isinstance(node, bool) or not isinstance(node, SupportsIndex):
-        raise ValueError(f"numa is a node number, several, or None, not {node!r}")
+        raise _no_node(node)
     number = operator.index(node)
     if not -1 <= number < MAX_NUMA_NODES:
         raise ValueError(f"NUMA node ids are 0 to {MAX_NUMA_NODES - 1}, not {number}")
     return number
+
+
+def _no_node(value: object) -> ValueError:
+    return ValueError(f"numa is a node number, several, or None, not {value!r}")
 
 
 def _device_id(_instance: object, _attribute: object, device_id: str) -> None:

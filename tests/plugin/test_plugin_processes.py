@@ -102,13 +102,29 @@ def test_a_signal_at_any_moment_takes_down_what_was_set_up(kubelet, directory, n
     assert others(kubelet.directory) == []
 
 
-def test_a_terminal_that_goes_away_ends_it_once(kubelet, launch):
-    """The kernel sends SIGHUP, and the shell another."""
-    process = launch("-c", PLUGIN)
-    kubelet.plugin()
-    process.send_signal(signal.SIGHUP)
-    process.send_signal(signal.SIGHUP)
-    assert process.wait(PATIENCE) == 0
+def test_a_terminal_that_goes_away_ends_it_once(kubelet, directory):
+    """The kernel sends SIGHUP and the shell another, which must not cut the stop hook off."""
+    stop = """
+def stop(self):
+    print("stopping", flush=True)
+    print(input(), flush=True)
+
+Gpus.stop = stop
+"""
+    program = PLUGIN.replace("serve(Gpus", stop + "serve(Gpus")
+    environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(directory)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+        try:
+            kubelet.plugin()
+            process.send_signal(signal.SIGHUP)
+            assert process.stdout.readline() == "stopping\n"
+            process.send_signal(signal.SIGHUP)
+            assert process.communicate("stopped\n", timeout=PATIENCE)[0] == "stopped\n"
+        finally:
+            process.kill()
+    assert process.returncode == 0
     assert others(kubelet.directory) == []
 
 
