@@ -25,6 +25,16 @@ VERSION = "v1"
 
 Plain = dict[str, Any]
 
+_MALFORMED = (
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading a text raises that has another shape."""
+
 
 class StateCorrupt(ClaimsError):
     """The text was not written here, or not completely."""
@@ -70,8 +80,12 @@ class StateWriter:
             self._known[record.claim.id] = found
         claims = ",".join(text for _, text in self._known.values())
         data = f'{{"charges":{_dumps(_charges(state.charges))},"claims":[{claims}]}}'
-        checksum = zlib.crc32(data.encode())
-        return f'{{"version":"{VERSION}","data":{data},"checksum":{checksum}}}'.encode()
+        return with_checksum(data.encode())
+
+
+def with_checksum(data: bytes) -> bytes:
+    """The text of a file with this data."""
+    return b'{"version":"%s","data":%s,"checksum":%d}' % (VERSION.encode(), data, zlib.crc32(data))
 
 
 def parse_state(data: bytes) -> ClaimsState:
@@ -89,7 +103,7 @@ def parse_state(data: bytes) -> ClaimsState:
         raise
     except InvalidObject as error:
         raise StateCorrupt(f"it holds a claim that breaks a rule: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _MALFORMED as error:
         raise StateCorrupt("it is no state of structured claims") from error
 
 

@@ -1,6 +1,7 @@
 """Objects of the API: read, written, and every rule that they may break."""
 
 import copy
+import datetime
 
 import pytest
 import yaml
@@ -251,6 +252,19 @@ BROKEN = [
 def test_broken_rules(found, line):
     (only,) = lines(found)
     assert line in only
+
+
+def test_what_only_a_program_can_make():
+    inside = {**pool(), "metadata": {"name": "p", "labels": {}}}
+    inside["metadata"]["labels"]["x"] = inside
+    assert lines(inside) == ["object: is nested too deep, or inside of itself"]
+    (line,) = lines(of_device(attributes=[{"name": "x", "stringValue": "\ud800"}]))
+    assert "spec.devices[0].attributes[0].stringValue: Invalid value" in line
+    assert "must be Unicode text" in line
+    odd = {1: b"x", "when": datetime.date(2026, 1, 2), "set": {"b", "a"}, "\ud800": float("inf")}
+    found = read_object(config(**{"spec": odd}))
+    plain = {"1": "b'x'", "when": "2026-01-02", "set": ["a", "b"], "?": "inf"}
+    assert write_object(found)["spec"] == plain
 
 
 def test_every_broken_rule_has_its_line():

@@ -76,9 +76,13 @@ def broken_claim(data):
         (StateWriter().render(STATE).replace(b"u-1", b"u-2"), "its checksum is wrong"),
         (altered(lambda data: data.pop("charges")), "it is no state"),
         (altered(lambda data: data["claims"][0]["grants"][0].pop("mode")), "it is no state"),
+        (
+            altered(lambda data: data["charges"][0].update(nanos={"x": float("inf")})),
+            "it is no state",
+        ),
         (altered(broken_claim), "it holds a claim that breaks a rule"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_a_text_that_is_no_state(data, complaint):
     with pytest.raises(StateCorrupt, match=complaint):

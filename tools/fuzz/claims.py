@@ -38,6 +38,13 @@ def targets() -> list[Target]:
             ("devicemanager.claims",),
             _CEL,
         ),
+        Target(
+            "claim-state",
+            "device_claims_state, of any kubelet",
+            _state,
+            ("devicemanager.claims",),
+            ('"charges"', '"claims"', '"grants"', '"users"', '"prepared"', '"nanos"', '"shared"'),
+        ),
     ]
 
 
@@ -73,5 +80,22 @@ def _constraint() -> Run:
                 expression.matches({})
         except (CompileError, EvaluationError) as error:
             one_line(str(error))
+
+    return run
+
+
+def _state() -> Run:
+    from devicemanager.claims.core.ledger import Ledger, LedgerError
+    from devicemanager.claims.statefile import StateCorrupt, StateWriter, parse_state, with_checksum
+
+    def run(data: bytes) -> None:
+        # With the right checksum, or no input would get any further.
+        try:
+            state = parse_state(with_checksum(data))
+            Ledger.restore(state.ledger())
+        except (StateCorrupt, LedgerError) as error:
+            one_line(str(error))
+        else:
+            assert parse_state(StateWriter().render(state)) == state
 
     return run

@@ -14,20 +14,28 @@ _T = TypeVar("_T")
 
 
 def json_value(value: object) -> Any:
-    """``value`` without what YAML has and JSON has not: dates, bytes, sets, keys of any type."""
-    if value is None or isinstance(value, (str, int)):
+    """``value`` without what YAML or Python has and JSON has not: dates, bytes, sets, keys of any
+    type, halves of surrogate pairs."""
+    if value is None or isinstance(value, int):
         return value
+    if isinstance(value, str):
+        return _whole(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, datetime.date):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Mapping):
-        return {str(key): json_value(each) for key, each in value.items()}
+        return {_whole(str(key)): json_value(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [json_value(each) for each in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(map(str, value))
-    return str(value)
+        return sorted(_whole(str(each)) for each in value)
+    return _whole(str(value))
+
+
+def _whole(text: str) -> str:
+    """``text`` as UTF-8 can spell it."""
+    return text.encode("utf-8", "replace").decode()
 
 
 _INT64 = range(-(2**63), 2**63)
@@ -70,7 +78,11 @@ class Fields:
         return self.as_text(self.take(name), name)
 
     def as_text(self, value: object, name: str) -> str:
-        return self._checked(value, name, str, "a text", "")
+        text = self._checked(value, name, str, "a text", "")
+        if text.isascii() or text == _whole(text):
+            return text
+        self.errors.append(invalid(self.under(name), text, "must be Unicode text"))
+        return ""
 
     def boolean(self, name: str) -> bool:
         return self._checked(self.take(name), name, bool, "true or false", False)
@@ -157,7 +169,7 @@ class Fields:
     def rest(self) -> dict[str, Any]:
         """All fields that nobody asked for, taken, as JSON has values."""
         left, self._left = self._left, {}
-        return {str(key): json_value(value) for key, value in left.items()}
+        return {_whole(str(key)): json_value(value) for key, value in left.items()}
 
     def finish(self) -> None:
         for name in self._left:

@@ -20,6 +20,13 @@ def read_object(document: object) -> api.Object:
     A kind of another API is a ``ConfigObject``. Raises InvalidObject with a line for every
     rule that the document breaks.
     """
+    try:
+        return _read(document)
+    except RecursionError:
+        raise InvalidObject(("object: is nested too deep, or inside of itself",)) from None
+
+
+def _read(document: object) -> api.Object:
     errors: list[FieldError] = []
     fields = Fields(document, "", errors)
     version, kind = fields.text("apiVersion"), fields.text("kind")
@@ -198,7 +205,7 @@ def read_device_status(fields: Fields) -> api.DeviceStatus:
     return api.DeviceStatus(
         fields.text("devicePoolName"),
         fields.text("deviceName"),
-        fields.raw_items("conditions"),
+        fields.each("conditions", Fields.rest),
         fields.text("deviceIP"),
         fields.each("deviceIPs", _ip),
         fields.raw_items("deviceInfo"),
