@@ -6,16 +6,28 @@ import pytest
 from tools.attack.registry import attacks
 
 QUICK = [
-    "checkpoint-nested",
+    "link-device-plugins",
+    "link-root",
+    "link-itself",
+    "shared-directory",
+    "leftover-sockets",
+    "umask-0",
+    "checkpoint-sparse",
+    "checkpoint-repeated-keys",
     "checkpoint-digits",
-    "checkpoint-zero",
-    "escape-sequences",
-    "file-size",
+    "checkpoint-fifo",
+    "descriptors-8",
+    "manifest-fifo",
     "manifest-bomb",
-    "manifest-zero",
-    "cdi-bomb-annotations",
-    "cdi-nested",
+    "manifest-hung",
+    "cdi-bomb-kind",
+    "cdi-zero",
+    "cdi-sparse",
     "cdi-tag",
+    "output-unread",
+    "escape-sequences",
+    "fork-exit",
+    "file-size",
 ]
 
 

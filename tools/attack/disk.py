@@ -58,7 +58,7 @@ def _disk(place: Path | None) -> Iterator[None]:
     if place is None:
         yield
         return
-    size = f"size={_DISK}"
+    size = f"size={_DISK},mode=0750"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place)], check=True)
     try:
         yield
@@ -75,7 +75,7 @@ def _fill(node: Helper, target: Target, has_disk: bool) -> tuple[float, list[str
     problems = [] if refusals else ["the disk was never full: nothing is proved"]
     problems += [] if _on_disk(target) == held else ["full: the file is not what was answered"]
     if has_disk:
-        size = "remount,size=16m"
+        size = "remount,size=16m,mode=0750"
         subprocess.run(["mount", "-o", size, str(target.root)], check=True)
     else:
         process.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))

@@ -78,7 +78,7 @@ class Running:
                 return
             if code:
                 yield f"ended with {code} after SIGTERM"
-            if (seconds := time.monotonic() - begin) > 5.0:
+            if (seconds := time.monotonic() - begin) > 10.0:
                 yield f"took {seconds:.1f} s to end after SIGTERM"
         self._drain()
 
