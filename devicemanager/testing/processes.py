@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -20,9 +16,8 @@ from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.printable import printable
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.processes.namespace import Bind, node_binds
-from devicemanager.processes.plan import encode
-from devicemanager.processes.supervisor import Supervision
+from devicemanager.processes.namespace import node_binds
+from devicemanager.processes.run import SupervisedRun
 from devicemanager.testing.factories import Closing
 
 __all__ = ["PluginProcess", "PluginProcessFactory", "ProcessEnded"]
@@ -34,14 +29,8 @@ LONGEST_BACK_OFF_SECONDS = 300.0
 _RESET_SECONDS = 2 * LONGEST_BACK_OFF_SECONDS
 """Who has run for longer than this has no back-off to serve."""
 
-# By its path: neither the command's directory nor its environment may hide the supervisor.
-_SUPERVISE = (
-    f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r}); "
-    "from devicemanager.processes.__main__ import main; main()"
-)
 
 _KEPT_LINES = 1000
-_LONGEST_LINE = 1 << 16
 _SHOWN_LINES = 20
 _STOP_SECONDS = 10.0
 
@@ -91,7 +80,7 @@ class PluginProcess:
         self._restart = restart
         # Guards everything below; signalled when a process has started or ended.
         self._changed = threading.Condition()
-        self._run: _Run | None = None
+        self._run: SupervisedRun | None = None
         self._wanted = False
         self._back_off = 0.0
         self._started_at = 0.0
@@ -271,7 +260,7 @@ class PluginProcess:
             self._timer = None
             if not self._wanted:
                 return
-            run = _Run(command, env, self._cwd, self._binds, self._output)
+            run = SupervisedRun(command, env, self._cwd, self._binds, self._output)
             # With the lock held, for which its end waits: nobody sees it before it runs.
             run.start(lambda: self._ended(run))
             self._run = run
@@ -281,7 +270,7 @@ class PluginProcess:
             EventKind.PROCESS_STARTED, f"{self.name} runs as process {run.pid}"
         )
 
-    def _ended(self, run: _Run) -> None:
+    def _ended(self, run: SupervisedRun) -> None:
         """On the thread that reads the output."""
         how = _how(run.status)
         self._kubelet.events.publish(EventKind.PROCESS_ENDED, f"{self.name} {how}")
@@ -315,7 +304,7 @@ class PluginProcess:
             )
         return status
 
-    def _running(self) -> _Run:
+    def _running(self) -> SupervisedRun:
         run = self._run
         if run is None or run.status is not None:
             raise ProcessEnded(self._obituary())
@@ -331,92 +320,6 @@ class PluginProcess:
         if not lines:
             return "  (it printed nothing)"
         return "\n".join(f"  | {printable(line)}" for line in lines)
-
-
-class _Run:
-    """One start of the command, under a supervisor."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str],
-        cwd: str | os.PathLike[str] | None,
-        binds: tuple[Bind, ...],
-        output: deque[str],
-    ) -> None:
-        self._command = command
-        self._env = env
-        self._cwd = cwd
-        self._binds = binds
-        self._output = output
-        self.pid = 0
-        self.status: int | None = None
-        self._done = threading.Event()
-        self._lifeline = -1
-
-    def start(self, ended: Callable[[], None]) -> None:
-        """Start the command and the thread that reads what it prints."""
-        life_read, self._lifeline = os.pipe()
-        report_read, report_write = os.pipe()
-        plan = Supervision(self._command, self._binds, life_read, report_write)
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _SUPERVISE, encode(plan)],
-                env=self._env,
-                cwd=self._cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(life_read, report_write),
-            )
-        finally:
-            os.close(life_read)
-            os.close(report_write)
-        with os.fdopen(report_read) as report:
-            line = report.readline()
-        # Without a line the supervisor itself could not start; it has said why.
-        self.pid = int(json.loads(line)["pid"]) if line else process.pid
-        threading.Thread(
-            target=self._read, args=(process, ended), name=f"output of {self.pid}", daemon=True
-        ).start()
-
-    def end(self) -> None:
-        """End the command and what it started, and wait."""
-        self.terminate()
-        if self.wait(_STOP_SECONDS) is None:
-            self._cut()
-            self.wait(_STOP_SECONDS)
-
-    def terminate(self) -> None:
-        """SIGTERM, to a paused command as well."""
-        self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)
-
-    def signal(self, number: int) -> None:
-        """To the command's process group; nothing happens if it has ended."""
-        if self.status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
-
-    def wait(self, timeout: float) -> int | None:
-        """The exit status, None if it runs on."""
-        return self.status if self._done.wait(timeout) else None
-
-    def _cut(self) -> None:
-        """Close the lifeline: everything is killed."""
-        lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:
-            os.close(lifeline)
-
-    def _read(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
-        assert process.stdout is not None
-        with process.stdout as stream:
-            while line := stream.readline(_LONGEST_LINE):
-                self._output.append(line.decode(errors="replace").rstrip("\n"))
-        self.status = process.wait()
-        self._cut()
-        self._done.set()
-        ended()
 
 
 def _filled(text: str, paths: Mapping[str, str]) -> str:
