@@ -37,6 +37,7 @@ class EventKind(StrEnum):
     ADMITTED = "admitted"
     REFUSED = "refused"
     ALLOCATED = "allocated"
+    ALLOCATION_SUSPECT = "allocation-suspect"
     CONFLICT = "conflict"
     CONTAINER_STARTED = "container-started"
     CONTAINER_FAILED = "container-failed"
@@ -67,6 +68,7 @@ _WARNINGS = frozenset(
     {
         EventKind.REGISTRATION_REFUSED,
         EventKind.LIST_SUSPECT,
+        EventKind.ALLOCATION_SUSPECT,
         EventKind.STREAM_ENDED,
         EventKind.REFUSED,
         EventKind.CONFLICT,

@@ -213,6 +213,12 @@ class Settings:
     max_list_bytes: int = attrs.field(default=KUBELET_LIST_LIMIT, validator=_number(-1, whole=True))
     """The largest ListAndWatch message that is read (Q11). The kubelet's limit is gRPC's
     default of 4 MiB; -1 switches it off."""
+    max_allocate_bytes: int | None = attrs.field(
+        default=1 << 20, validator=_number(1, none=True, whole=True)
+    )
+    """The largest answer to Allocate that is kept for a container; a pod whose plugin sends
+    more is refused. The checkpoint holds all answers and is written with every admission. The
+    kubelet takes what gRPC does, 4 MiB; None does, too."""
     max_registrations_per_process: int | None = attrs.field(
         default=100, validator=_number(1, none=True, whole=True)
     )

@@ -11,18 +11,31 @@ from devicemanager.core.allocation.selection import (
     PreferenceWanted,
     Wanted,
 )
-from devicemanager.core.errors import PluginError, RequestError
+from devicemanager.core.errors import AllocationError, PluginError, RequestError
 from devicemanager.core.ids import PodUid
+from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.hostdevices import HostDeviceAssignment
 from devicemanager.manager.state import State
+
+LARGE_ANSWER = 64 * 1024
+"""From so many bytes on an answer to Allocate is worth a warning; usual ones have hundreds."""
 
 
 class Driver:
     """Makes the calls that allocation steps want, on the endpoints of the state."""
 
-    def __init__(self, state: State, host_devices: HostDeviceAssignment) -> None:
+    def __init__(
+        self,
+        state: State,
+        host_devices: HostDeviceAssignment,
+        events: EventStream,
+        max_answer: int | None = None,
+    ) -> None:
+        """``max_answer`` is how many bytes of an answer to Allocate are kept at most."""
         self._state = state
         self._host_devices = host_devices
+        self._events = events
+        self._max_answer = max_answer
 
     def run(self, steps: AllocationSteps, pod: PodUid) -> None:
         """Run steps to their end. Raises what they raise; if we are interrupted, they
@@ -51,11 +64,28 @@ class Driver:
             raise PluginError(messages.STOPPED_ENDPOINT.format(endpoint=wanted.endpoint_name))
         match wanted:
             case AllocateWanted():
-                return self._resolved(pod, client.allocate(wanted.device_ids))
+                answer = client.allocate(wanted.device_ids)
+                self._check_size(wanted, pod, answer)
+                return self._resolved(pod, answer)
             case PreferenceWanted():
                 return client.preferred_allocation(
                     wanted.available, wanted.must_include, wanted.size
                 )
+
+    def _check_size(self, wanted: AllocateWanted, pod: PodUid, answer: AllocateAnswer) -> None:
+        """Refuse what is too large to be kept: the checkpoint is written whole each time."""
+        size = max(map(len, answer.responses[:1]), default=0)
+        if size < LARGE_ANSWER:
+            return
+        said = f"the answer of {wanted.resource} to Allocate has {size} bytes"
+        if self._max_answer is not None and size > self._max_answer:
+            raise AllocationError(f"{said}, Settings.max_allocate_bytes is {self._max_answer}")
+        self._events.publish(
+            EventKind.ALLOCATION_SUSPECT,
+            f"{said}: the checkpoint keeps them, and is written with every admission",
+            resource=wanted.resource,
+            pod=pod,
+        )
 
     def _resolved(self, pod: PodUid, answer: AllocateAnswer) -> AllocateAnswer:
         """The answer with host addresses for the PCI devices in its first response."""

@@ -114,7 +114,9 @@ class Manager:
         self._pods = PodStates()
         self._sources_ready = True
         self._host_devices = HostDeviceAssignment(self._pods, self.state.lock, self.settings.sysfs)
-        self._driver = Driver(self.state, self._host_devices)
+        self._driver = Driver(
+            self.state, self._host_devices, self.events, self.settings.max_allocate_bytes
+        )
         self._pick = _pick(self.settings.shuffle_seed)
 
     @property
@@ -301,7 +303,14 @@ class Manager:
     def release(self, *pods: PodUid) -> None:
         """Free what pods hold, and write that down once (Q10)."""
         with self.state.lock:
-            released = [pod for pod in pods if self._forget(pod)]
+            try:
+                released = [pod for pod in pods if self._forget(pod)]
+            except BaseException:
+                # An interrupt: it cannot be known how far that got, so all is done anew.
+                self.state.ledger.recount(each.draft for each in self._pods.admissions())
+                for pod in pods:
+                    self._forget(pod)
+                raise
             for pod in pods:
                 self._pods.delete(pod)
         if released:

@@ -83,11 +83,12 @@ class State:
             self.changed()
         if pod not in self.ledger:
             return False
-        self.ledger.release(pod)
         if keep_entries:
             self._kept.add(pod)
         else:
             self._document.remove(pod)
+        # Last: as long as it is there, this can be done again after an interrupt.
+        self.ledger.release(pod)
         return not keep_entries
 
     def withdraw(self, allocation: PodAllocation, others: Iterable[Draft]) -> bool:

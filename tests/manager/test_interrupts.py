@@ -40,10 +40,10 @@ class Interrupt:
     def __call__(self, frame: Any, event: str, argument: object) -> Any:
         if not frame.f_code.co_filename.startswith(OURS):
             return None
-        # Python tells of a `with` line again before it leaves the block, where no interrupt
-        # can come: the lock would stay locked.
+        # Python tells of a `with` line again before it leaves the block, and of a `try` line
+        # before it enters one: no interrupt can come there, or locks would stay locked.
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if event == "line" and not line.startswith("with "):
+        if event == "line" and not line.startswith(("with ", "try:")):
             self.seen += 1
             if self.seen == self.at:
                 raise KeyboardInterrupt
@@ -127,3 +127,16 @@ def test_an_allocation_at_container_start_interrupted_at_any_line() -> None:
         )
         harness.check()
     assert interrupted > 50
+
+
+def test_a_release_interrupted_at_any_line() -> None:
+    """It has happened, or can be done again."""
+    interrupted = 0
+    for harness, interrupt in moments():
+        harness.manager.admit(pod("p", container("x", gpu=2)))
+        interrupted += interrupt.during(lambda h=harness: h.manager.release(PodUid("p")))
+        harness.manager.self_check()
+        harness.manager.release(PodUid("p"))
+        harness.manager.write()
+        harness.check()
+    assert interrupted > 20

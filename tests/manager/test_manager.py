@@ -711,6 +711,32 @@ def test_two_lists_at_the_same_time():
     ]
 
 
+# -- large answers -----------------------------------------------------------------------
+
+
+def test_a_large_answer_is_a_warning():
+    harness = Harness()
+    harness.plugin("a", "b", responses=(b"x" * 65_536, b"y" * 5_000_000))
+    harness.manager.admit(pod("p", gpu=1))
+    [warning] = harness.manager.events.recent(EventKind.ALLOCATION_SUSPECT)
+    assert warning.is_warning and (warning.resource, warning.pod) == (GPU, "p")
+    assert warning.message.startswith("the answer of vendor.com/gpu to Allocate has 65536 bytes")
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(70_000, False), (80_000, True), (None, True)])
+def test_a_larger_answer_than_allowed_refuses_the_pod(limit, fits):
+    harness = Harness(Settings(max_allocate_bytes=limit))
+    harness.plugin("a", responses=(b"x" * 80_000,))
+    if fits:
+        harness.manager.admit(pod("p", gpu=1))
+        return
+    assert harness.refusal(pod("p", gpu=1)) == (
+        "Allocate failed due to the answer of vendor.com/gpu to Allocate has 80000 bytes, "
+        "Settings.max_allocate_bytes is 70000, which is unexpected"
+    )
+    assert harness.manager.pods() == frozenset()
+
+
 # -- health ------------------------------------------------------------------------------
 
 
