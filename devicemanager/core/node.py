@@ -65,6 +65,13 @@ class Node:
         for resource, requested in self._pods.pop(pod, {}).items():
             self._used[resource] -= requested
 
+    def recount(self) -> None:
+        """Add up anew what the pods request: somebody was interrupted."""
+        self._used = {}
+        for requests in self._pods.values():
+            for resource, requested in requests.items():
+                self._used[resource] = self._used.get(resource, 0) + requested
+
 
 @attrs.define
 class NodeStatus:

@@ -308,6 +308,7 @@ class Manager:
             except BaseException:
                 # An interrupt: it cannot be known how far that got, so all is done anew.
                 self.state.ledger.recount(each.draft for each in self._pods.admissions())
+                self.state.node.recount()
                 for pod in pods:
                     self._forget(pod)
                 raise

@@ -97,6 +97,7 @@ class State:
         uid = allocation.pod.uid
         is_new = uid not in self.pod_versions
         entered = self.ledger.withdraw(allocation.draft, others)
+        self.node.recount()
         if allocation.placed or is_new:
             self.node.remove(uid)
         if allocation.took or is_new:
