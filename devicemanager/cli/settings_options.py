@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
+    from devicemanager.core.providers.provider import HintProvider
     from devicemanager.core.topology import NumaTopology
-    from devicemanager.host.numa import NumaMachine
     from devicemanager.settings import Settings
 
 NumberT = TypeVar("NumberT", int, float)
@@ -178,8 +178,7 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
 
     # The policy `none` looks at no options; who gives some wants to know, though.
     parse_policy_options(dict(args.topology_options))
-    machine = _machine(args.numa, nodes)
-    providers = (machine.cpu_provider(), machine.memory_provider())
+    topology, providers = _machine(args.numa, max(nodes, default=0))
     given = {name: getattr(args, name, None) for name in _SETTINGS}
     given["pod_resources_qps"] = getattr(args, "pod_resources_qps", None)
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -193,9 +192,8 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
         raise CommandError(str(error)) from None
     return Settings(
         feature_gates=feature_gates,
-        # Without --numa there are as many nodes as the devices turn out to need.
-        numa=None if args.numa is None and machine.topology.nodes == (0,) else machine.topology,
-        providers=tuple(provider for provider in providers if provider is not None),
+        numa=topology,
+        providers=providers,
         topology_options=dict(args.topology_options),
         declared_resources=frozenset(args.declare),
         quirks=frozenset(args.quirks),
@@ -203,10 +201,21 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
     )
 
 
-def _machine(text: str | None, nodes: Iterable[int]) -> NumaMachine:
-    from devicemanager.host.numa import NumaMachine, read_numa
+def _machine(
+    text: str | None, highest: int
+) -> tuple[NumaTopology | None, tuple[HintProvider, ...]]:
+    """The NUMA nodes, and what besides devices takes part in alignment.
 
-    return NumaMachine(_up_to(max(nodes, default=0))) if text is None else read_numa(text)
+    Without --numa there are the nodes up to ``highest`` or, if that says nothing, as many as
+    the devices turn out to need.
+    """
+    if text is None:
+        return (_up_to(highest) if highest else None), ()
+    from devicemanager.host.numa import read_numa
+
+    machine = read_numa(text)
+    providers = (machine.cpu_provider(), machine.memory_provider())
+    return machine.topology, tuple(one for one in providers if one is not None)
 
 
 def _up_to(node: int) -> NumaTopology:

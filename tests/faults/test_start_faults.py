@@ -396,7 +396,7 @@ def test_a_forked_child_leaves_the_parent_alone(end: str) -> None:
     assert (ended, gone) == ("0 True True True {}", "False"), done.stderr
 
 
-def _failing(_: object) -> None:
+def _failing(*_: object, **__: object) -> None:
     raise StartError("no")
 
 
