@@ -152,6 +152,14 @@ def test_what_is_not_a_checkpoint(data, problem):
     assert not isinstance(caught.value, ChecksumMismatch)
 
 
+@pytest.mark.parametrize(("length", "told"), [(60, "k" * 60), (61, "k" * 60 + "\\u2026")])
+def test_a_long_key_is_cut_where_it_is_quoted(length, told):
+    data = b'{"Data":{"RegisteredDevices":{"%s":5}}}' % (b"k" * length)
+    with pytest.raises(CheckpointCorrupt) as caught:
+        loads(data)
+    assert f'Data.RegisteredDevices["{told}"]: a list belongs there' in str(caught.value)
+
+
 def test_data_that_was_altered():
     altered = TEXT.replace(b'"a"', b'"z"')
     with pytest.raises(ChecksumMismatch) as caught:

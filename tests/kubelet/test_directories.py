@@ -77,6 +77,18 @@ def test_only_sockets_go(root):
 NAMES = ["", "device-plugins", "plugins_registry", "pod-resources"]
 
 
+def test_of_the_sockets_of_pod_resources_only_a_kubelets_dead_ones_go(root):
+    directories = Directories(root)
+    directories.prepare()
+    where = directories.pod_resources_socket.parent
+    private = "." + "0123456789abcdef"[: len("kubelet.sock") - 1]
+    for name in ("kubelet.sock", private, "agent.sock"):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(where / name))
+    directories.prepare()
+    assert sorted(os.listdir(where)) == ["agent.sock"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
 def test_a_link_in_place_of_a_directory(root, name, target):
