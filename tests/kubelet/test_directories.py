@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint import CHECKPOINT_NAME
+from devicemanager import MockKubelet
 from devicemanager.core.errors import StartError
 from devicemanager.kubelet.directories import Directories
 
@@ -253,3 +254,21 @@ def test_an_unwritable_directory(root, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, how, *, dir_fd: False)
     with pytest.raises(StartError, match=f"^cannot write in directory {root}: choose another one$"):
         Directories(root).prepare()
+
+
+def test_what_a_killed_writer_of_the_checkpoint_left_goes_at_the_start(root):
+    plugin_dir = Directories(root).plugin_dir
+    plugin_dir.mkdir(parents=True)
+    left = plugin_dir / f".{CHECKPOINT_NAME}.tmp-1-2"
+    left.write_text("half")
+    with MockKubelet(root):
+        assert not left.exists()
+
+
+def test_a_start_says_why_pod_resources_cannot_be_served(root):
+    with MockKubelet(root):
+        pass
+    socket_path = Directories(root).pod_resources_socket
+    socket_path.mkdir()
+    with pytest.raises(StartError, match=rf"{socket_path}"):
+        MockKubelet(root).start()

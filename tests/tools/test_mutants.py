@@ -50,6 +50,7 @@ def test_each_kind_of_mutant(source, expected):
         "def f() -> 'int':\n    '''Text.'''\n    return None",
         "x: 'int'",
         "@attrs.frozen(slots=True)\nclass A: ...",
+        "class A:\n    a = f(repr=False)\n    b = zip(c, d, strict=True)",
         "class A:\n    def __init__(self):\n        self.a = b",
     ],
 )

@@ -156,8 +156,8 @@ def _flattened(value: object) -> Iterator[ast.AST]:
             yield value
         case ast.arguments():
             yield from _flattened([*value.defaults, *value.kw_defaults])
-        case ast.keyword(arg="strict"):
-            return  # of zip: what the author is sure of, no behaviour
+        case ast.keyword(arg="strict" | "repr"):
+            return  # of zip: what the author is sure of; of attrs: what only a debugger shows
         case ast.excepthandler() | ast.match_case() | ast.withitem() | ast.keyword():
             for name, inner in ast.iter_fields(value):
                 if name not in {"type", "pattern"}:
