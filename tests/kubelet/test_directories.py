@@ -87,7 +87,7 @@ def test_of_the_sockets_of_pod_resources_only_a_kubelets_dead_ones_go(root):
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(where / name))
     directories.prepare()
-    assert sorted(os.listdir(where)) == ["agent.sock"]
+    assert [entry.name for entry in where.iterdir()] == ["agent.sock"]
 
 
 @pytest.mark.parametrize("name", NAMES)

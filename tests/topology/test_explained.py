@@ -159,6 +159,7 @@ def test_what_a_pod_has_already_is_what_it_is_given() -> None:
     node.plugin(rows("--"))
     text = "".join(f"    no node [{drawn}] 0 of 2 free\n" for drawn in ("*+", "+*"))
     explained = node.manager.explain(node.manager.admit(spec))
+    assert (explained.admitted, explained.reason, explained.message) == (True, "", "")
     lines = [line for line in render(explained).splitlines(True) if "no node [" in line]
     assert "".join(lines) == text
 

@@ -219,6 +219,16 @@ def test_a_merge_as_data() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("devices", "drawn"), [(64, "[*" + "." * 63 + "] 64 of 64"), (65, "[. 64 * 1] 65 of 65")]
+)
+def test_more_devices_of_one_node_than_fit_into_a_line_are_counted(devices, drawn) -> None:
+    gpus = resource(GPU, 1, "0" * devices, chosen=1)
+    step = StepExplanation("main", (gpus,))
+    text = render(AdmissionExplanation(POD, configure(TWO, "none"), (step,)))
+    assert f"    node 0 {drawn} free\n" in text
+
+
 def test_as_many_candidates_as_fit_into_a_line_are_kept() -> None:
     policy = configure(NumaTopology.of([0, 1, 2]), "best-effort")
     wide = tuple(Hint(mask, False) for mask in range(1, 8))
