@@ -14,6 +14,7 @@ from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.ir import Allocation, Limits
 from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.devmgmt.validate import device_status_faults
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.reservations import Reservations
 from devicemanager.claims.statefile import ClaimRecord, ClaimsState
@@ -197,6 +198,25 @@ class Holdings:
         self.changed(*users)
         return True
 
+    def report(self, driver: str, claim: str, statuses: Sequence[api.DeviceStatus]) -> None:
+        """What a driver says about its devices of a claim takes the place of all that it said of
+        them before. Raises ClaimsError, and changes nothing, for what it cannot speak of."""
+        found = self.allocator.claim(claim)
+        mine = {key[1:] for key in self.devices(claim) if key.driver == driver}
+        for status in statuses:
+            for fault in device_status_faults(status, found.status.allocations):
+                raise ClaimsError(f'DeviceClaim "{claim}": status.deviceStatuses: {fault}')
+            if _place(status) not in mine:
+                named = "/".join(_place(status))
+                raise ClaimsError(f'DeviceClaim "{claim}": {named} is no device of {driver}')
+        entries = {_place(s): s for s in found.status.device_statuses if _place(s) not in mine}
+        entries.update((_place(status), status) for status in statuses)
+        ordered = tuple([entries[place] for place in sorted(entries)])
+        if self.allocator.is_allocated(claim):
+            self.allocator.set_status(claim, device_statuses=ordered)
+        self._records.pop(claim, None)
+        self.changed()
+
     def _note_users(self, claim: str) -> None:
         self._records.pop(claim, None)
         if self.allocator.is_allocated(claim):
@@ -242,3 +262,7 @@ class Holdings:
             name in self._deleted,
             gone.get(name, ()),
         )
+
+
+def _place(status: api.DeviceStatus) -> tuple[str, str]:
+    return status.device_pool_name, status.device_name

@@ -15,6 +15,7 @@ from devicemanager.claims.core.ir import Limits
 from devicemanager.claims.core.ledger import LedgerError
 from devicemanager.claims.core.solve import DEFAULT_LIMITS
 from devicemanager.claims.devmgmt import objects as api
+from devicemanager.claims.devmgmt.objects import DeviceStatus
 from devicemanager.claims.drivers import ClaimDriver
 from devicemanager.claims.dynamic import dynamic_resource
 from devicemanager.claims.errors import ClaimsError
@@ -308,6 +309,17 @@ class ClaimManager:
             with self._lock:
                 self._fall_behind()
             self.settle()
+
+    def report(self, driver: str, claim: str, *statuses: DeviceStatus) -> None:
+        """A driver says how its devices of a claim are; it replaces all that it said before.
+
+        Raises ClaimsError for devices that the claim does not hold of this driver, and for
+        addresses that contradict each other.
+        """
+        with self._lock:
+            self._holdings.report(driver, claim, statuses)
+            self._fall_behind()
+        self.settle()
 
     # -- reading -------------------------------------------------------------------------
 

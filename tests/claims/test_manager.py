@@ -6,6 +6,7 @@ import pytest
 
 import checkpoint
 from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.devmgmt.objects import DeviceStatus
 from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError, DoesNotFit
 from devicemanager.claims.manager import ClaimManager, claims_of
@@ -442,6 +443,52 @@ def test_a_second_pod_with_one_prepared_and_one_new_claim():
     node.manager.prepare(node.admit("p", "x"))
     node.manager.prepare(node.admit("q", "x", "y"))
     assert driver.calls == [("prepare", "default/x", (A,)), ("prepare", "default/y", (B,))]
+
+
+def test_a_drivers_report_replaces_its_last_one():
+    node = Node()
+    node.manager.publish(read(pool("q", ["c"], driver="other.example.com")))
+    node.manager.define(read(device_class("other", driver="other.example.com")))
+    mixed = claim(
+        "mixed", {"deviceClass": "gpu", "requests": {"count": 2}}, {"deviceClass": "other"}
+    )
+    node.manager.submit(read(mixed))
+    node.admit("p", "mixed")
+
+    def reported():
+        statuses = node.manager.claim("default/mixed").claim.status.device_statuses
+        return [(each.device_name, each.device_ip) for each in statuses]
+
+    other = DeviceStatus("q", "c", device_ip="10.0.0.9")
+    node.manager.report("other.example.com", "default/mixed", other)
+    for _ in range(3):
+        both = DeviceStatus("p", "b", device_ip="10.0.0.2"), DeviceStatus("p", "a")
+        node.manager.report(DRIVER, "default/mixed", *both)
+    assert reported() == [("a", ""), ("b", "10.0.0.2"), ("c", "10.0.0.9")]
+    node.manager.report(DRIVER, "default/mixed", DeviceStatus("p", "a", device_ip="10.0.0.1"))
+    assert reported() == [("a", "10.0.0.1"), ("c", "10.0.0.9")]
+    again = node.again().manager.claim("default/mixed").claim.status.device_statuses
+    assert [each.device_name for each in again] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "status", "complaint"),
+    [
+        (DRIVER, DeviceStatus("p", "z"), "the claim holds no such device"),
+        ("evil.example.com", DeviceStatus("p", "a"), "p/a is no device of evil.example.com"),
+        (DRIVER, DeviceStatus("p", "a", device_ips=("10.0.0.1",)), "must be equal to deviceIP"),
+    ],
+)
+def test_what_a_driver_cannot_report(driver, status, complaint):
+    node = Node()
+    node.admit("p", "both")
+    fine = DeviceStatus("p", "b", device_ip="10.0.0.2")
+    node.manager.report(DRIVER, "default/both", fine)
+    with pytest.raises(ClaimsError, match=complaint):
+        node.manager.report(driver, "default/both", status)
+    assert node.manager.claim("default/both").claim.status.device_statuses == (fine,)
+    with pytest.raises(ClaimsError, match="the claim holds no such device"):
+        node.manager.report(DRIVER, "default/x", DeviceStatus("p", "a"))
 
 
 def test_a_driver_is_told_of_the_end_and_cannot_stop_it():
