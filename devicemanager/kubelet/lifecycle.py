@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind, EventStream
-from devicemanager.kubelet.limits import check_descriptors, explained
+from devicemanager.kubelet.limits import check_address_space, check_descriptors, explained
 from devicemanager.kubelet.process import KubeletProcess
 
 _NOT_RUNNING = "the kubelet is not running: start it, or use it in a with block"
@@ -87,6 +87,7 @@ class Lifecycle:
 
     def _start(self) -> KubeletProcess:
         check_descriptors()
+        check_address_space()
         with explained():
             process = self._new_process()
             process.start()

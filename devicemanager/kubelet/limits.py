@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 from devicemanager.core.errors import StartError
 
-__all__ = ["check_descriptors", "explained"]
+__all__ = ["check_address_space", "check_descriptors", "explained"]
 
 _DESCRIPTORS = 16
 """A start opens a dozen at a time; gRPC ends the program if it gets none."""
@@ -29,6 +31,29 @@ def check_descriptors() -> None:
     finally:
         for descriptor in taken:
             os.close(descriptor)
+
+
+_ADDRESS_SPACE = 104 << 20
+"""Bytes for a dozen threads with stacks of 8 MiB; gRPC tries for ever, or ends the program, if
+it gets none for its own."""
+
+
+@cache
+def check_address_space() -> None:
+    """Raise StartError unless there is room for the threads of the process's first start.
+    Later ones have them already."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return
+    pages = Path("/proc/self/statm").read_text().split()[0]
+    left = limit - int(pages) * resource.getpagesize()
+    if left < _ADDRESS_SPACE:
+        raise StartError(
+            f"the kubelet cannot start: out of memory: its threads need {_ADDRESS_SPACE >> 20} MiB "
+            f"of address space, {max(left, 0) >> 20} are left: raise the limit (ulimit -v)"
+        )
 
 
 @contextlib.contextmanager

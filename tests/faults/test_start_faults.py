@@ -255,6 +255,36 @@ def test_no_descriptors_left(root: Path, limit: int) -> None:
     assert "Too many open files" in done.stdout and len(done.stdout.splitlines()) == 1
 
 
+CRAMPED = """
+import resource, sys
+from pathlib import Path
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet import process
+size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    MockKubelet(sys.argv[1]).start()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("left", [20, 60, 100])
+def test_no_address_space_left(root: Path, left: int) -> None:
+    """gRPC itself would try for ever, or end the program."""
+    done = subprocess.run(
+        [sys.executable, "-c", CRAMPED, root, str(left << 20)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.startswith("StartError the kubelet cannot start: out of memory: its threads")
+    assert done.stdout.endswith(" are left: raise the limit (ulimit -v)\n")
+    assert len((done.stdout + done.stderr).splitlines()) == 1
+
+
 def test_no_threads_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory or the number of threads has run out: Python does not tell which."""
 
