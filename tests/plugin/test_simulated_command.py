@@ -75,7 +75,7 @@ def test_the_manifest_is_for_kubectl(run):
 )
 def test_a_mistake_is_one_line(run, words, variables, says):
     done = run(*words, **variables)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("devicemanager simulate: ") and says in line
 

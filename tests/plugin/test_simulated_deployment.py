@@ -142,7 +142,7 @@ def test_already_there(cluster, capsys):
     simulate(capsys, "deploy")
     before = dict(cluster.objects)
     assert simulate(capsys, "deploy") == (
-        1,
+        2,
         "devicemanager simulate: DaemonSet ns/p is already there: undeploy it first, or choose "
         "another PLUGIN_NAME\n",
     )
@@ -151,7 +151,7 @@ def test_already_there(cluster, capsys):
 
 def test_not_there(cluster, capsys):
     assert simulate(capsys, "undeploy") == (
-        1,
+        2,
         "devicemanager simulate: there is no DaemonSet ns/p: nothing removed\n",
     )
 
@@ -169,7 +169,7 @@ def test_forbidden(cluster, capsys, action, method, path):
         simulate(capsys, "deploy")
     cluster.refuse[method, path] = 403
     assert simulate(capsys, action) == (
-        1,
+        2,
         f"devicemanager simulate: cannot {action} ns/p: the cluster refused: daemonsets is "
         "forbidden: User may not (403)\n",
     )
@@ -181,7 +181,7 @@ def test_no_cluster_at_the_address(tmp_path, monkeypatch, capsys):
         url = f"http://127.0.0.1:{server.server_port}"
     configure(tmp_path, monkeypatch, url)
     code, text = simulate(capsys, "deploy")
-    assert code == 1
+    assert code == 2
     assert text.startswith(
         f"devicemanager simulate: cannot deploy ns/p: no cluster answers at {url}: "
     )
@@ -195,7 +195,7 @@ def test_no_cluster_configured(tmp_path, monkeypatch, capsys, content):
         path.write_text(content)
     monkeypatch.setenv("KUBECONFIG", str(path))
     code, text = simulate(capsys, "deploy")
-    assert code == 1
+    assert code == 2
     assert text.startswith(f"devicemanager simulate: cannot deploy ns/p: KUBECONFIG names {path}, ")
     assert text.count("\n") == 1
 
@@ -205,7 +205,7 @@ def test_a_kubeconfig_that_is_a_pipe_is_not_waited_for(tmp_path, monkeypatch, ca
     os.mkfifo(path)
     monkeypatch.setenv("KUBECONFIG", str(path))
     code, text = simulate(capsys, "deploy")
-    assert code == 1 and text.endswith(f"is no usable kubeconfig: {path} is not a file\n")
+    assert code == 2 and text.endswith(f"is no usable kubeconfig: {path} is not a file\n")
 
 
 def test_no_configuration_at_all(tmp_path, monkeypatch, capsys):
@@ -215,4 +215,4 @@ def test_no_configuration_at_all(tmp_path, monkeypatch, capsys):
         "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none")
     )
     code, text = simulate(capsys, "deploy")
-    assert code == 1 and "no cluster is configured" in text and text.count("\n") == 1
+    assert code == 2 and "no cluster is configured" in text and text.count("\n") == 1

@@ -59,12 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the arguments say. 0 if it went well, 1 with one line on stderr if not."""
+    """Do what the arguments say. 0 if it went well, 2 with one line on stderr if not."""
     try:
         return _run(args)
     except PluginError as error:
         print(f"devicemanager simulate: {error}", file=sys.stderr)
-        return 1
+        return 2
 
 
 def simulate_main(argv: Sequence[str] | None = None) -> int:
