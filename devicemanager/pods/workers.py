@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -156,7 +157,7 @@ class PodWorkers:
             pod,
             True,
             containers=containers,
-            explaining=lambda: self._named(manager.explain(allocation)),
+            explaining=cache(lambda: self._named(manager.explain(allocation))),
         )
 
     def _refusal(self, pod: Pod, refused: Refused) -> Admission:
@@ -167,12 +168,13 @@ class PodWorkers:
             refused.reason,
             refused.message,
             NoContainers(f"pod {title(pod)} was refused: {refused}"),
-            explaining=None if explanation is None else lambda: self._named(explanation),
+            explaining=None if explanation is None else cache(lambda: self._named(explanation)),
         )
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:
-        """With pods as people name them; the core knows their UIDs."""
-        return attrs.evolve(explanation, name_of=self._store.title_of)
+        """With pods as people name them now; the core knows their UIDs."""
+        names = {uid: self._store.title_of(uid) for uid in explanation.held}
+        return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:
         """A resource nobody registered: refused if it was declared to us, else the pod

@@ -246,16 +246,18 @@ def test_the_holders_are_those_of_the_decision_by_name() -> None:
     assert node.admit(pod("nics", nic=1)).admitted
     second, third = node.admit(pod("second", gpu=1)), node.admit(pod("third", gpu=1))
     assert second.explanation is not None and third.explanation is not None
-    assert [one.name for one in second.explanation.holders] == ["default/first"]
-    node.terminate("first")  # what was so when it was refused stays so
-    assert [(one.name, one.ids) for one in third.explanation.holders] == [
-        ("default/second", ("d1",)),
-        ("first", ("d0",)),
-    ]
-    assert third.explain().endswith(
-        "\n\nin use:\n  vendor.com/gpu d1: pod default/second, container app\n"
-        "  vendor.com/gpu d0: pod first, container app\n"
-    )
+    for is_gone in (False, True):
+        assert [one.name for one in second.explanation.holders] == ["default/first"]
+        assert [(one.name, one.ids) for one in third.explanation.holders] == [
+            ("default/first", ("d0",)),
+            ("default/second", ("d1",)),
+        ]
+        assert third.explain().endswith(
+            "\n\nin use:\n  vendor.com/gpu d0: pod default/first, container app\n"
+            "  vendor.com/gpu d1: pod default/second, container app\n"
+        )
+        if not is_gone:
+            node.terminate("first")  # what has been told stays so
 
 
 def test_of_many_holders_the_first_are_named() -> None:

@@ -227,7 +227,7 @@ class AdmissionExplanation:
     """The kubelet's reason for a refusal; empty if the pod was admitted."""
     message: str = ""
     held: Mapping[PodUid, PodHoldings] = attrs.field(factory=dict, repr=False)
-    """What every pod held then, or when the explanation of an admitted pod was asked for."""
+    """What every pod held then; for an admitted pod, when its explanation was first asked for."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
 
     @property
