@@ -30,6 +30,12 @@ _LONGEST_STATUS = 4096
 """Bytes of a refusal as gRPC sends it, percent-encoded. All metadata together may have 8 KiB,
 or the client gets an error of gRPC's own instead."""
 
+# grpc starts to turn calls away at random when about 1,000 wait to be taken up.
+_OPTIONS = (
+    ("grpc.server_max_pending_requests", 10_000),
+    ("grpc.server_max_pending_requests_hard_limit", 20_000),
+)
+
 Send = Callable[[dp.Empty | None], None]
 """Sends the answer, then None."""
 
@@ -58,7 +64,7 @@ class RegistrationServer:
         self._on_error = on_error
         self._identity: sockets.FileIdentity | None = None
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
-        self._server = grpc.server(self._pool)
+        self._server = grpc.server(self._pool, options=_OPTIONS)
         service, method = dp_grpc.REGISTER.strip("/").split("/")
         handlers = {method: _AnsweredLater(self._register).handler()}
         generic = grpc.method_handlers_generic_handler(service, handlers)
