@@ -117,7 +117,8 @@ def _validate(args: argparse.Namespace) -> int:
         facts = {"valid": not problems, "problems": list(problems), "notes": notes}
         print_json("claims-validate", facts)
     else:
-        for line in problems or [f"{count} objects are valid"]:
+        valid = "1 object is valid" if count == 1 else f"{count} objects are valid"
+        for line in problems or [valid]:
             print(clean(line))
         for line in notes:
             print(f"note: {clean(line)}")
@@ -238,7 +239,11 @@ def _explain(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
     for before in offline.ids(args.after):
         offline.allocator.allocate([before], offline.node)
-    explanation = offline.allocator.explain(offline.ids(args.names), offline.node)
+    names = offline.ids(args.names)
+    explanation = offline.allocator.explain(names, offline.node)
+    if explanation.fits:
+        # Finds what is in the way besides devices: a config that does not exist.
+        offline.allocator.allocate(names, offline.node)
     if args.output == "json":
         print_json("claims-explain", explanation.as_dict())
     else:

@@ -212,6 +212,16 @@ def test_claims_are_explained_after_others_and_beside_a_state(
     assert (status, told["fits"], len(told["requests"])) == (1, False, 2)
 
 
+def test_a_claim_whose_config_does_not_exist_cannot_be_had(tmp_path: Path, capsys: Any) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nosuch"}
+    path = tmp_path / "claim.yaml"
+    path.write_text(yaml.safe_dump(claim("c", {"deviceClass": "gpu", "configs": [config]})))
+    argv = ["explain", "c", "--claims", str(path), "--simulate-pools", "gpu=1"]
+    status, out, err = run(capsys, *argv)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert 'the config ConfigMap "default/nosuch" (v1) does not exist' in err
+
+
 def pod(tmp_path: Path, name: str, *names: str, **limits: int) -> str:
     """Writes the manifest of a pod with claims and returns its path."""
     resources = {"limits": limits, "claims": [{"name": each} for each in names]}
