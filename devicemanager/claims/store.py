@@ -11,7 +11,7 @@ from types import MappingProxyType
 import attrs
 
 from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.convert import inventory_of
+from devicemanager.claims.devmgmt.convert import Converter
 from devicemanager.claims.devmgmt.reading import check
 from devicemanager.claims.devmgmt.resolve import Constraints
 from devicemanager.claims.errors import ClaimsError
@@ -25,6 +25,7 @@ class ObjectStore:
         self._classes: dict[str, api.DeviceClass] = {}
         self._claims: dict[str, api.DeviceClaim] = {}
         self._configs: dict[api.ConfigReference, api.ConfigObject] = {}
+        self._converter = Converter()
         self._by_node: dict[str, Constraints] = {}
 
     @property
@@ -56,7 +57,7 @@ class ObjectStore:
         """
         found = self._by_node.get(node)
         if found is None:
-            found = Constraints(inventory_of(self._pools.values(), node))
+            found = Constraints(self._converter.inventory_of(self._pools.values(), node))
             self._by_node[node] = found
         return found
 
@@ -78,6 +79,7 @@ class ObjectStore:
 
     def withdraw_pool(self, name: str) -> bool:
         """Remove a pool; False if there is none. Nobody loses what is held of it."""
+        self._converter.forget(name)
         self._by_node.clear()
         return self._pools.pop(name, None) is not None
 

@@ -13,6 +13,8 @@ import attrs
 
 from devicemanager.core import bitset
 
+_FEW = 64
+
 Amounts = Mapping[str, int]
 """Resource name to an amount in nano units."""
 
@@ -96,6 +98,8 @@ class Inventory:
     """By lowest device."""
     kind_of: tuple[Kind, ...]
     """For each device, by number."""
+    _by_attributes: tuple[tuple[Mapping[str, Hashable], int], ...] = attrs.field(repr=False)
+    """Each mapping of attributes with the devices that share it, by lowest device."""
     _partitions: dict[tuple[str, ...], Mapping[tuple[Hashable, ...], int]] = attrs.field(
         factory=dict, repr=False
     )
@@ -113,7 +117,8 @@ class Inventory:
             sets.append(_span(first, len(pool.devices)))
             first += len(pool.devices)
         everything = _span(0, len(devices))
-        return cls(ordered, devices, index, tuple(sets), everything, *_kinds(ordered))
+        shared = _by_attributes(devices)
+        return cls(ordered, devices, index, tuple(sets), everything, *_kinds(ordered), shared)
 
     def of_driver(self, driver: str) -> int:
         """The set of devices of one driver."""
@@ -139,11 +144,11 @@ class Inventory:
     def _divide(self, names: tuple[str, ...]) -> Mapping[tuple[Hashable, ...], int]:
         if not names:
             return {(): self.everything} if self.everything else {}
-        members: dict[tuple[Hashable, ...], list[int]] = {}
-        for number, device in enumerate(self.devices):
-            values = device.attributes
-            members.setdefault(tuple([values.get(name) for name in names]), []).append(number)
-        return {values: _from_sorted(numbers) for values, numbers in members.items()}
+        found: dict[tuple[Hashable, ...], int] = {}
+        for attributes, devices in self._by_attributes:
+            values = tuple([attributes.get(name) for name in names])
+            found[values] = found.get(values, 0) | devices
+        return found
 
 
 def _kinds(pools: Sequence[Pool]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
@@ -169,12 +174,23 @@ def _kinds(pools: Sequence[Pool]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
     return kinds, tuple([kinds[place] for place in place_of])
 
 
+def _by_attributes(devices: Sequence[Device]) -> tuple[tuple[Mapping[str, Hashable], int], ...]:
+    members: dict[int, list[int]] = {}
+    for number, device in enumerate(devices):
+        members.setdefault(id(device.attributes), []).append(number)
+    return tuple(
+        [(devices[numbers[0]].attributes, _from_sorted(numbers)) for numbers in members.values()]
+    )
+
+
 def _span(first: int, length: int) -> int:
     return ((1 << length) - 1) << first
 
 
 def _from_sorted(numbers: Sequence[int]) -> int:
-    """Like ``bitset.of``, without a long integer for each member."""
+    """Like ``bitset.of``; many members are cheaper as flags than as a long integer each."""
+    if len(numbers) < _FEW:
+        return bitset.of(numbers)
     flags = bytearray(numbers[-1] + 1)
     for number in numbers:
         flags[number] = 1

@@ -14,10 +14,26 @@ from devicemanager.core.quantity import Format, Quantity, round_down, round_up
 Attributes = Mapping[str, AttributeValue]
 
 
-def inventory_of(pools: Iterable[api.DevicePool], node: str) -> core.Inventory:
-    """The devices that claims on ``node`` can get: those of its pools and of pools without node."""
-    usable = (pool for pool in pools if pool.node_name in ("", node))
-    return core.Inventory.of(map(_pool, usable))
+class Converter:
+    """Makes inventories of pools; a pool that stays the same is converted once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[api.DevicePool, core.Pool]] = {}
+
+    def inventory_of(self, pools: Iterable[api.DevicePool], node: str) -> core.Inventory:
+        """The devices that claims on ``node`` can get: of its pools and of pools without node."""
+        usable = (pool for pool in pools if pool.node_name in ("", node))
+        return core.Inventory.of(map(self._pool, usable))
+
+    def forget(self, pool: str) -> None:
+        """The pool is gone."""
+        self._known.pop(pool, None)
+
+    def _pool(self, pool: api.DevicePool) -> core.Pool:
+        known = self._known.get(pool.name)
+        if known is None or known[0] is not pool:
+            known = self._known[pool.name] = pool, _pool(pool)
+        return known[1]
 
 
 def _pool(pool: api.DevicePool) -> core.Pool:
