@@ -56,7 +56,7 @@ def histories(draw: st.DrawFn) -> tuple[Inventory, list[list[Claim]], list[int]]
 
 
 @given(histories())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_nothing_is_held_twice_and_nothing_is_overdrawn(
     history: tuple[Inventory, list[list[Claim]], list[int]],
 ) -> None:

@@ -43,7 +43,7 @@ def situations(draw: st.DrawFn) -> tuple[Inventory, Ledger, list[Claim]]:
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_solver_finds_what_a_brute_force_finds(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
@@ -58,7 +58,7 @@ def test_the_solver_finds_what_a_brute_force_finds(
 
 
 @given(cases.shared_calls())
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_shares_are_found_as_a_brute_force_finds_them(call: tuple[Inventory, list[Claim]]) -> None:
     inventory, claims = call
     outcome = solve(inventory, Ledger(), claims)
@@ -78,7 +78,7 @@ def test_the_order_of_the_claims_never_changes_whether_they_fit(
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_exact_decision_finds_an_answer_when_there_is_one(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
