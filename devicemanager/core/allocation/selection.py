@@ -149,7 +149,21 @@ class Selection:
 
 
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
-    """Choose ``selection.required`` devices, or raise ``AllocationError``."""
+    """Choose ``selection.required`` devices, or raise ``AllocationError``.
+
+    There are three ways, after what init containers hand on was taken:
+
+    - More devices are aligned than are needed. The plugin is asked which of the aligned ones
+      it prefers, and whatever it says, only aligned ones are taken.
+    - Fewer are aligned than needed, or just as many. All of them are taken, without asking:
+      the plugin has no say in whether a container is aligned. It is asked for the rest, and
+      may choose from all that are left.
+    - There is no affinity. Nothing counts as aligned then, so this is the second way, with
+      the whole choice left to the plugin.
+
+    What the plugin leaves open, or answers wrongly, is filled up in the order aligned,
+    unaligned, without topology.
+    """
     selection.take_reusable(reusable)
     if not selection.needed:
         return frozenset(selection.chosen)
