@@ -14,7 +14,7 @@ from queue import SimpleQueue
 import attrs
 
 from tools.mutants.mutations import Mutant
-from tools.mutants.selection import Selection, read_selection
+from tools.mutants.selection import CannotMeasure, Selection, read_selection
 from tools.mutants.trees import Tree
 
 __all__ = [
@@ -32,10 +32,6 @@ KILLED, TIMED_OUT, SURVIVED, UNTESTED = "killed", "timed out", "survived", "no t
 _NO_TESTS_RAN = 5
 _TOO_SLOW = 4.0
 """How many times as long as without the mutant the tests may take."""
-
-
-class CannotMeasure(Exception):
-    """The suite does not run, so nothing can be told about mutants."""
 
 
 @attrs.frozen

@@ -12,11 +12,19 @@ import coverage
 
 from tools.mutants.mutations import Mutant
 
-__all__ = ["Selection", "read_selection"]
+__all__ = ["CannotMeasure", "Selection", "read_selection"]
 
 _CHEAP, _FILES = 40, 2
 LONGEST = 40.0
 """Seconds of tests that one mutant is given at most: the cheapest come first."""
+
+
+_MOST_WITHOUT_TRACE = 0.05
+"""The share of tests that may run nothing of ours in their own process."""
+
+
+class CannotMeasure(Exception):
+    """The suite does not run, so nothing can be told about mutants."""
 
 
 @attrs.frozen
@@ -62,7 +70,9 @@ class Selection:
 
 
 def read_selection(root: Path, data_file: Path, durations: Path) -> Selection:
-    """``root``: the tree that the tests ran in; files are named relative to it."""
+    """``root``: the tree that the tests ran in; files are named relative to it.
+    CannotMeasure if the traces of many tests are missing: a worker's file may be lost."""
+    seconds: dict[str, float] = json.loads(durations.read_text())
     data = coverage.CoverageData(str(data_file))
     data.read()
     tests = {}
@@ -73,4 +83,8 @@ def read_selection(root: Path, data_file: Path, durations: Path) -> Selection:
                 line: frozenset(name.rpartition("|")[0] for name in names if name)
                 for line, names in contexts.items()
             }
-    return Selection(tests, json.loads(durations.read_text()))
+    seen = frozenset[str]().union(*(names for lines in tests.values() for names in lines.values()))
+    missing = len(seconds.keys() - seen)
+    if missing > _MOST_WITHOUT_TRACE * len(seconds) + 1:
+        raise CannotMeasure(f"{missing} of {len(seconds)} tests that passed left no trace")
+    return Selection(tests, seconds)
