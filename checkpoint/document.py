@@ -1,5 +1,15 @@
 """A checkpoint that grows and shrinks pod by pod, rendered at the cost of what changed.
 
+Why not render all of it each time: every admission waits for a write, and the checksum runs
+over the whole text, half a megabyte with a thousand pods. There are three flows here, and none
+hashes what has not changed:
+
+* a pod is added at the end, the usual case: its own bytes are hashed, on from the state in
+  which the last block left the hash;
+* a pod in the middle changes or goes: its block is hashed again; what the blocks behind it do
+  to any state is remembered (:class:`checkpoint.fnv.Effect`), so each costs a look-up;
+* devices register or change health: only what follows the entries is rendered.
+
 Two halves, for a caller with one lock: :class:`Document` is changed and photographed under
 the caller's lock, which costs pointers only; a :class:`Snapshot` is rendered outside of it.
 """

@@ -1,5 +1,9 @@
 """The two texts of a checkpoint: the JSON in the file and the one that is hashed.
 
+Why two: the kubelet does not hash the file. It hashes what Go's debug printing makes of the
+value it has read, so that a file written with other spaces or in another order of fields is
+still valid. A reader in another language has to print the same text, byte for byte.
+
 The JSON is what Go's encoding/json writes for the kubelet's types: no spaces, map keys as
 sorted strings (so "10" before "7"), and ``<``, ``>``, ``&``, U+2028 and U+2029 escaped.
 The hashed text is what ``dump.ForHash`` makes of the same value (k8s.io/apimachinery
