@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.devmgmt.texts import MAX_SIZE, read_text
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.texts import one_line
+from devicemanager.io.regular import FileRefused, read_regular
 from devicemanager.manifests.errors import shown
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -50,15 +50,15 @@ def read_file(path: Path) -> ObjectFile:
     Raises InvalidObject with a line for all that is wrong, each beginning with the path.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InvalidObject((f"{path}: is not a file",))
-        with path.open("rb") as opened:
-            data = opened.read(4 * MAX_SIZE + 1)
-        text = data.decode("utf-8-sig")
+        text = read_regular(path, 4 * MAX_SIZE).decode("utf-8-sig")
+    except FileRefused as error:
+        raise InvalidObject((f"{path}: {error}",)) from None
     except OSError as error:
         raise InvalidObject((f"{path}: {error.strerror}",)) from None
     except UnicodeDecodeError as error:
         raise InvalidObject((f"{path}: is not UTF-8 text (byte {error.start})",)) from None
+    except ValueError:
+        raise InvalidObject((f"{shown(str(path))} is no path",)) from None
     return ObjectFile(path, read_text(text, str(path)))
 
 

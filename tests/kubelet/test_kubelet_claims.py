@@ -175,14 +175,16 @@ def test_sources_of_objects(kubelet, tmp_path):
     file.write_text("apiVersion: devmgmtproto.k8s.io/v1alpha1\nkind: DevicePool\n"
                     "metadata: {name: file}\nspec: {driver: d, devices: []}\n")  # fmt: skip
     kubelet.publish(file)
-    kubelet.publish(str(file).replace("pools", "pools"))
+    kubelet.publish(str(file))
     kubelet.publish(file.read_text().replace("file", "text"))
     assert [each.name for each in kubelet.claims.pools()] == ["file", "p", "text"]
     kubelet.define(kubelet.claims.classes()[0])
     for bad, line in (
         (7, "give a dict, YAML text, a path"),
-        (tmp_path / "none.yaml", "none.yaml: no such file"),
-        ("none.yaml", "none.yaml: no such file"),
+        (tmp_path / "none.yaml", "none.yaml: No such file"),
+        ("none.yaml", "none.yaml: No such file"),
+        (tmp_path, "a directory, not a regular file"),
+        ("a\0.yaml", "is no path"),
         (pool(driver=""), "spec.driver: Required value"),
     ):
         with pytest.raises(InvalidObject, match=line):
