@@ -36,7 +36,7 @@ def cases(scale: Scale) -> list[Case]:
         Case("identical", partial(_identical, scale.devices, -(-scale.samples // 10))),
         Case("large", partial(_large, scale.many_devices)),
         Case("plugins", partial(_plugins, scale.plugins)),
-        Case("worst", partial(_worst, scale.worst_lists)),
+        Case("list-4-mib", partial(_worst, scale.worst_lists)),
     ]
 
 
