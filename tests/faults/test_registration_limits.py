@@ -192,6 +192,17 @@ def test_long_names(kubelet: MockKubelet, length: int, character: str) -> None:
     assert all(len(each.resource or "") < 600 for each in events)
 
 
+def test_a_long_refusal_of_the_plugins_own(kubelet: MockKubelet) -> None:
+    """With our own words around it, it would be more than a client's gRPC takes."""
+
+    def options(request: bytes, context: hostile.Context) -> bytes:
+        context.abort(grpc.StatusCode.INTERNAL, "x" * 7_900)
+
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=options):
+        refusal = hostile.register(kubelet.plugin_socket, "p.sock")
+    assert refusal is not None and refusal.endswith("xxx...")
+
+
 def registrar_of(manager: Manager) -> Registrar:
     return Registrar(manager.plugins, IMPATIENT, EventStream(), lambda error: None)
 
