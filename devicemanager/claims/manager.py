@@ -115,6 +115,8 @@ class ClaimManager:
             gone = self._holdings.gone()
             self._holdings.changed()
         text = f"{pool.driver} publishes pool {pool.name}: {len(pool.devices)} devices"
+        if pool.node_name not in ("", self.node):
+            text += f" of node {pool.node_name}; not for claims here, on node {self.node}"
         self._events.publish(EventKind.POOL_PUBLISHED, text)
         self._tell_gone(before, gone)
 

@@ -32,6 +32,7 @@ _SETTINGS = (
     "max_list_bytes",
     "durability",
     "kubelet_version",
+    "node_name",
 )
 """Settings whose flags have their names; one that was not given keeps its default."""
 
@@ -152,6 +153,13 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="what the checkpoint survives: process (SIGKILL), kubelet (a power failure leaves "
         "it whole, at times an older one; default), power (a power failure loses nothing)",
+    )
+    group.add_argument(
+        "--node",
+        dest="node_name",
+        metavar="NAME",
+        help="the node's name: of pools of structured claims that have a nodeName, those of this "
+        "node are used (default: mock)",
     )
     rate = group.add_mutually_exclusive_group()
     rate.add_argument(

@@ -285,6 +285,18 @@ def test_a_device_that_disappears_is_kept_and_told_and_not_given_away():
         node.admit("q", "both")
 
 
+def test_a_pool_of_another_node_is_taken_and_said():
+    node = Node()
+    node.manager.publish(read(pool("q", ["c", "d"], nodeName="n1")))
+    assert node.told(EventKind.POOL_PUBLISHED) == [
+        "d.example.com publishes pool p: 2 devices",
+        "d.example.com publishes pool q: 2 devices of node n1; not for claims here, on node n0",
+    ]
+    node.manager.submit(read(claim("x", {"deviceClass": "gpu", "requests": {"count": 3}})))
+    with pytest.raises(Refused, match="needs 3 devices"):
+        node.admit("p", "x")
+
+
 def test_an_unknown_claim_refuses_the_pod():
     node = Node()
     with pytest.raises(Refused, match='there is no DeviceClaim "default/nosuch"'):

@@ -59,6 +59,7 @@ def test_no_flags_change_nothing() -> None:
         ("--pod-resources-qps 7", {"pod_resources_qps": 7.0}),
         ("--durability process", {"durability": "process"}),
         ("--durability power", {"durability": "power"}),
+        ("--node node-1", {"node_name": "node-1"}),
         ("--no-rate-limit", {"pod_resources_qps": None}),
     ],
 )
