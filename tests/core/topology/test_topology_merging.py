@@ -165,3 +165,11 @@ def test_nine_nodes_are_merged_too() -> None:
     nine = NumaTopology.of(range(9))
     hints = ((Hint(0b1_1000_0000, True), Hint(511, False)), (Hint(0b1_0000_0001, True),))
     assert merge_hints(nine, hints) == Hint(0b1_0000_0001, False)
+
+
+def test_who_has_no_preference_leaves_the_other_masks_as_they_are() -> None:
+    topology = NumaTopology.of([0, 1])
+    anywhere_or_first = (Hint(None, True), Hint(1, True))
+    anywhere_or_second = (Hint(None, True), Hint(2, True))
+    assert preferred_masks(topology, [anywhere_or_first, anywhere_or_second]) == {1, 2, 3}
+    assert preferred_masks(topology, [anywhere_or_first, (Hint(2, True),)]) == {2}

@@ -54,6 +54,11 @@ def test_false_as_go_reads_it(value: str) -> None:
             f'strconv.Atoi: parsing "{"9" * 5000}": value out of range',
         ),
         (
+            {"max-allowable-numa-nodes": str(2**63)},
+            'unable to convert policy option to integer "max-allowable-numa-nodes": '
+            f'strconv.Atoi: parsing "{2**63}": value out of range',
+        ),
+        (
             {"max-allowable-numa-nodes": "+7"},
             'the minimum value of "max-allowable-numa-nodes" should not be less than 8',
         ),
@@ -124,3 +129,17 @@ def test_what_each_policy_makes_of_hints(
 def test_a_machine_of_one_node_gives_single_numa_node_no_affinity() -> None:
     one = configure(NumaTopology.of([4]), "single-numa-node")
     assert one.merge([{"a": (Hint(1 << 4, True),)}]) == (Hint(None, True), True)
+
+
+def test_the_largest_number_that_go_reads_is_taken() -> None:
+    options = parse_policy_options({"max-allowable-numa-nodes": str(2**63 - 1)})
+    assert options.max_numa_nodes == 2**63 - 1
+
+
+@pytest.mark.parametrize(("policy", "most"), [("none", 63), ("restricted", 7)])
+def test_nodes_are_added_as_far_as_a_kubelet_starts_with_them(policy: str, most: int) -> None:
+    small = configure(TWO, policy)
+    assert small.with_room_for([most]).topology == NumaTopology.up_to(most)
+    assert small.with_room_for([most, most + 1]).topology == NumaTopology.up_to(most)
+    assert small.with_room_for([most + 1]) is small
+    assert small.with_room_for([1]) is small
