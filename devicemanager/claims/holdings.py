@@ -235,13 +235,24 @@ class Holdings:
         return tuple([grant.device for grant in allocation.grants]) if allocation else ()
 
     def gone(self) -> Gone:
-        offered = self._store.constraints(self._node).inventory.index
+        # Not by an inventory: one would be made for each of many pools that are published.
+        offered: dict[str, frozenset[DeviceKey]] = {}
         found = {}
         for claim in self.allocator.ledger.claims():
-            gone = tuple([key for key in self.devices(claim) if key not in offered])
+            held = self.devices(claim)
+            for pool in {key.pool for key in held} - offered.keys():
+                offered[pool] = self._offered(pool)
+            gone = tuple([key for key in held if key not in offered[key.pool]])
             if gone:
                 found[claim] = gone
         return found
+
+    def _offered(self, name: str) -> frozenset[DeviceKey]:
+        """The devices of a pool that this node can use."""
+        pool = self._store.pools.get(name)
+        if pool is None or pool.node_name not in ("", self._node):
+            return frozenset()
+        return frozenset(DeviceKey(pool.driver, name, device.name) for device in pool.devices)
 
     def view(self, claim: str) -> ClaimView:
         """One claim; raises ClaimsError if there is none."""

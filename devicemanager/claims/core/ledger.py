@@ -170,7 +170,7 @@ class Ledger:
                 raise LedgerError(f"device {_name(device.key)} has too little {name} left")
 
     def _check_budgets(self, inventory: Inventory, fresh: Iterable[Device]) -> None:
-        """Budgets bind the devices that come into use; what is charged already stays (5.7)."""
+        """Budgets bind the devices that come into use; what is charged already stays."""
         more: dict[PoolKey, Counter[str]] = {}
         for device in fresh:
             more.setdefault(device.key.pool_key, Counter()).update(device.charge)
