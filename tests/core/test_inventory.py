@@ -186,14 +186,14 @@ def cost_of_a_list(rows: list[Device]) -> tuple[int, int]:
         return count
 
     tracemalloc.start()
-    before = sys.gettrace()  # coverage's, if it measures
+    tracer = sys.gettrace()  # coverage's, if it measures
     sys.settrace(count)
     try:
         after = device_list_from(columns, before)
         changes(before, after)
         list_warnings(columns, after)
     finally:
-        sys.settrace(before)
+        sys.settrace(tracer)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     return steps, peak
