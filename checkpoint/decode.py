@@ -66,8 +66,10 @@ def decode_text(text: str) -> Value:
     try:
         value: Value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
+        # Some of the texts end so that a place can follow, which stands before them here.
+        fault = error.msg.removesuffix(" at").removesuffix(" starting")
         raise Problem(
-            f"not JSON at character {error.pos}: {error.msg}: the file is cut off or damaged",
+            f"not JSON at character {error.pos}: {fault}: the file is cut off or damaged",
             error.pos,
         ) from error
     except RecursionError as error:

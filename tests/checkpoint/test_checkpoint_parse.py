@@ -94,6 +94,8 @@ def test_lone_surrogates_become_replacement_characters():
         (TEXT + b"\x00", f"not JSON at character {len(TEXT)}: Extra data"),
         (TEXT + TEXT, f"not JSON at character {len(TEXT)}: Extra data"),
         (TEXT[:50], "not JSON at character"),
+        (b'{"Da\n', "not JSON at character 4: Invalid control character: the file is cut off"),
+        (b'{"Da', "not JSON at character 1: Unterminated string: the file is cut off"),
         (TEXT.replace(b'"u"', b'"\xff"'), "not UTF-8 at byte 40 of 207"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"Later":' * 100_000, "nested too deeply"),
