@@ -55,6 +55,8 @@ class OwnedDirectory:
             raise StartError(
                 f"{self.path} is a link: give the kubelet the directory itself"
             ) from error
+        if self.path.exists() and not self.path.is_dir():
+            raise StartError(f"{self.path} is not a directory: choose another one") from error
         raise StartError(f"cannot use directory {self.path}: {error.strerror}") from error
 
     def _check(self) -> None:

@@ -113,6 +113,18 @@ def test_a_link_in_place_of_a_directory(root, name, target):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_file_in_place_of_a_directory(root, name):
+    node = root / "node"
+    if name:
+        node.mkdir(mode=0o750)
+    (node / name).write_text("mine")
+    with pytest.raises(StartError) as error:
+        Directories(node).prepare()
+    assert str(error.value) == f"{node / name} is not a directory: choose another one"
+    assert (node / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_directory_that_every_user_can_write_in(root, name):
     """Somebody could put a link in the place of what is in it."""
     (root / name).mkdir(exist_ok=True)
