@@ -14,6 +14,7 @@ from devicemanager.settings import QUIRKS, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PACKAGES = ["devicemanager", "checkpoint", "podresources", "tests", "tools"]
 COMMAND = Path(sys.executable).with_name("devicemanager")
 # Programs that run until they are stopped: files with tests of their own, shown as they are.
 PROGRAMS = {path.read_text() for path in (ROOT / "tests/examples").glob("*.py")}
@@ -107,17 +108,29 @@ def test_commands_are_what_the_command_takes(page):
                 assert not line.startswith("$"), f"{page.name}: nothing checks {line!r}"
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
+LINKING = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "tests").rglob("*.md")})
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if link.startswith("https://"):
             continue
         path, _, anchor = link.partition("#")
-        target = page.parent / path
+        target = page.parent / path if path else page
         assert target.exists(), link
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
             assert anchor in [heading.lower().replace(" ", "-") for heading in headings], link
+
+
+def test_code_names_pages_that_exist():
+    """Comments, docstrings, messages and scripts do, by their paths."""
+    where = ["Makefile", "pyproject.toml", *(f"{each}/**/*.py" for each in PACKAGES)]
+    texts = [path.read_text() for each in where for path in ROOT.glob(each)]
+    named = {name for text in texts for name in re.findall(r"\bdocs/[\w-]+\.md\b", text)}
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def sessions(page):
