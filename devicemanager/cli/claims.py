@@ -97,7 +97,7 @@ def _add_simulate(actions: Subparsers) -> None:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    from devicemanager.claims.errors import ClaimsError, InvalidObject
+    from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims, missing_references
 
     problems: Sequence[str] = ()
@@ -107,8 +107,6 @@ def _validate(args: argparse.Namespace) -> int:
         offline = OfflineClaims.load(args.paths, node="")
     except InvalidObject as error:
         problems = error.lines
-    except ClaimsError as error:
-        problems = [str(error)]
     else:
         store = offline.allocator.store
         count = len(store.pools) + len(store.classes) + len(store.claims) + len(store.configs)

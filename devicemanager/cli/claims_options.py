@@ -49,5 +49,5 @@ def load(args: argparse.Namespace) -> OfflineClaims:
     from devicemanager.cli.offline_claims import OfflineClaims
 
     if not given(args):
-        raise CommandError("which claims? Give --claims or --state")
+        raise CommandError("nothing to read: give --claims, --simulate-pools or --state")
     return OfflineClaims.load(args.claims_paths, args.state, args.node, args.simulate_pools)

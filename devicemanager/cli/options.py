@@ -23,6 +23,11 @@ class CommandParser(argparse.ArgumentParser):
 
     complete: Callable[[argparse.ArgumentParser], None] | None = None
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """No option can be shortened: ``--simulate`` is not ``--simulate-pools``."""
+        super().__init__(*args, **options)
+        self.allow_abbrev = False
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As the base class, after completion; what nobody knows is an error at once, so
         that the usage shown is this subcommand's."""

@@ -282,7 +282,8 @@ def test_a_claim_that_is_not_there_refuses_its_pod(files: str, tmp_path: Path, c
 @pytest.mark.parametrize(
     ("argv", "error"),
     [
-        (["list"], "which claims? Give --claims or --state"),
+        (["list"], "nothing to read: give --claims, --simulate-pools or --state"),
+        (["validate", "/nosuch"], "/nosuch: there is no such file or directory"),
         (["explain", "nosuch", "--claims", "{files}"], 'there is no DeviceClaim "default/nosuch"'),
         (["list", "--state", "/nosuch/state"], "/nosuch/state: No such file or directory"),
         (["list", "--state", "{files}/all.yaml"], "it is no state of structured claims"),

@@ -505,6 +505,21 @@ def test_wrong_usage_is_status_2(argv: list[str], capsys: Any) -> None:
     assert "error: " in err
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["explain", "pod.yaml", "--simulate", "gpu=1"],
+        ["claims", "pools", "--sim", "gpu=1"],
+        ["pods", "--sock", "x"],
+    ],
+)
+def test_a_shortened_option_is_no_other_option(argv: list[str], capsys: Any) -> None:
+    """``explain --simulate`` was taken for ``--simulate-pools``."""
+    status, out, err = run(capsys, *argv)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].endswith(f"unrecognized arguments: {argv[-2]} {argv[-1]}")
+
+
 def test_help_and_version(capsys: Any) -> None:
     status, out, _ = run(capsys, "--help")
     assert status == 0
