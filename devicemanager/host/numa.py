@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,6 +60,9 @@ def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
         return from_host(root)
     if re.fullmatch(r"[0-9,\-\s]*", text):
         return from_ids(text)
+    if not os.path.lexists(text):
+        nodes = f"`{HOST}` or NUMA nodes such as 0,1 or 0-3"
+        raise NumaError(f"--numa: there is no file {text!r}, and it is not {nodes} either")
     return from_file(Path(text))
 
 

@@ -366,7 +366,7 @@ def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> Non
         ),
         (["--unhealthy", f"{GPU}=gpu-7"], f"{GPU} has no device gpu-7; there are: gpu-0, gpu-1"),
         (["--topology-policy", "restricted", "--topology-option", "x=1"], 'Policy option: "x"'),
-        (["--numa", "none"], "cannot read none"),
+        (["--numa", "none"], "--numa: there is no file 'none', and it is not `host` or"),
     ],
 )
 def test_trouble_is_one_line_and_status_2(

@@ -85,7 +85,7 @@ def test_a_file_brings_cpus_and_memory(tmp_path: Path) -> None:
     assert isinstance(cpus, CpuProvider)
     assert cpus.allocatable().cpu_ids == tuple(range(8))
     assert isinstance(memory, MemoryProvider)
-    with pytest.raises(NumaError, match="cannot read"):
+    with pytest.raises(NumaError, match="--numa: there is no file"):
         settings("--numa", str(tmp_path / "none"))
 
 

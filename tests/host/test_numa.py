@@ -120,7 +120,12 @@ def test_faults_of_flag_and_files(tmp_path: Path) -> None:
         ("", "--numa: no NUMA nodes: a machine has at least one"),
         ("0,0", "--numa: NUMA node 0 is listed twice"),
         ("5-", "--numa: `5-` is neither a number nor a range such as 0-3"),
-        (str(tmp_path / "no"), f"cannot read {tmp_path / 'no'}: No such file or directory"),
+        (
+            "0-x",
+            "--numa: there is no file '0-x', and it is not `host` or NUMA nodes such as 0,1 or 0-3"
+            " either",
+        ),
+        (str(tmp_path), f"cannot read {tmp_path}: it is a directory, not a regular file"),
     ]:
         with pytest.raises(NumaError) as caught:
             read_numa(text)
