@@ -79,8 +79,8 @@ def _from_file(path: Path, default_uid: DefaultUid) -> Pod:
 def _read(path: Path) -> str:
     try:
         data = read_regular(path, MAX_SIZE)
-    except NotRegular:
-        raise ManifestError("not a regular file") from None
+    except NotRegular as error:
+        raise ManifestError(str(error)) from None
     except TooLarge:
         raise ManifestError(TOO_LARGE) from None
     except (FileNotFoundError, ValueError):  # a name that no file can have

@@ -497,8 +497,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     assert line_of(latin) == f"{latin}: not UTF-8 text (byte 6); save it as UTF-8"
     assert line_of(large).startswith(f"{large}: larger than")
-    assert line_of(pipe) == f"{pipe}: not a regular file"
-    assert line_of(tmp_path) == f"{tmp_path}: not a regular file"
+    assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
+    assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
     # Which of the two depends on the version of Python.
     long = line_of(tmp_path / ("x" * 300))
     assert long.endswith(("cannot be read: File name too long", "no such file"))
