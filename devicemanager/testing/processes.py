@@ -376,5 +376,6 @@ def _printed(process: PluginProcess) -> str:
     lines = process.output()
     if not lines:
         return ""
-    head = f"{process.name}, started {process.starts} times"
+    times = "once" if process.starts == 1 else f"{process.starts} times"
+    head = f"{process.name}, started {times}"
     return "\n".join([head, *(f"  | {printable(line)}" for line in lines[-_SHOWN_LINES:])])

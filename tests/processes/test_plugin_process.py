@@ -181,7 +181,7 @@ def test_a_failure_shows_what_the_process_printed(pytester):
         """
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.stdout.fnmatch_lines(["*plugin process output*", "sh, started 1 times", "  | driver*"])
+    result.stdout.fnmatch_lines(["*plugin process output*", "sh, started once", "  | driver*"])
 
 
 def test_rounds_leave_descriptors_and_threads_where_they_were(mock_kubelet):
