@@ -57,6 +57,7 @@ class TestPods:
         burst = Container(good.name, good.limits, {ResourceName("cpu"): 500})
         best_effort = Container(ContainerName("x"))
         assert is_guaranteed(pod(good, init=(good,)))
+        assert is_guaranteed(pod(container("tiny", 0.001, memory=1)))
         assert not is_guaranteed(pod(burst))
         assert not is_guaranteed(pod(good, best_effort))
         assert not is_guaranteed(pod(good, init=(burst,)))

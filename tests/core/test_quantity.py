@@ -109,3 +109,14 @@ def test_rounding_to_blocks(nanos, block):
 )
 def test_any_amount_can_be_written_in_any_format(nanos, form):
     assert parse_quantity(canonical(nanos, form)) == nanos
+
+
+def test_an_amount_without_a_format_is_decimal():
+    assert canonical(1024 * NANOS) == "1024"
+    assert canonical(2000 * NANOS) == "2k"
+
+
+@pytest.mark.parametrize("text", ["", "x", ".", "-"])
+def test_what_has_no_number_is_told_in_the_words_of_go(text):
+    with pytest.raises(ValueError, match=r"(^|[: ])(unable to parse|quantities must match)"):
+        parse_quantity(text)

@@ -203,7 +203,9 @@ def test_a_merge_as_data() -> None:
     apart = explain_merge(policy, [{GPU: (Hint(1, True),), NIC: (Hint(2, True),), "cpu": None}])
     step = StepExplanation("main", (), apart)
     explanation = AdmissionExplanation(POD, policy, (step,))
-    [told] = as_dict(explanation)["steps"]
+    whole = as_dict(explanation)
+    assert (whole["admitted"], whole["reason"], whole["message"]) == (True, "", "")
+    [told] = whole["steps"]
     assert told["merge"] == {
         "hints": {
             GPU: [{"numa_nodes": [0], "preferred": True}],
