@@ -475,3 +475,9 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path, durability)
         store.path.unlink(missing_ok=True)
     # Without a flush a write is too short for a kill to be sure to hit one.
     assert left_over or durability is Durability.PROCESS, "no kill fell into a write"
+
+
+def test_the_first_file_that_is_set_aside_has_the_number_1(tmp_path):
+    store = FileStore(tmp_path)
+    store.path.write_text("broken")
+    assert store.set_aside() == tmp_path / f"{CHECKPOINT_NAME}.corrupt-1"
