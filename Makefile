@@ -16,7 +16,7 @@ VERSION := import sys; print(sys.version_info[:2])
 .DELETE_ON_ERROR:
 
 # What the whole suite covers, branches and processes of their own included; a part of it may less.
-FLOOR = $(if $(ARGS),,--cov-fail-under=85)
+FLOOR = $(if $(ARGS),,--cov-fail-under=95)
 
 # A .venv whose interpreter is gone or too old is none.
 ifneq ($(shell (test -x $(BIN)/python && $(BIN)/python -c '$(NEEDED)') 2>&1 && echo fits),fits)
