@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import compress
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 import attrs
@@ -17,6 +18,7 @@ from podresources.source import Source
 from podresources.values import Allocatable, Pod
 
 T = TypeVar("T")
+_ACTIVE = attrgetter("active")
 
 
 class View:
@@ -85,11 +87,14 @@ class _Chunks:
         # equality leaves out restartable_init, which v1alpha1 answers depend on.
         pods, last = tuple(pods), self._last
         chunks = reuse_unchanged(last.pods, last.chunks, pods, self._encode)
-        listed: Iterable[bytes] = chunks
-        if not self._profile.list_inactive:
-            listed = compress(chunks, (pod.active for pod in pods))
-        self._last = _Listing(pods, chunks, b"".join(listed), self._profile)
+        self._last = _Listing(pods, chunks, b"".join(self._listed(pods, chunks)), self._profile)
         return self._last
+
+    def _listed(self, pods: Sequence[Pod], chunks: Sequence[bytes]) -> Iterable[bytes]:
+        if self._profile.list_inactive:
+            return chunks
+        flags = list(map(_ACTIVE, pods))
+        return chunks if all(flags) else compress(chunks, flags)
 
 
 class _Allocatable:
