@@ -60,6 +60,7 @@ class ObjectFiles:
         self._applied: dict[Identity, api.Object] = {}
         """What the owner took of it, and therefore what is ours to withdraw."""
         self._complaints: dict[Path, tuple[str, ...]] = {}
+        self._untold: list[str] = []
 
     def scan(self) -> None:
         """Read every file, and bring the owner's objects up to date. Raises ClaimsError."""
@@ -68,11 +69,19 @@ class ObjectFiles:
             del self._complaints[path]
         self._files = {path: self._read(path) for path in present}
         self._settle()
+        self._tell()
 
     def all_gone(self) -> None:
         """The directory itself is gone, and with it every object."""
         self._files.clear()
         self._settle()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Report what is wrong with files. Last: who reads of one may count on the others."""
+        lines, self._untold = self._untold, []
+        for line in lines:
+            self._report(line)
 
     def _read(self, path: Path) -> tuple[api.Object, ...]:
         try:
@@ -89,7 +98,7 @@ class ObjectFiles:
             return
         self._complaints[path] = lines
         for line in lines:
-            self._report(f"{line}{'; what it held before stays' if keeps else ''}")
+            self._untold.append(f"{line}{'; what it held before stays' if keeps else ''}")
 
     def _settle(self) -> None:
         wanted: dict[Identity, api.Object] = {}
