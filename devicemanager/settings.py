@@ -23,7 +23,7 @@ from devicemanager.core.topology import (
     configure,
 )
 from devicemanager.versions.behaviour import Behaviour, resolve
-from devicemanager.versions.version import KubeletVersion
+from devicemanager.versions.version import PROVED, KubeletVersion
 
 if TYPE_CHECKING:
     # Loaded when a setting needs it.
@@ -185,7 +185,7 @@ class Settings:
     kubelet, policy ``none`` takes any options.
     """
 
-    kubelet_version: str = attrs.field(default="1.36", converter=_as_version)
+    kubelet_version: str = attrs.field(default=f"1.{PROVED}", converter=_as_version)
     """The kubelet whose behaviour this one has, such as ``1.28`` (its newest patch) or
     ``1.28.2``; from 1.20 on. Defects are not part of it: they are ``quirks``."""
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)

@@ -181,8 +181,7 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
     """
     from devicemanager.core.topology import parse_policy_options
     from devicemanager.settings import Settings
-    from devicemanager.versions.behaviour import resolve
-    from devicemanager.versions.version import PROVED, KubeletVersion, VersionError
+    from devicemanager.versions.version import VersionError
 
     # The policy `none` looks at no options; who gives some wants to know, though.
     parse_policy_options(dict(args.topology_options))
@@ -194,19 +193,17 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
         chosen["pod_resources_qps"] = None
     feature_gates = {name: value for gates in args.feature_gates for name, value in gates}
     try:
-        # An unknown gate is named before anything that depends on it.
-        resolve(KubeletVersion.parse(args.kubelet_version or f"1.{PROVED}"), feature_gates)
+        return Settings(
+            feature_gates=feature_gates,
+            numa=topology,
+            providers=providers,
+            topology_options=dict(args.topology_options),
+            declared_resources=frozenset(args.declare),
+            quirks=frozenset(args.quirks),
+            **chosen,
+        )
     except VersionError as error:
         raise CommandError(str(error)) from None
-    return Settings(
-        feature_gates=feature_gates,
-        numa=topology,
-        providers=providers,
-        topology_options=dict(args.topology_options),
-        declared_resources=frozenset(args.declare),
-        quirks=frozenset(args.quirks),
-        **chosen,
-    )
 
 
 def _machine(

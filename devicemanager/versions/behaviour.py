@@ -195,17 +195,16 @@ def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -
     Raises VersionError for a gate that the version does not have or has locked.
     """
     gates = resolve_gates(version, chosen or {})
-    fields = {name: _value(steps, version, gates) for name, steps in STEPS.items()}
+    fields = {name: _value(_step_at(steps, version), gates) for name, steps in STEPS.items()}
     return Behaviour(version=version, gates=gates, **fields)
 
 
-def step_of(name: str, version: KubeletVersion) -> Step:
-    """The step of a field that counts for a version."""
-    return [step for step in STEPS[name] if step.holds_at(version)][-1]
+def _step_at(steps: tuple[Step, ...], version: KubeletVersion) -> Step:
+    """The step that counts for a version."""
+    return [step for step in steps if step.holds_at(version)][-1]
 
 
-def _value(steps: tuple[Step, ...], version: KubeletVersion, gates: Mapping[str, bool]) -> Any:
-    step = [each for each in steps if each.holds_at(version)][-1]
+def _value(step: Step, gates: Mapping[str, bool]) -> Any:
     if not step.gate:
         return step.value
     terms = (term.strip() for term in step.gate.split("&"))
