@@ -140,6 +140,10 @@ class EventStream:
         """The number of the latest event; 0 before the first."""
         return self._latest
 
+    def now(self) -> float:
+        """The time that an event would have now."""
+        return self._clock.time()
+
     @property
     def is_delivering(self) -> bool:
         """Whether the calling thread is inside a callback of this stream."""

@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {
     "devicemanager": "the kubelet's side",
     "devicemanager.testing": "for tests, besides the fixtures of the pytest plugin",
+    "devicemanager.calls": "what the kubelet and plugins asked each other",
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",

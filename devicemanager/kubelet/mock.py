@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from devicemanager.calls.log import CallLog, Mark
 from devicemanager.claims.door import ClaimsDoor
 from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import RequestError
@@ -70,6 +71,7 @@ class MockKubelet:
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = EventStream(self.clock)
+        self.calls = CallLog(self.events, self.settings.calls_kept, self.settings.calls_bytes)
         self._temporary = TemporaryRoot(self) if root is None else None
         self._directories = Directories(
             self._temporary.path if self._temporary is not None else Path(root or "")
@@ -201,6 +203,7 @@ class MockKubelet:
             self._failed,
             providers,
             self._claims,
+            self.calls,
         )
 
     def _started(self, process: KubeletProcess) -> None:
@@ -360,6 +363,11 @@ class MockKubelet:
     def health_updates(self) -> queue.Queue[PodUid]:
         """UIDs of pods whose devices changed health, oldest first."""
         return self.manager.health_updates
+
+    def mark(self) -> Mark:
+        """This moment among the events and calls: take it before you do something, and give
+        it as ``since`` to what waits for or looks at the consequences."""
+        return self.calls.mark()
 
     # -- waiting ---------------------------------------------------------------------
 

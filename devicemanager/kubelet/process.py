@@ -8,6 +8,7 @@ from pathlib import Path
 
 import checkpoint
 from checkpoint import Checkpoint
+from devicemanager.calls.log import CallLog
 from devicemanager.claims.door import ClaimsDoor
 from devicemanager.clock import Clock
 from devicemanager.core.errors import StartError, StopError
@@ -48,6 +49,7 @@ class KubeletProcess:
         on_error: OnError,
         providers: Iterable[HintProvider] | None,
         claims: ClaimsDoor,
+        calls: CallLog,
     ) -> None:
         self._directories = directories
         self._settings = settings
@@ -65,7 +67,7 @@ class KubeletProcess:
         )
         self.workers = PodWorkers(pods, self.manager, settings, events, claims)
         policy = self.manager.policy
-        self.registrar = Registrar(self.manager.plugins, settings, events, on_error)
+        self.registrar = Registrar(self.manager.plugins, settings, events, on_error, calls)
         self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)
         self._watcher = PluginWatcher(
             directories.plugins_registry_dir,

@@ -1,25 +1,23 @@
-"""The connection to one plugin: its list stream and the calls to it.
-
-grpc's errors stop here: inwards goes ``RpcError`` with the status as Go prints it.
-"""
+"""The connection to one plugin: its list stream and the calls to it."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
 
 import grpc
 import grpc.experimental
 
+from devicemanager.calls.call import OK
+from devicemanager.calls.log import CallInProgress, Tap
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.inventory import Columns
+from devicemanager.registration.calling import Calls, rpc_error
 from devicemanager.settings import Settings
 from devicemanager.wire.errors import WireError
 from devicemanager.wire.lists import ListReader
@@ -30,51 +28,8 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 OnList = Callable[[Columns], None]
 OnEnd = Callable[[str], None]
 OnError = Callable[[BaseException], None]
-T = TypeVar("T")
 
 _JOIN_SECONDS = 10.0
-
-
-def go_code(code: grpc.StatusCode) -> str:
-    """A status code's name as grpc-go prints it: ``DeadlineExceeded``, ``Canceled``."""
-    if code is grpc.StatusCode.CANCELLED:
-        return "Canceled"
-    if code is grpc.StatusCode.OK:
-        return "OK"
-    return "".join(part.capitalize() for part in code.name.split("_"))
-
-
-def rpc_error(error: grpc.RpcError) -> RpcError:
-    """The status that a failed call carries, as Go prints it."""
-    code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
-    details = error.details() if isinstance(error, grpc.Call) else str(error)
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in (details or ""):
-        details = "context deadline exceeded"  # ours, not the plugin's: as Go's library says it
-    return RpcError(go_code(code), details or "")
-
-
-async def answer_of(call: grpc.Future[T]) -> T:
-    """Wait for a call's answer on the running event loop. Raises ``RpcError``; a task that
-    is cancelled cancels the call."""
-    loop = asyncio.get_running_loop()
-    done = loop.create_future()
-
-    def wake() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    def finish(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(wake)
-
-    call.add_done_callback(finish)
-    try:
-        await done
-        return call.result()
-    except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:
-        raise _translated(error) from error
-    finally:
-        call.cancel()
 
 
 class Connection:
@@ -87,19 +42,22 @@ class Connection:
     channel, but for calls that are made and waited for by the same thread.
     """
 
-    def __init__(self, path: Path, settings: Settings) -> None:
+    def __init__(self, path: Path, settings: Settings, tap: Tap | None = None) -> None:
+        """``tap`` records what is asked and answered."""
         self.path = path
         self._channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
         self._settings = settings
-        self._stub = dp_grpc.DevicePluginStub(self._channel)
+        self._calls = Calls(self._channel, tap)
         self._thread: threading.Thread | None = None
 
     async def options(self) -> PluginOptions:
         """GetDevicePluginOptions. Raises ``RpcError``."""
-        call = self._stub.GetDevicePluginOptions.future(
-            dp.Empty(), timeout=self._settings.options_timeout
+        options = await self._calls.wait_for(
+            dp_grpc.GET_DEVICE_PLUGIN_OPTIONS,
+            b"",
+            self._settings.options_timeout,
+            dp.DevicePluginOptions.FromString,
         )
-        options = await answer_of(call)
         return PluginOptions(options.pre_start_required, options.get_preferred_allocation_available)
 
     # -- the list stream -------------------------------------------------------------
@@ -137,19 +95,26 @@ class Connection:
         """Read the stream until it ends; returns why it did."""
         try:
             # Bytes, not messages: a list equal to the last one is no change.
-            call: grpc.UnaryStreamMultiCallable[dp.Empty, bytes] = self._channel.unary_stream(
-                dp_grpc.LIST_AND_WATCH, request_serializer=dp.Empty.SerializeToString
+            method: grpc.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(
+                dp_grpc.LIST_AND_WATCH
             )
-            stream = call(dp.Empty())
+            stream = method(b"")
         except ValueError:
             return "the connection was closed"
+        call = self._calls.begin(dp_grpc.LIST_AND_WATCH, b"")
+        end = RpcError("Canceled", "the kubelet gave the stream up")
         try:
-            self._read(stream, on_list)
+            self._read(stream, on_list, call)
+            end = RpcError(OK, "")
         except WireError as error:
+            end = RpcError("Internal", str(error))
             return str(error)
         except grpc.RpcError as error:
-            return self._cause(rpc_error(error))
+            end = rpc_error(error)
+            return self._cause(end)
         finally:
+            if call is not None:
+                call.failed(end.code, end.description)
             self._channel.close()
             # grpc keeps the socket of a call of which anything has not been read.
             with contextlib.suppress(grpc.RpcError):
@@ -159,10 +124,12 @@ class Connection:
         return "the plugin ended it"
 
     @staticmethod
-    def _read(stream: Iterable[bytes], on_list: OnList) -> None:
+    def _read(stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
         last: bytes | None = None
         reader = ListReader()
         for message in stream:
+            if call is not None:
+                call.received_message(message)
             if message != last:
                 on_list(reader.read(message))
                 last = message
@@ -183,10 +150,12 @@ class Connection:
         request = dp.AllocateRequest(
             container_requests=[dp.ContainerAllocateRequest(devices_ids=device_ids)]
         )
-        try:
-            response = self._stub.Allocate(request, timeout=self._settings.allocate_timeout)
-        except (grpc.RpcError, ValueError) as error:
-            raise _translated(error) from error
+        response = self._calls.make(
+            dp_grpc.ALLOCATE,
+            request.SerializeToString(),
+            self._settings.allocate_timeout,
+            dp.AllocateResponse.FromString,
+        )
         return AllocateAnswer(
             tuple(
                 each.SerializeToString(deterministic=True) for each in response.container_responses
@@ -202,25 +171,23 @@ class Connection:
             must_include_deviceIDs=must_include,
             allocation_size=size,
         )
-        try:
-            response = self._stub.GetPreferredAllocation(
-                dp.PreferredAllocationRequest(container_requests=[wanted]),
-                timeout=self._settings.preferred_allocation_timeout,
-            )
-        except (grpc.RpcError, ValueError) as error:
-            raise _translated(error) from error
+        response = self._calls.make(
+            dp_grpc.GET_PREFERRED_ALLOCATION,
+            dp.PreferredAllocationRequest(container_requests=[wanted]).SerializeToString(),
+            self._settings.preferred_allocation_timeout,
+            dp.PreferredAllocationResponse.FromString,
+        )
         answers = response.container_responses
         return tuple(map(DeviceId, answers[0].deviceIDs)) if answers else ()
 
     def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
         """PreStartContainer. Raises ``RpcError``."""
-        try:
-            self._stub.PreStartContainer(
-                dp.PreStartContainerRequest(devices_ids=device_ids),
-                timeout=self._settings.pre_start_timeout,
-            )
-        except (grpc.RpcError, ValueError) as error:
-            raise _translated(error) from error
+        self._calls.make(
+            dp_grpc.PRE_START_CONTAINER,
+            dp.PreStartContainerRequest(devices_ids=device_ids).SerializeToString(),
+            self._settings.pre_start_timeout,
+            dp.PreStartContainerResponse.FromString,
+        )
 
     # -- end -------------------------------------------------------------------------
 
@@ -232,13 +199,6 @@ class Connection:
         """Wait for the list thread, at most 10 s. Not from that thread itself."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
-
-
-def _translated(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:
-    if isinstance(error, grpc.RpcError):
-        return rpc_error(error)
-    # grpc raises ValueError for a call on a channel that was closed.
-    return RpcError("Canceled", "grpc: the client connection is closing")
 
 
 def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from devicemanager.api.deviceplugin import VERSION
 from devicemanager.api.names import is_extended_resource_name
+from devicemanager.calls.log import CallLog, Tap
 from devicemanager.core import messages
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import PluginError
@@ -55,15 +56,22 @@ class Registrar:
     """Checks registrations, dials plugins and follows their lists.
 
     ``on_error`` gets exceptions that are bugs of ours, from the threads they happen on.
+    ``calls`` records what is asked and answered; without it nothing is.
     """
 
     def __init__(
-        self, handler: ClientHandler, settings: Settings, events: EventStream, on_error: OnError
+        self,
+        handler: ClientHandler,
+        settings: Settings,
+        events: EventStream,
+        on_error: OnError,
+        calls: CallLog | None = None,
     ) -> None:
         self._handler = handler
         self._settings = settings
         self._events = events
         self._on_error = on_error
+        self._calls = calls
         self.quirks = settings.quirks
         self.dialer = Dialer()
         self._loop = LoopThread("registration")
@@ -78,6 +86,10 @@ class Registrar:
         (``kubelet_device_plugin_registration_total``)."""
         with self._lock:
             return dict(self._counts)
+
+    def tap(self, resource: str | None, plugin: str) -> Tap | None:
+        """What records the calls of one plugin, if anything does."""
+        return None if self._calls is None else self._calls.tap(resource, plugin)
 
     # -- tasks -----------------------------------------------------------------------
 
@@ -155,7 +167,7 @@ class Registrar:
             text = messages.DIAL_FAILED.format(error=messages.DEADLINE_EXCEEDED)
             raise RegistrationRefused(text, str(error)) from error
         self._check_process(pid, resource, name)
-        connection = Connection(socket, self._settings)
+        connection = Connection(socket, self._settings, self.tap(resource, name))
         try:
             options = await connection.options()
         except PluginError as error:

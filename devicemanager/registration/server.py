@@ -13,6 +13,8 @@ import grpc
 
 from devicemanager.api.deviceplugin import VERSION
 from devicemanager.api.names import is_extended_resource_name
+from devicemanager.calls.call import Direction
+from devicemanager.calls.log import CallInProgress
 from devicemanager.core import messages
 from devicemanager.core.errors import StartError
 from devicemanager.core.ids import EndpointId, ResourceName
@@ -95,13 +97,17 @@ class RegistrationServer:
         self, request: dp.RegisterRequest, context: grpc.ServicerContext, send: Send
     ) -> None:
         resource = ResourceName(request.resource_name)
+        tap = self._registrar.tap(resource, request.endpoint)
+        call = None
+        if tap is not None:
+            call = tap.begin("Register", _recorded(request), Direction.TO_KUBELET)
         # Not the request itself, which may have 4 MB: somebody may wait for this long.
         task = self._taken(resource, request.version, request.endpoint)
         try:
             future = self._registrar.run(task)
         except (OSError, RuntimeError) as error:
-            return self._refuse(f"the kubelet cannot dial: {error}", context, send)
-        future.add_done_callback(lambda done: self._answer(done, context, send))
+            return self._refuse(f"the kubelet cannot dial: {error}", call, context, send)
+        future.add_done_callback(lambda done: self._answer(done, call, context, send))
 
     async def _taken(self, resource: ResourceName, version: str, endpoint: str) -> EndpointId:
         if version == VERSION and is_extended_resource_name(resource):
@@ -112,16 +118,24 @@ class RegistrationServer:
         socket = self._socket.parent / endpoint
         return await self._registrar.register(resource, (version,), socket, socket.name)
 
-    def _answer(self, done: Future[EndpointId], context: grpc.ServicerContext, send: Send) -> None:
+    def _answer(
+        self,
+        done: Future[EndpointId],
+        call: CallInProgress | None,
+        context: grpc.ServicerContext,
+        send: Send,
+    ) -> None:
         try:
             done.result()
         except CancelledError:
-            return self._refuse(STOPPING, context, send)
+            return self._refuse(STOPPING, call, context, send)
         except RegistrationRefused as refused:
-            return self._refuse(str(refused), context, send)
+            return self._refuse(str(refused), call, context, send)
         except BaseException as error:
             self._on_error(error)
-            return self._refuse(f"a bug of the device manager: {error!r}", context, send)
+            return self._refuse(f"a bug of the device manager: {error!r}", call, context, send)
+        if call is not None:
+            call.answered(b"")
         # A client may refuse to read: that must hold up nobody else.
         thread = threading.Thread(target=_accept, args=(send,), name="registration", daemon=True)
         try:
@@ -130,10 +144,25 @@ class RegistrationServer:
             _accept(send)
 
     @staticmethod
-    def _refuse(text: str, context: grpc.ServicerContext, send: Send) -> None:
+    def _refuse(
+        text: str, call: CallInProgress | None, context: grpc.ServicerContext, send: Send
+    ) -> None:
+        text = _fitting(text)
+        if call is not None:
+            call.failed("Unknown", text)
         context.set_code(grpc.StatusCode.UNKNOWN)  # what a Go error becomes
-        context.set_details(_fitting(text))
+        context.set_details(text)
         send(None)
+
+
+def _recorded(request: dp.RegisterRequest) -> bytes:
+    """The request as it is recorded: with texts of any length cut."""
+    return dp.RegisterRequest(
+        version=shown(request.version),
+        endpoint=shown(request.endpoint),
+        resource_name=shown(request.resource_name),
+        options=request.options if request.HasField("options") else None,
+    ).SerializeToString()
 
 
 def _accept(send: Send) -> None:

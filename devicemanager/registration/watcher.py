@@ -23,7 +23,8 @@ from devicemanager.core.errors import PluginError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
-from devicemanager.registration.connection import OnError, answer_of
+from devicemanager.registration.calling import Calls
+from devicemanager.registration.connection import OnError
 from devicemanager.registration.registrar import Registrar, RegistrationRefused, shown
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
@@ -129,7 +130,7 @@ class PluginWatcher:
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
             channel = grpc.insecure_channel(sockets.target(plugin.path), options)
             try:
-                await self._handshake(plugin, pr_grpc.RegistrationStub(channel))
+                await self._handshake(plugin, channel)
             finally:
                 await self._registrar.in_thread(channel.close)
         except PluginError as error:
@@ -138,16 +139,25 @@ class PluginWatcher:
             await self._registrar.in_thread(self._report, plugin.path, error)
         return plugin.endpoint is not None
 
-    async def _handshake(self, plugin: _Plugin, stub: pr_grpc.RegistrationStub) -> None:
+    async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
         """Raises PluginError for a handshake that could not be finished."""
-        info = await answer_of(stub.GetInfo.future(pr.InfoRequest(), timeout=GET_INFO_TIMEOUT))
+        calls = Calls(channel, self._registrar.tap(None, str(plugin.path)))
+        info = await calls.wait_for(
+            pr_grpc.GET_INFO, b"", GET_INFO_TIMEOUT, pr.PluginInfo.FromString
+        )
         error = ""
         try:
             plugin.endpoint = await self._register(plugin.path, info)
         except RegistrationRefused as refused:
             error = str(refused)
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
-        await answer_of(stub.NotifyRegistrationStatus.future(status, timeout=NOTIFY_TIMEOUT))
+        calls = Calls(channel, self._registrar.tap(info.name, str(plugin.path)))
+        await calls.wait_for(
+            pr_grpc.NOTIFY_REGISTRATION_STATUS,
+            status.SerializeToString(),
+            NOTIFY_TIMEOUT,
+            pr.RegistrationStatusResponse.FromString,
+        )
 
     async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)

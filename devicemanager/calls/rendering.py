@@ -1,0 +1,87 @@
+"""The messages of calls as data.
+
+Not imported until somebody looks: the record keeps bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from protos import deviceplugin_v1beta1 as dp
+from protos import pluginregistration_v1 as pr
+
+__all__ = ["RPCS", "device_ids", "request_data", "response_data"]
+
+_MESSAGES: Mapping[str, tuple[type[Message], type[Message]]] = {
+    "Register": (dp.RegisterRequest, dp.Empty),
+    "GetDevicePluginOptions": (dp.Empty, dp.DevicePluginOptions),
+    "ListAndWatch": (dp.Empty, dp.ListAndWatchResponse),
+    "GetPreferredAllocation": (dp.PreferredAllocationRequest, dp.PreferredAllocationResponse),
+    "Allocate": (dp.AllocateRequest, dp.AllocateResponse),
+    "PreStartContainer": (dp.PreStartContainerRequest, dp.PreStartContainerResponse),
+    "GetInfo": (pr.InfoRequest, pr.PluginInfo),
+    "NotifyRegistrationStatus": (pr.RegistrationStatus, pr.RegistrationStatusResponse),
+}
+"""Request and response of each method."""
+RPCS = tuple(_MESSAGES)
+"""The methods that are recorded."""
+
+
+def request_data(rpc: str, request: bytes) -> dict[str, Any]:
+    """A request of the method as data; see ``Call.request``."""
+    return _data(_MESSAGES[rpc][0], request)
+
+
+def response_data(rpc: str, response: bytes) -> dict[str, Any]:
+    """A response of the method as data; see ``Call.response``."""
+    return _data(_MESSAGES[rpc][1], response)
+
+
+def _data(kind: type[Message], content: bytes) -> dict[str, Any]:
+    try:
+        message = kind.FromString(content)
+        return _message(message)
+    except (DecodeError, UnicodeDecodeError):
+        return {"undecodable": base64.b64encode(content).decode()}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """Protobuf's own JSON has 64-bit numbers as strings; ours has numbers as numbers.
+
+    A message or a oneof's member that is absent has no key.
+    """
+    return {
+        field.name: _value(getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _value(value: Any) -> Any:
+    match value:
+        case Message():
+            return _message(value)
+        case Mapping():
+            return dict(sorted(value.items()))  # the API's maps are of strings
+        case str() | bytes():
+            return value
+        case Sequence():
+            return [_value(each) for each in value]
+        case _:
+            return value
+
+
+def device_ids(rpc: str, request: bytes) -> frozenset[str]:
+    """The devices that a request names; see ``Call.device_ids``."""
+    data = request_data(rpc, request)
+    containers: Iterable[Mapping[str, Any]] = data.get("container_requests", (data,))
+    return frozenset(
+        id_
+        for container in containers
+        for field in ("devices_ids", "available_deviceIDs")
+        for id_ in container.get(field, ())
+    )
