@@ -217,6 +217,8 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
 def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered, _Block]) -> int:
     """Where, after ``start``, a block may begin; or as far as one block goes."""
     most = min(start + _BLOCK, len(pods))
+    if not blocks:
+        return most
     return next((at for at in range(start + 1, most) if pods[at] in blocks), most)
 
 

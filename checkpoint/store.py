@@ -148,8 +148,10 @@ class FileStore:
             # The number tells this process's writers apart, the pid those of one that was
             # killed; should a pid come again, the next number is free.
             path = f"{self._temporary}{os.getpid()}-{next(self._numbers)}"
-            with contextlib.suppress(FileExistsError):
+            try:
                 return self._files.create(path), path
+            except FileExistsError:
+                continue
 
     def _reserve_aside(self) -> str:
         for number in itertools.count(1):

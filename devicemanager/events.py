@@ -128,8 +128,11 @@ class EventStream:
 
     def __init__(self, clock: Clock | None = None, keep: int = 1000) -> None:
         self._clock = clock or SystemClock()
-        # Guards _recent and _subscribers, and wakes wait_for; no callback runs under it.
-        self._changed = threading.Condition()
+        # Guards everything below; no callback runs under it. May be taken again by the
+        # thread that has it: a signal handler may publish at any moment.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
         self._recent: deque[Event] = deque(maxlen=keep)
         self._subscribers: tuple[Callback, ...] = ()
         self._latest = 0
@@ -166,12 +169,13 @@ class EventStream:
         if resource is not None and len(resource) > _LONGEST_NAME:
             resource = resource[:_LONGEST_NAME]
         now = self._clock.time()
-        with self._changed:
+        with self._lock:
             self._latest += 1
             event = Event(now, kind, message, resource, pod, details, self._latest)
             self._recent.append(event)
             subscribers = self._subscribers
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
         if subscribers:
             self._deliver(event, subscribers)
 
@@ -193,18 +197,18 @@ class EventStream:
     def subscribe(self, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` for every event from now on, on the thread that publishes it.
         Returns a function that ends the subscription."""
-        with self._changed:
+        with self._lock:
             self._subscribers = (*self._subscribers, callback)
 
         return lambda: self._unsubscribe(callback)
 
     def _unsubscribe(self, callback: Callback) -> None:
-        with self._changed:
+        with self._lock:
             self._subscribers = tuple(c for c in self._subscribers if c is not callback)
 
     def recent(self, *kinds: EventKind) -> tuple[Event, ...]:
         """The latest events, oldest first; of the given kinds only, if any are given."""
-        with self._changed:
+        with self._lock:
             events = tuple(self._recent)
         return tuple(e for e in events if not kinds or e.kind in kinds)
 
@@ -216,17 +220,21 @@ class EventStream:
         """
         limit = SystemClock().monotonic() + timeout
         while True:
-            with self._changed:
+            with self._lock:
                 seen = self._latest
             if condition():
                 return True
-            with self._changed:
+            with self._lock:
                 rest = limit - SystemClock().monotonic()
                 if rest <= 0:
                     return False
                 if self._latest == seen:
                     # Bounded, so that conditions which time alone fulfils are seen too.
-                    self._changed.wait(min(rest, _POLL_SECONDS))
+                    self._waiting += 1
+                    try:
+                        self._changed.wait(min(rest, _POLL_SECONDS))
+                    finally:
+                        self._waiting -= 1
 
     def wait_for_event(
         self, matches: Callable[[Event], bool], timeout: float, after: int | None = None
@@ -243,7 +251,7 @@ class EventStream:
             if not found and matches(event):
                 found.append(event)
 
-        with self._changed:
+        with self._lock:
             first = self._latest if after is None else after
             earlier = [event for event in self._recent if event.number > first]
             self._subscribers = (*self._subscribers, look)

@@ -7,6 +7,7 @@ must fit into what the node has left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 import attrs
 
@@ -17,7 +18,7 @@ from devicemanager.core.pods import Pod, pod_requests
 from devicemanager.core.refusal import Refused
 
 PODS = ResourceName("pods")
-_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
+_FIRST = tuple(map(ResourceName, ("pods", "cpu", "memory", "ephemeral-storage")))
 """``NodeResourcesFit`` looks at these first, then at the others; ours are sorted."""
 
 
@@ -33,14 +34,27 @@ class Node:
         self._pods: dict[PodUid, Mapping[ResourceName, int]] = {}
         self._used: dict[ResourceName, int] = {}
 
-    def check(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
-        """Raise Refused (``OutOf<resource>``) for the first resource that does not fit.
+    def place(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
+        """Put the pod on the node; one that is there already counts once.
 
+        Raises Refused (``OutOf<resource>``) for the first resource that does not fit.
         ``devices`` tells how many devices of a resource the node may hand out; None for a
         resource it does not know, which is left out (``removeMissingExtendedResources``).
         """
-        mine = self._pods.get(pod.uid, {})
-        for resource, requested in _in_order(_requests(pod)).items():
+        requests = _requests(pod)
+        self._check(self._pods.get(pod.uid, {}), requests, devices)
+        self.remove(pod.uid)
+        self._pods[pod.uid] = requests
+        for resource, requested in requests.items():
+            self._used[resource] = self._used.get(resource, 0) + requested
+
+    def _check(
+        self,
+        mine: Mapping[ResourceName, int],
+        requests: Mapping[ResourceName, int],
+        devices: Callable[[ResourceName], int | None],
+    ) -> None:
+        for resource, requested in _in_order(requests).items():
             if not requested:
                 continue
             capacity = self._fixed.get(resource)
@@ -52,13 +66,6 @@ class Node:
                     resource=resource, requested=requested, used=used, capacity=capacity
                 )
                 raise Refused(messages.OUT_OF.format(resource=resource), message)
-
-    def add(self, pod: Pod) -> None:
-        """The pod is on the node now; adding it again changes nothing."""
-        self.remove(pod.uid)
-        requests = self._pods[pod.uid] = _requests(pod)
-        for resource, requested in requests.items():
-            self._used[resource] = self._used.get(resource, 0) + requested
 
     def remove(self, pod: PodUid) -> None:
         """The pod has left, or was never there."""
@@ -107,10 +114,10 @@ class NodeStatus:
 
 
 def _requests(pod: Pod) -> Mapping[ResourceName, int]:
-    return {PODS: 1, **pod_requests(pod, lambda container: container.requests)}
+    return {PODS: 1, **pod_requests(pod, attrgetter("requests"))}
 
 
 def _in_order(requests: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
-    first = [ResourceName(name) for name in _FIRST if ResourceName(name) in requests]
+    first = [name for name in _FIRST if name in requests]
     rest = sorted(requests.keys() - set(first))
     return {name: requests[name] for name in (*first, *rest)}

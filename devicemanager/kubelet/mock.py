@@ -12,6 +12,7 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -271,7 +272,7 @@ class MockKubelet:
         RequestError for a pod that is admitted already.
         """
         workers = self._life.serving().workers
-        return workers.admit(_parsed(manifest), start=start)
+        return workers.admit(_parser()(manifest), start=start)
 
     def terminate(self, *uids: str) -> None:
         """The pods end and are deleted: their devices are free. Raises RequestError, and
@@ -433,13 +434,14 @@ def _check_arguments(root: object, settings: object) -> None:
         raise TypeError(f"settings is a Settings, such as Settings(strict=True): not {settings!r}")
 
 
-def _parsed(manifest: Source) -> Pod:
+@cache
+def _parser() -> Callable[[Source], Pod]:
     try:
         # Not needed before the first pod comes, and a fifth of all that a start imports.
-        from devicemanager import manifests
+        from devicemanager.manifests import parse
     except OSError as error:
         raise RequestError(f"cannot load the reader of manifests: {reason(error)}") from error
-    return manifests.parse(manifest)
+    return parse
 
 
 def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:

@@ -290,14 +290,15 @@ class Manager:
     def _report(self, pod: Pod, draft: Draft) -> None:
         for container, by_resource in draft.holdings.items():
             for resource, holding in by_resource.items():
+                devices = sorted(holding.ids)
                 self.events.publish(
                     EventKind.ALLOCATED,
                     f"pod {pod.namespace}/{pod.name} container {container}: "
-                    f"{resource} {', '.join(sorted(holding.ids))}",
+                    f"{resource} {', '.join(devices)}",
                     resource=resource,
                     pod=pod.uid,
                     container=container,
-                    devices=sorted(holding.ids),
+                    devices=devices,
                 )
 
     def release(self, *pods: PodUid) -> None:

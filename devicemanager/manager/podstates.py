@@ -30,6 +30,9 @@ class PodState:
         return self.admission is None and not self.affinities and not self.host_devices
 
 
+_NOTHING = PodState()
+
+
 class PodStates:
     """The records by UID. Whoever calls holds the state's lock."""
 
@@ -40,7 +43,7 @@ class PodStates:
 
     def get(self, pod: PodUid) -> PodState:
         """The pod's record, or one that says nothing; not for changes."""
-        return self._states.get(pod, PodState())
+        return self._states.get(pod, _NOTHING)
 
     def begin(self, allocation: PodAllocation) -> None:
         """An admission is under way from now on; the pod is active."""
@@ -103,7 +106,10 @@ class PodStates:
                 yield state.admission
 
     def _of(self, pod: PodUid) -> PodState:
-        return self._states.setdefault(pod, PodState())
+        state = self._states.get(pod)
+        if state is None:
+            state = self._states[pod] = PodState()
+        return state
 
     def _tidy(self, pod: PodUid) -> None:
         if self._states[pod].says_nothing:

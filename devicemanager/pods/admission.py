@@ -83,6 +83,21 @@ class NoContainers(dict[str, ContainerOutcome]):
         raise KeyError(f"{name}: {self._refusal}")
 
 
+class Once:
+    """An explanation that is built when it is first asked for, and kept."""
+
+    __slots__ = ("_build", "_built")
+
+    def __init__(self, build: Callable[[], AdmissionExplanation]) -> None:
+        self._build = build
+        self._built: AdmissionExplanation | None = None
+
+    def __call__(self) -> AdmissionExplanation:
+        if self._built is None:
+            self._built = self._build()
+        return self._built
+
+
 @attrs.frozen
 class Admission:
     """The answer to ``admit``: the containers' devices and settings, or the refusal with

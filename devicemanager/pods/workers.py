@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from devicemanager.pods.admission import (
     Admission,
     ContainerOutcome,
     NoContainers,
+    Once,
     affinity_nodes,
 )
 from devicemanager.pods.containers import Containers
@@ -157,7 +157,7 @@ class PodWorkers:
             pod,
             True,
             containers=containers,
-            explaining=cache(lambda: self._named(manager.explain(allocation))),
+            explaining=Once(lambda: self._named(manager.explain(allocation))),
         )
 
     def _refusal(self, pod: Pod, refused: Refused) -> Admission:
@@ -168,7 +168,7 @@ class PodWorkers:
             refused.reason,
             refused.message,
             NoContainers(f"pod {title(pod)} was refused: {refused}"),
-            explaining=None if explanation is None else cache(lambda: self._named(explanation)),
+            explaining=None if explanation is None else Once(lambda: self._named(explanation)),
         )
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:

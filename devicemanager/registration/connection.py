@@ -147,9 +147,8 @@ class Connection:
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
         """Allocate for one container; responses stay bytes, as the checkpoint keeps them."""
-        request = dp.AllocateRequest(
-            container_requests=[dp.ContainerAllocateRequest(devices_ids=device_ids)]
-        )
+        request = dp.AllocateRequest()
+        request.container_requests.add(devices_ids=device_ids)
         response = self._calls.make(
             dp_grpc.ALLOCATE,
             request.SerializeToString(),
@@ -158,7 +157,10 @@ class Connection:
         )
         return AllocateAnswer(
             tuple(
-                each.SerializeToString(deterministic=True) for each in response.container_responses
+                [
+                    each.SerializeToString(deterministic=True)
+                    for each in response.container_responses
+                ]
             )
         )
 

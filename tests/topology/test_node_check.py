@@ -131,11 +131,10 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
     assert node.pods.known("p").phase == "Running"
     check = NodeCheck({CPU: 4000, PODS: 1})
     for _ in range(3):
-        check.check(pod("p", guaranteed(cpus=4)), lambda _: None)
-        check.add(pod("p", guaranteed(cpus=4)))
+        check.place(pod("p", guaranteed(cpus=4)), lambda _: None)
     check.remove(PodUid("p"))
     check.remove(PodUid("p"))
-    check.check(pod("q", guaranteed(cpus=4)), lambda _: None)
+    check.place(pod("q", guaranteed(cpus=4)), lambda _: None)
 
 
 def test_a_failed_pod_gives_its_room_back() -> None:

@@ -48,6 +48,8 @@ Reusable = dict[ResourceName, frozenset[DeviceId]]
 
 NO_AFFINITY = Hint(None, True)
 
+_NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
+
 Affinities = dict[ContainerName, Hint]
 """Per container, the hint it was aligned to; its mask is None for no affinity."""
 
@@ -120,9 +122,7 @@ class PodAllocation:
     """Whether it took something of the hint providers."""
     placed: bool = False
     """Whether it put the pod on the node."""
-    policy: TopologyPolicy = attrs.field(
-        factory=lambda: TopologyPolicy(NumaTopology.up_to(0)), kw_only=True
-    )
+    policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
     """The topology manager's, as it was when this began."""
 
     def __attrs_post_init__(self) -> None:
@@ -187,14 +187,20 @@ AllocationSteps = Generator[Wanted, Answer, None]
 
 
 def allocate_container(
-    allocation: PodAllocation, container: Container, is_init: bool
+    allocation: PodAllocation,
+    container: Container,
+    is_init: bool,
+    requests: Mapping[ResourceName, int] | None = None,
 ) -> AllocationSteps:
     """Devices for one container, into the draft; then its share of everything else.
+    ``requests`` are its device requests if somebody asked for them in this very step.
 
     The topology manager asks its providers in the order in which they were added: the
     device manager first (``allocateAlignedResources``, v1.32).
     """
-    for resource, required in allocation.requests(container).items():
+    if requests is None:
+        requests = allocation.requests(container)
+    for resource, required in requests.items():
         yield from _allocate_resource(allocation, container, resource, required)
     _hand_on(allocation, container, is_init)
     affinity = allocation.affinities.get(container.name, NO_AFFINITY).mask
@@ -209,6 +215,8 @@ def _hand_on(allocation: PodAllocation, container: Container, is_init: bool) -> 
     restartable init container holds leaves it.
     """
     keeps = not is_init or container.restartable
+    if keeps and not allocation.reusable:
+        return
     for resource, holding in allocation.drafted(container.name).items():
         pool = allocation.reusable.get(resource, frozenset())
         allocation.reusable[resource] = pool - holding.ids if keeps else pool | holding.ids

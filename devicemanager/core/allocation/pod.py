@@ -156,7 +156,8 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
     if policy.asks_for_hints and policy.scope is ScopeName.POD:
         _align_pod(allocation, hints)
     for container, is_init in allocation.pod.all_containers():
-        seen = allocation.see(allocation.requests(container), container.name)
+        requests = allocation.requests(container)
+        seen = allocation.see(requests, container.name)
         step = Step(container.name, seen)
         allocation.steps.append(step)
         if policy.asks_for_hints and policy.scope is ScopeName.CONTAINER:
@@ -166,14 +167,13 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
             ]
             allocation.affinities[container.name] = _merged(policy, step.hints)
         try:
-            yield from allocate_container(allocation, container, is_init)
+            yield from allocate_container(allocation, container, is_init, requests)
         except (PluginError, RequestError) as error:
             step.error = str(error)
             raise
     # Checked and put on the node in one go: of two pods that come together, the second
     # must see the first.
-    allocation.node.check(allocation.pod, lambda resource: _may_hand_out(allocation, resource))
-    allocation.node.add(allocation.pod)
+    allocation.node.place(allocation.pod, lambda resource: _may_hand_out(allocation, resource))
     allocation.placed = True
 
 

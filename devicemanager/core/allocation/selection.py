@@ -125,8 +125,10 @@ class Selection:
     def take(self, view: View, bits: int) -> None:
         """Choose from those of a set that are free, as many as are still needed."""
         bits &= view.free
+        if not bits:
+            return
         needed = self.needed
-        if not bits or not needed:
+        if not needed:
             return
         picked = self.pick(bits, min(needed, bits.bit_count()))
         view.free &= ~picked

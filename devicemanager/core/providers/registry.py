@@ -38,6 +38,8 @@ class HintProviders:
         Raises AllocationError; what was taken before it stays until ``release``.
         """
         before = self._providers
+        if not before:
+            return False
         self._providers = tuple(
             [provider.allocate(pod, container, affinity) for provider in before]
         )
