@@ -23,40 +23,18 @@ from devicemanager.core.topology import (
     configure,
 )
 from devicemanager.versions.behaviour import Behaviour, resolve
+from devicemanager.versions.quirks import QUIRKS as _ALL
+from devicemanager.versions.quirks import REFERENCE, check_quirks, quirks_of
 from devicemanager.versions.version import PROVED, KubeletVersion
 
 if TYPE_CHECKING:
     # Loaded when a setting needs it.
     from devicemanager.core.quantity import Quantity
 
-QUIRKS: Mapping[str, str] = MappingProxyType(
-    {
-        "Q1": "the late end of a replaced plugin's stream unregisters the one that replaced it",
-        "Q2": "a socket path that is registered already is refused",
-        "Q3": "connections of replaced and of refused registrations stay open",
-        "Q4": "devices chosen for a pod stay in use when GetPreferredAllocation fails or the "
-        "reply to Allocate names no container",
-        "Q5": "after a restart, finished init containers need devices again",
-        "Q7": "allocatedResourcesStatus is in random order",
-        "Q8": "a health change is reported for the holder of that id in any resource",
-        "Q9": "a device that vanished, or whose plugin left, still shows its last health",
-        "Q10": "the checkpoint keeps the entries of deleted pods until another write",
-        "Q13": "a device whose topology names no node is left out of GetAllocatableResources",
-        "Q14": "a pod runs without a device of a declared resource that is not registered",
-        "Q16": "a limit of 0 is refused when no device of the resource is healthy",
-        "Q21": "a corrupt checkpoint stays in place and the next write replaces it",
-        "Q23": "an endpoint such as ../x is dialed",
-    }
-)
+QUIRKS: Mapping[str, str] = MappingProxyType({name: each.text for name, each in _ALL.items()})
 """Defects of the reference that can be brought back: name to what happens then."""
 
 KUBELET_LIST_LIMIT = 4 * 1024 * 1024
-
-
-def _known_quirks(_: object, __: object, value: frozenset[str]) -> None:
-    unknown = sorted(value - QUIRKS.keys())
-    if unknown:
-        raise ValueError(f"unknown quirk {unknown[0]}: choose from {', '.join(QUIRKS)}")
 
 
 def _names(field: str, value: Iterable[str]) -> frozenset[str]:
@@ -69,7 +47,7 @@ def _names(field: str, value: Iterable[str]) -> frozenset[str]:
 
 
 def _as_quirks(value: Iterable[str]) -> frozenset[str]:
-    return _names("quirks", value)
+    return frozenset((REFERENCE,)) if value == REFERENCE else _names("quirks", value)
 
 
 def _as_resources(value: Iterable[ResourceName]) -> frozenset[ResourceName]:
@@ -299,15 +277,19 @@ class Settings:
     shuffle_seed: int | None = None
     """Choose free devices in a random order from this seed, since plugins must bear any
     order (Q22). None chooses the lowest ids."""
-    quirks: frozenset[str] = attrs.field(
-        default=frozenset(), converter=_as_quirks, validator=_known_quirks
-    )
-    """Defects of the reference to bring back for a test; see ``QUIRKS``."""
+    quirks: frozenset[str] = attrs.field(default=frozenset(), converter=_as_quirks)
+    """Defects of the reference to bring back for a test; see ``QUIRKS``. ``"reference"``
+    stands for all that the version has. One that it never had is a ValueError."""
 
     topology_manager: TopologyPolicy = attrs.field(init=False, eq=False, repr=False)
     """The topology settings, checked."""
 
     def __attrs_post_init__(self) -> None:
+        version = self.behaviour.version
+        if REFERENCE in self.quirks:
+            others = self.quirks - {REFERENCE}
+            object.__setattr__(self, "quirks", quirks_of(version) | others)
+        check_quirks(self.quirks, version)
         # Not a default: those come before the fields are checked.
         object.__setattr__(self, "topology_manager", self._topology_manager())
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import attrs
 
-from devicemanager.versions.behaviour import STEPS, Behaviour, Step
+from devicemanager.versions.behaviour import STEPS, Behaviour
 from devicemanager.versions.gates import GATES
+from devicemanager.versions.quirks import QUIRKS
+from devicemanager.versions.steps import Step, Steps
 from devicemanager.versions.version import NEWEST, OLDEST, PREVIEW, PROVED
 
 __all__ = ["PAGE", "page"]
@@ -34,8 +36,9 @@ _HEAD = "\n\n".join(
         `--feature-gates KubeletPodResourcesGet=true` switch what that version guards by a gate.
         Settings of your own, such as `pod_resources_qps`, count for more than the version.""",
         """Defects of a version do not come with it: each is a [quirk](kubelet-behaviour.md) that
-        a test asks for by name. Where versions differ and this page does not say so, the mock
-        behaves as 1.32 does.""",
+        a test asks for by name; `quirks="reference"` and `--quirk reference` ask for all that the
+        version has. Where versions differ and this page does not say so, the mock behaves as 1.32
+        does. "Unsure" marks what no source settles.""",
         "`python -m tools.versions_page` writes this page.",
     )
 )
@@ -43,7 +46,7 @@ _HEAD = "\n\n".join(
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([_HEAD, "", *_behaviours(), "", *_gates(), ""])
+    return "\n".join([_HEAD, "", *_behaviours(), "", *_gates(), "", *_quirks(), ""])
 
 
 def _behaviours() -> Iterator[str]:
@@ -54,7 +57,7 @@ def _behaviours() -> Iterator[str]:
     for name, steps in STEPS.items():
         head = meanings[name]
         for step in steps:
-            yield f"| {head} | {_since(step)} | {_value(step)} | {step.row} |"
+            yield f"| {head} | {_since(step)} | {_value(step)} | {_evidence(step)} |"
             head = ""
 
 
@@ -78,6 +81,10 @@ def _prose(docstring: str) -> str:
 
 def _since(step: Step) -> str:
     return ", ".join(map(str, step.since))
+
+
+def _evidence(step: Step) -> str:
+    return ", ".join(filter(None, (step.row, "unsure" * step.unsure)))
 
 
 def _value(step: Step) -> str:
@@ -114,6 +121,22 @@ def _gates() -> Iterator[str]:
             stage = "" if step.stage == "gone" else f" ({step.stage}{', locked' * step.locked})"
             told.append(f"1.{step.since}: {state}{stage}")
         yield f"| `{name}` | {'; '.join(told)} |"
+
+
+def _quirks() -> Iterator[str]:
+    yield "## Quirks\n"
+    yield "| quirk | what happens | versions | evidence |"
+    yield "|---|---|---|---|"
+    for name, quirk in QUIRKS.items():
+        rows = "; ".join(filter(None, map(_evidence, quirk.steps)))
+        yield f"| {name} | {quirk.text} | {_range(quirk.steps)} | {rows} |"
+
+
+def _range(steps: Steps) -> str:
+    told = [f"{'from' if step.value else 'not from'} {_since(step)}" for step in steps]
+    if steps[0].value:
+        return "all" if len(steps) == 1 else ", ".join(["all", *told[1:]])
+    return ", ".join(told[1:])
 
 
 if __name__ == "__main__":

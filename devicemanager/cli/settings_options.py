@@ -103,8 +103,8 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="quirks",
-        help="bring a defect of the reference back, such as Q4; may be repeated. An unknown "
-        "name lists them",
+        help="bring a defect of the reference back, such as Q4, or with 'reference' all that "
+        "the version has; may be repeated. An unknown name lists them",
     )
 
 
@@ -265,9 +265,9 @@ def _gates(text: str) -> list[tuple[str, bool]]:
 
 
 def _quirk(text: str) -> str:
-    from devicemanager.settings import QUIRKS
+    from devicemanager.versions.quirks import QUIRKS, REFERENCE
 
-    if text not in QUIRKS:
+    if text not in QUIRKS and text != REFERENCE:
         raise argparse.ArgumentTypeError(f"unknown quirk {text!r}: choose from {', '.join(QUIRKS)}")
     return text
 

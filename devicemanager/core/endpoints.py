@@ -66,7 +66,11 @@ class Departure:
 class Endpoints:
     """All registrations and the device list that counts for each resource."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, several: bool = True, lists_of_all: bool = False) -> None:
+        """``several`` plugins serve a resource at a time (from v1.37 on); if not, the newest
+        replaces the others. ``lists_of_all``: the last list of any counts (Q24)."""
+        self._several = several
+        self._lists_of_all = lists_of_all
         self._resources: dict[ResourceName, _Resource] = {}
         self._by_id: dict[EndpointId, Endpoint] = {}
         self._last_id = 0
@@ -104,12 +108,13 @@ class Endpoints:
     def connect(
         self, resource: ResourceName, name: str, options: PluginOptions
     ) -> tuple[Endpoint, tuple[Endpoint, ...]]:
-        """A plugin has registered. Returns its endpoint and those it replaces: older
-        registrations of the same resource on the same socket (Q2), now gone."""
+        """A plugin has registered. Returns its endpoint and those it replaces, now gone:
+        older registrations of the resource on the same socket (Q2) or, without ``several``,
+        on any."""
         self._last_id += 1
         endpoint = Endpoint(EndpointId(self._last_id), resource, name, options)
         entry = self._resources.setdefault(resource, _Resource())
-        replaced = [old for old in entry.endpoints if old.name == name]
+        replaced = [old for old in entry.endpoints if old.name == name or not self._several]
         for old in replaced:
             entry.endpoints.remove(old)
             del self._by_id[old.id]
@@ -119,9 +124,12 @@ class Endpoints:
         self._by_id[endpoint.id] = endpoint
         return endpoint, tuple(replaced)
 
-    def current(self, endpoint: EndpointId) -> Endpoint | None:
-        """The present value of a connected registration."""
-        return self._by_id.get(endpoint)
+    def heard(self, endpoint: EndpointId) -> ResourceName | None:
+        """The resource of a registration whose lists are looked at; None if they are not."""
+        current = self._by_id.get(endpoint)
+        if current is not None:
+            return current.resource
+        return self._replaced.get(endpoint) if self._lists_of_all else None
 
     def replaced(self, endpoint: EndpointId) -> ResourceName | None:
         """The resource of a registration that was replaced and has not ended until now;
@@ -133,14 +141,22 @@ class Endpoints:
         list of one that is no longer connected is ignored."""
         old = self._by_id.get(endpoint)
         if old is None:
-            return False
+            return self._update_late(endpoint, devices)
         new = attrs.evolve(old, devices=devices)
         entry = self._resources[old.resource]
         entry.endpoints[entry.endpoints.index(old)] = new
         self._by_id[endpoint] = new
-        if entry.endpoints[-1] is not new:
+        if entry.endpoints[-1] is not new and not self._lists_of_all:
             return False
         entry.devices = devices
+        return True
+
+    def _update_late(self, endpoint: EndpointId, devices: DeviceList) -> bool:
+        """A replaced registration sent a list, which counts with Q24 only."""
+        resource = self.heard(endpoint)
+        if resource is None or resource not in self._resources:
+            return False
+        self._resources[resource].devices = devices
         return True
 
     def disconnect(self, endpoint: EndpointId, now: float) -> Departure | None:

@@ -54,11 +54,9 @@ BAD_VERSION = (
 BAD_RESOURCE_NAME = 'the ResourceName "{resource}" is invalid'
 DEADLINE_EXCEEDED = "context deadline exceeded"
 DIAL_FAILED = "failed to dial device plugin: {error}"
+ALREADY_CONNECTED = "device plugin already connected: {socket}"
 OPTIONS_FAILED = "failed to get device plugin options: {error}"
 BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
-LISTEN_FAILED = (
-    "failed to listen to socket while starting device plugin registry, with error {error}"
-)
 
 
 def go_quoted(text: str) -> str:

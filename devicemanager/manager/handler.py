@@ -26,6 +26,9 @@ from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.client import PluginClient
 from devicemanager.manager.state import State
 
+_LEAVE_OPEN = frozenset({"Q1", "Q3", "Q24"})
+"""Quirks with which the connection of a replaced plugin stays open."""
+
 
 @attrs.frozen(eq=False)
 class _Change:
@@ -93,32 +96,42 @@ class ClientHandler:
         self._kept_open: list[PluginClient] = []  # Q3
 
     def connect(
-        self, resource: ResourceName, name: str, options: PluginOptions, client: PluginClient
+        self,
+        resource: ResourceName,
+        name: str,
+        options: PluginOptions,
+        client: PluginClient,
+        socket: str = "",
     ) -> EndpointId:
         """A plugin has registered; what it replaces is closed (Q2, Q3).
 
-        Raises PluginError when the kubelet is stopping, or by quirk Q2.
+        ``socket`` is the path of its socket, for texts. Raises PluginError when the kubelet
+        is stopping, or by quirk Q2.
         """
         state = self._state
         with state.lock:
             if self._closed:
                 raise PluginError("the kubelet is stopping")
             if "Q2" in self._quirks and self._connected(resource, name):
-                raise PluginError(f"device plugin already connected: {name}")
+                raise PluginError(messages.ALREADY_CONNECTED.format(socket=socket or name))
             endpoint, replaced = state.endpoints.connect(resource, name, options)
             state.clients[endpoint.id] = client
-            closed = [state.clients.pop(old.id) for old in replaced]
+            closed = [(old, state.clients.pop(old.id)) for old in replaced]
             state.changed()
-        for old in closed:
-            leaks = "Q3" in self._quirks
+        for old, its_client in closed:
+            leaks = not self._quirks.isdisjoint(_LEAVE_OPEN)
             if leaks:
-                self.keep_open(old)
+                self.keep_open(its_client)
             else:
-                old.close()
+                its_client.close()
+            what = (
+                f"{name} registered again, its older connection"
+                if old.name == name
+                else f"{name} replaces {old.name}, whose connection"
+            )
             self._events.publish(
                 EventKind.REPLACED,
-                f"{resource}: {name} registered again, its older connection "
-                + ("stays open" if leaks else "is closed"),
+                f"{resource}: {what} {'stays open' if leaks else 'is closed'}",
                 resource=resource,
             )
         self._events.publish(
@@ -172,7 +185,8 @@ class ClientHandler:
             departure = state.endpoints.disconnect(endpoint, now)
             if departure is None:
                 departure = self._disconnect_successor(endpoint, now)
-            client = state.clients.pop(endpoint, None)
+            ended = endpoint if departure is None else departure.endpoint.id
+            client = state.clients.pop(ended, None)
             if departure is not None:
                 resource = departure.endpoint.resource
                 difference = self._note(resource, _Change.of(departure.before, departure.after))
@@ -197,8 +211,8 @@ class ClientHandler:
 
     def _resource_of(self, endpoint: EndpointId) -> ResourceName | None:
         with self._state.lock:
-            current = self._state.endpoints.current(endpoint)
-        return None if current is None or self._closed else current.resource
+            resource = self._state.endpoints.heard(endpoint)
+        return None if self._closed else resource
 
     def is_connected(self, resource: ResourceName, name: str) -> bool:
         """Whether a plugin of this name is connected for the resource."""

@@ -28,6 +28,7 @@ from devicemanager.core.allocation.container import (
 )
 from devicemanager.core.allocation.pod import DeviceHintProvider, DeviceHints, admit_pod
 from devicemanager.core.allocation.selection import Pick
+from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import (
     AllocationError,
     PluginError,
@@ -95,7 +96,16 @@ class Manager:
         )
         fresh = self.settings.providers if providers is None else providers
         node = Node(self.settings.node_amounts)
-        self.state = State(store or MemoryStore(), HintProviders(fresh), node, self._wrote)
+        self.state = State(
+            store or MemoryStore(),
+            HintProviders(fresh),
+            node,
+            self._wrote,
+            Endpoints(
+                several=self.settings.behaviour.several_plugins,
+                lists_of_all="Q24" in self.settings.quirks,
+            ),
+        )
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
         self._grace_period = GracePeriod(
             self.state, self.clock, self.events, self.settings.grace_period, self.write

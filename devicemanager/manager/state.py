@@ -24,13 +24,18 @@ class State:
     """Endpoints, ledger and their clients, with the checkpoint that mirrors them."""
 
     def __init__(
-        self, store: Store, hint_providers: HintProviders, node: Node, written: Callable[[], None]
+        self,
+        store: Store,
+        hint_providers: HintProviders,
+        node: Node,
+        written: Callable[[], None],
+        endpoints: Endpoints | None = None,
     ) -> None:
         """``written`` is called after every write of the checkpoint, without the lock."""
         self.lock = threading.Lock()
         """Guards every other field here. Single reads of ``clients`` and ``version`` do
         without it."""
-        self.endpoints = Endpoints()
+        self.endpoints = endpoints or Endpoints()
         self.ledger = Ledger()
         self.hint_providers = hint_providers
         self.node = node

@@ -52,6 +52,10 @@ class RegistrationRefused(PluginError):
         self.reason = reason
 
 
+class NotConnected(RegistrationRefused):
+    """A registration that passed the checks, but whose plugin could not be connected."""
+
+
 class Registrar:
     """Checks registrations, dials plugins and follows their lists.
 
@@ -73,6 +77,7 @@ class Registrar:
         self._on_error = on_error
         self._calls = calls
         self.quirks = settings.quirks
+        self.behaviour = settings.behaviour
         self.dialer = Dialer()
         self._loop = LoopThread("registration")
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
@@ -115,12 +120,8 @@ class Registrar:
 
     # -- registration ----------------------------------------------------------------
 
-    async def register(
-        self, resource: ResourceName, versions: tuple[str, ...], socket: Path, name: str
-    ) -> EndpointId:
-        """Take a plugin in: version, name, dial, options, in this order, then its lists.
-
-        ``name`` is what tells this plugin from others that offer the resource.
+    async def check(self, resource: ResourceName, versions: tuple[str, ...], socket: Path) -> None:
+        """Count a registration and check its version, then its name.
 
         Raises RegistrationRefused with the kubelet's text
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
@@ -128,18 +129,47 @@ class Registrar:
         self._count(resource)
         try:
             _check(resource, versions)
-            return await self._connect(resource, socket, name)
         except RegistrationRefused as refused:
-            what = f"{shown(resource)!r} at {socket.name!r}"
-            await self.in_thread(self._report_refusal, resource, what, refused)
+            await self._report(resource, socket, refused)
             raise
+
+    async def connect(
+        self,
+        resource: ResourceName,
+        socket: Path,
+        name: str,
+        *,
+        options: PluginOptions | None = None,
+        dial_failed: str = messages.DIAL_FAILED,
+    ) -> EndpointId:
+        """Take in a plugin that passed the checks: dial, options, then its lists.
+
+        ``name`` is what tells this plugin from others that offer the resource. It is asked
+        for its options unless they are given. ``dial_failed`` is the text for a plugin that
+        cannot be dialed. Raises NotConnected with the kubelet's text.
+        """
+        try:
+            return await self._connect(resource, socket, name, options, dial_failed)
+        except RegistrationRefused as refused:
+            await self._report(resource, socket, refused)
+            raise NotConnected(str(refused), refused.reason) from refused
 
     async def refuse(self, resource: ResourceName, reason: str) -> RegistrationRefused:
         """Count and report a registration that is refused for another reason."""
         self._count(resource)
+        return await self.report(resource, reason)
+
+    async def report(self, resource: ResourceName, reason: str) -> RegistrationRefused:
+        """Report that a registration is refused for another reason."""
         refused = RegistrationRefused(reason)
         await self.in_thread(self._report_refusal, resource, repr(shown(resource)), refused)
         return refused
+
+    async def _report(
+        self, resource: ResourceName, socket: Path, refused: RegistrationRefused
+    ) -> None:
+        what = f"{shown(resource)!r} at {socket.name!r}"
+        await self.in_thread(self._report_refusal, resource, what, refused)
 
     def _count(self, resource: ResourceName) -> None:
         """Count by name, but not by any number of names: who is refused may name anything."""
@@ -159,17 +189,25 @@ class Registrar:
             resource=shown(resource),
         )
 
-    async def _connect(self, resource: ResourceName, socket: Path, name: str) -> EndpointId:
+    async def _connect(
+        self,
+        resource: ResourceName,
+        socket: Path,
+        name: str,
+        options: PluginOptions | None,
+        dial_failed: str,
+    ) -> EndpointId:
         try:
             pid = await self.dialer.dial(socket, self._settings.dial_timeout)
         except DialError as error:
             # Whatever it was, the kubelet has waited until its deadline.
-            text = messages.DIAL_FAILED.format(error=messages.DEADLINE_EXCEEDED)
+            text = dial_failed.format(error=messages.DEADLINE_EXCEEDED, socket=socket)
             raise RegistrationRefused(text, str(error)) from error
         self._check_process(pid, resource, name)
         connection = Connection(socket, self._settings, self.tap(resource, name))
         try:
-            options = await connection.options()
+            if options is None:
+                options = await connection.options()
         except PluginError as error:
             await self.in_thread(self._give_up, connection)
             raise RegistrationRefused(messages.OPTIONS_FAILED.format(error=error)) from error
@@ -220,7 +258,8 @@ class Registrar:
         pid: int,
     ) -> EndpointId:
         try:
-            endpoint = self._handler.connect(resource, name, options, connection)
+            socket = str(connection.path)
+            endpoint = self._handler.connect(resource, name, options, connection, socket)
         except PluginError as error:
             connection.close()
             raise RegistrationRefused(str(error)) from error

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from devicemanager.api.deviceplugin import VERSION
-from devicemanager.api.names import is_extended_resource_name
 from devicemanager.calls.call import Direction
 from devicemanager.calls.log import CallInProgress
 from devicemanager.core import messages
+from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.registration.connection import OnError
@@ -56,8 +56,8 @@ def endpoint_fault(name: str) -> str | None:
 class RegistrationServer:
     """The Registration service on ``<device-plugins dir>/kubelet.sock``.
 
-    The kubelet answers Register after it has dialed the plugin, which may take 10 s. No
-    thread waits for that: the answer is sent when it is there.
+    From v1.25 on the kubelet answers Register after it has dialed the plugin, which may take
+    10 s. No thread waits for that: the answer is sent when it is there.
     """
 
     def __init__(self, registrar: Registrar, socket: Path, on_error: OnError) -> None:
@@ -65,6 +65,8 @@ class RegistrationServer:
         self._socket = socket
         self._on_error = on_error
         self._identity: sockets.FileIdentity | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        """Plugins that were answered and are connected to now; asyncio keeps no task."""
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool, options=_OPTIONS)
         service, method = dp_grpc.REGISTER.strip("/").split("/")
@@ -80,7 +82,8 @@ class RegistrationServer:
                 self._server.start()
             self._identity = sockets.FileIdentity.of(self._socket)
         except (PodResourcesError, RuntimeError, OSError) as error:
-            raise StartError(messages.LISTEN_FAILED.format(error=error)) from error
+            text = self._registrar.behaviour.listen_failed
+            raise StartError(text.format(error=error)) from error
 
     def stop(self) -> None:
         """Stop listening and remove the socket; registrations under way are cut off. Raises
@@ -102,25 +105,54 @@ class RegistrationServer:
         if tap is not None:
             call = tap.begin("Register", _recorded(request), Direction.TO_KUBELET)
         # Not the request itself, which may have 4 MB: somebody may wait for this long.
-        task = self._taken(resource, request.version, request.endpoint)
+        options = PluginOptions(
+            request.options.pre_start_required,
+            request.options.get_preferred_allocation_available,
+        )
+        task = self._taken(resource, request.version, request.endpoint, options)
         try:
             future = self._registrar.run(task)
         except (OSError, RuntimeError) as error:
             return self._refuse(f"the kubelet cannot dial: {error}", call, context, send)
         future.add_done_callback(lambda done: self._answer(done, call, context, send))
 
-    async def _taken(self, resource: ResourceName, version: str, endpoint: str) -> EndpointId:
-        if version == VERSION and is_extended_resource_name(resource):
-            fault = endpoint_fault(endpoint)
-            if fault is not None and "Q23" not in self._registrar.quirks:
-                text = messages.DIAL_FAILED.format(error=fault)
-                raise await self._registrar.refuse(resource, text)
+    async def _taken(
+        self, resource: ResourceName, version: str, endpoint: str, options: PluginOptions
+    ) -> None:
+        registrar = self._registrar
+        await registrar.check(resource, (version,), self._socket.parent / endpoint)
+        given = options if registrar.behaviour.options_of_request else None
+        connecting = self._connect(resource, endpoint, given)
+        if registrar.behaviour.register_waits:
+            await connecting
+            return
+        task = asyncio.create_task(self._unheard(connecting))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _unheard(self, connecting: Coroutine[Any, Any, EndpointId]) -> None:
+        """Connect to a plugin that has its answer already: up to v1.24 a failure was only
+        logged (``addEndpoint``)."""
+        try:
+            await connecting
+        except RegistrationRefused:
+            pass  # an event says so
+        except Exception as error:
+            self._on_error(error)
+
+    async def _connect(
+        self, resource: ResourceName, endpoint: str, options: PluginOptions | None
+    ) -> EndpointId:
+        fault = endpoint_fault(endpoint)
+        if fault is not None and "Q23" not in self._registrar.quirks:
+            text = messages.DIAL_FAILED.format(error=fault)
+            raise await self._registrar.report(resource, text)
         socket = self._socket.parent / endpoint
-        return await self._registrar.register(resource, (version,), socket, socket.name)
+        return await self._registrar.connect(resource, socket, socket.name, options=options)
 
     def _answer(
         self,
-        done: Future[EndpointId],
+        done: Future[None],
         call: CallInProgress | None,
         context: grpc.ServicerContext,
         send: Send,

@@ -25,7 +25,12 @@ from devicemanager.events import EventKind, EventStream
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.registration.calling import Calls
 from devicemanager.registration.connection import OnError
-from devicemanager.registration.registrar import Registrar, RegistrationRefused, shown
+from devicemanager.registration.registrar import (
+    NotConnected,
+    Registrar,
+    RegistrationRefused,
+    shown,
+)
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc
@@ -46,6 +51,8 @@ class _Plugin:
 
     path: Path
     endpoint: EndpointId | None = None
+    is_given_up: bool = False
+    """Whether it is not tried again as long as its socket is there."""
 
 
 class PluginWatcher:
@@ -112,6 +119,8 @@ class PluginWatcher:
             while not await self._attempt(plugin):
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
+            if plugin.is_given_up:
+                await self._registrar.in_thread(self._report_given_up, path)
             await asyncio.Event().wait()
         except Exception as error:
             self._on_error(error)
@@ -124,7 +133,7 @@ class PluginWatcher:
             self._registrar.deregister(endpoint)
 
     async def _attempt(self, plugin: _Plugin) -> bool:
-        """One handshake; false if it failed, which was reported."""
+        """One handshake; false if it failed, which was reported, and is to be tried again."""
         try:
             await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
@@ -135,9 +144,10 @@ class PluginWatcher:
                 await self._registrar.in_thread(channel.close)
         except PluginError as error:
             # Since v1.36 one that could not be told is no plugin either (k/k#133335).
-            self._deregister(plugin)
+            if self._registrar.behaviour.watcher_retries:
+                self._deregister(plugin)
             await self._registrar.in_thread(self._report, plugin.path, error)
-        return plugin.endpoint is not None
+        return plugin.endpoint is not None or plugin.is_given_up
 
     async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
         """Raises PluginError for a handshake that could not be finished."""
@@ -150,6 +160,9 @@ class PluginWatcher:
             plugin.endpoint = await self._register(plugin.path, info)
         except RegistrationRefused as refused:
             error = str(refused)
+            # Up to v1.35 it counted as registered from the checks on.
+            is_known = isinstance(refused, NotConnected)
+            plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
         calls = Calls(channel, self._registrar.tap(info.name, str(plugin.path)))
         await calls.wait_for(
@@ -168,8 +181,16 @@ class PluginWatcher:
                 f"no handler registered for plugin type: {shown(info.type)} at socket {path}",
             )
         socket = Path(info.endpoint) if info.endpoint else path
-        versions = tuple(info.supported_versions)
-        return await self._registrar.register(resource, versions, socket, str(socket))
+        await self._registrar.check(resource, tuple(info.supported_versions), socket)
+        dial_failed = self._registrar.behaviour.watcher_dial_failed
+        return await self._registrar.connect(resource, socket, str(socket), dial_failed=dial_failed)
+
+    def _report_given_up(self, path: Path) -> None:
+        self._events.publish(
+            EventKind.REGISTRATION_REFUSED,
+            f"plugin {path.name}: not tried again until its socket is a new one: kubelets do so "
+            "since 1.36",
+        )
 
     def _report(self, path: Path, error: PluginError) -> None:
         self._events.publish(

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from devicemanager.lazy import lazy_names
 from devicemanager.testing.manifest import pod_manifest
+from devicemanager.versions.version import ANCHORS as KUBELET_VERSIONS
 
 if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
     from devicemanager.testing.processes import PluginProcess, PluginProcessFactory, ProcessEnded
 
 __all__ = [
+    "KUBELET_VERSIONS",
     "MockKubeletFactory",
     "PluginProcess",
     "PluginProcessFactory",

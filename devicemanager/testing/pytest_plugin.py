@@ -24,14 +24,23 @@ _PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
 
 
 @pytest.fixture
-def mock_kubelet_settings() -> Settings:
+def mock_kubelet_version() -> str:
+    """The version that the kubelets of a test have. To run a test on several:
+    ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``."""
+    from devicemanager.versions.version import PROVED
+
+    return f"1.{PROVED}"
+
+
+@pytest.fixture
+def mock_kubelet_settings(mock_kubelet_version: str) -> Settings:
     """Settings of the kubelets of a test. Override it where tests need other ones.
 
     Tests kill processes and do not cut the power, so nothing waits for the disk.
     """
     from devicemanager.settings import Settings
 
-    return Settings(durability="process")
+    return Settings(kubelet_version=mock_kubelet_version, durability="process")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from functools import total_ordering
 
 import attrs
 
-__all__ = ["NEWEST", "OLDEST", "PREVIEW", "PROVED", "KubeletVersion", "VersionError"]
+__all__ = ["ANCHORS", "NEWEST", "OLDEST", "PREVIEW", "PROVED", "KubeletVersion", "VersionError"]
 
 _FORM = re.compile(r"v?1\.(\d{1,3})(?:\.(\d{1,4}))?")
 _NEWEST_PATCH = 10_000
@@ -57,3 +57,5 @@ PROVED = 36
 NEWEST = 37
 """The newest stable minor; described, not proved."""
 PREVIEW = 38
+ANCHORS = ("1.24", "1.28", "1.32", "1.36", "1.37")
+"""Versions between which lies nearly everything that a plugin can notice."""

@@ -28,6 +28,12 @@ impatient = pytest.mark.parametrize("settings", [IMPATIENT], ids=["impatient"])
 """For tests in which something never gets an answer."""
 
 
+several = pytest.mark.parametrize(
+    "settings", [attrs.evolve(PATIENT, kubelet_version="1.37")], ids=["1.37"]
+)
+"""For tests of several plugins that serve one resource at a time."""
+
+
 @pytest.fixture(scope="session")
 def _warm() -> None:
     """gRPC opens what it keeps for good with its first server and channel."""

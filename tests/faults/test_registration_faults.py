@@ -36,7 +36,7 @@ from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from tests.faults import hostile, residue
-from tests.faults.conftest import Start, impatient, pod
+from tests.faults.conftest import Start, impatient, pod, several
 
 R = hostile.RESOURCE
 
@@ -223,6 +223,7 @@ def leaving(*messages: bytes) -> tuple[hostile.Lists, threading.Event]:
     return stream, leave
 
 
+@several
 def test_the_late_end_of_an_old_stream(kubelet: MockKubelet) -> None:
     """A rolling update: the new plugin is there, then the old one's stream ends (Q1)."""
     old_lists, leave = leaving(hostile.devices("d0", "d1"))
@@ -277,6 +278,7 @@ def test_a_plugin_replaced_on_its_own_path(kubelet: MockKubelet) -> None:
             assert not kubelet.events.recent(EventKind.STREAM_ENDED)
 
 
+@several
 def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
     """The newest serves; as each leaves the one before is promoted, until none is left."""
     with (

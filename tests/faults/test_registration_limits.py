@@ -25,7 +25,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.manager.manager import Manager
@@ -209,8 +209,8 @@ def registrar_of(manager: Manager) -> Registrar:
 
 def test_counters_are_bounded() -> None:
     registrar = registrar_of(Manager())
-    refused: list[Future[EndpointId]] = [
-        registrar.run(registrar.register(ResourceName(name), (), Path("/p.sock"), "p.sock"))
+    refused: list[Future[None]] = [
+        registrar.run(registrar.check(ResourceName(name), (), Path("/p.sock")))
         for name in (*(f"r{number}" for number in range(2000)), "x" * 1_000_000, "r7")
     ]
     for each in refused:

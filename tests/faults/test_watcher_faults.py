@@ -32,7 +32,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from protos import pluginregistration_v1 as pr
 from tests.faults import hostile, residue
-from tests.faults.conftest import Start, impatient, pod
+from tests.faults.conftest import Start, impatient, pod, several
 
 R = hostile.RESOURCE
 
@@ -184,6 +184,7 @@ def test_a_socket_that_vanishes(kubelet: MockKubelet, root: Path, elsewhere: boo
             assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 2}, {R: 0})
 
 
+@several
 def test_equal_names_in_two_directories(kubelet: MockKubelet) -> None:
     """Two plugins, not one that registers again: when the newer leaves the older serves."""
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):

@@ -32,6 +32,8 @@ from tests.node import Node
 from tests.strategies import GPU, NIC
 
 UNKNOWN = RpcError("Unknown", "no")
+SEVERAL = "1.37"
+"""The first version in which several plugins serve one resource."""
 
 
 class Harness(Node):
@@ -293,7 +295,7 @@ def test_a_list_that_changes_meanwhile():
 
 def test_a_promoted_plugin_answers_instead():
     # The newest leaves while it is asked for its preference: the older one allocates.
-    harness = Harness()
+    harness = Harness(kubelet_version=SEVERAL)
     old = harness.plugin("a", "b", name="old.sock")
     new = harness.plugin("a", "b", name="new.sock", preference=fakes.first)
     new.before_answer = lambda call: new.leave()
@@ -558,8 +560,9 @@ def test_late_events_of_a_replaced_plugin():
     assert len(new.calls) == 1 and old.calls == []
 
 
-def test_a_rolling_upgrade_does_not_dip():
-    harness = Harness()
+@pytest.mark.parametrize("version", ["1.36", SEVERAL])
+def test_a_rolling_upgrade_does_not_dip(version):
+    harness = Harness(kubelet_version=version)
     old = harness.plugin("a", "b", name="old.sock")
     new = FakePlugin(GPU)
     new.register(harness.manager.plugins, "new.sock")
@@ -573,7 +576,7 @@ def test_a_rolling_upgrade_does_not_dip():
 
 
 def test_a_rolling_upgrade_that_fails_is_rolled_back():
-    harness = Harness()
+    harness = Harness(kubelet_version=SEVERAL)
     old = harness.plugin("a", "b", name="old.sock")
     new = harness.plugin("a", name="new.sock")
     assert counts(harness) == ({GPU: 1}, {GPU: 1})

@@ -90,9 +90,11 @@ class ManagerMachine(RuleBasedStateMachine):
         scope=strategies.scopes,
         lists=st.tuples(*[strategies.full_lists] * len(RESOURCES)),
         preference=strategies.preferences,
+        version=st.sampled_from(["1.24", "1.36", "1.37"]),
     )
-    def start(self, policy, scope, lists, preference):
+    def start(self, policy, scope, lists, preference, version):
         self.settings = Settings(
+            kubelet_version=version,
             topology_policy=policy,
             topology_scope=scope,
             numa=NumaTopology.of(list(strategies.NODES)),
@@ -126,9 +128,10 @@ class ManagerMachine(RuleBasedStateMachine):
         endpoint = plugin.register(self.manager.plugins, name)
         connection = Connection(endpoint, resource, name, plugin)
         known = self.known.setdefault(resource, Known())
-        replaced = [each for each in known.connections if each.name == name]
-        assert all(each.plugin.closed for each in replaced)
-        known.connections = [each for each in known.connections if each.name != name]
+        several = self.settings.behaviour.several_plugins
+        kept = [each for each in known.connections if several and each.name != name]
+        assert all(each.plugin.closed for each in known.connections if each not in kept)
+        known.connections = kept
         known.connections.append(connection)
         known.stopped_at = None
         return connection

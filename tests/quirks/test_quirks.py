@@ -61,9 +61,11 @@ NO_HEALTHY = (
 def test_the_late_end_of_a_replaced_stream(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     old = node.plugin(devices("a", "b"))
-    node.plugin(devices("a", "b"))
+    new = node.plugin(devices("a", "b"))
+    assert not new.closed
     old.leave()
     assert node.manager.capacity().allocatable == {GPU: 0 if quirks else 2}
+    assert new.closed is bool(quirks)
     # Only the first end is late news; a second one is none at all.
     old.leave()
     assert node.manager.capacity().capacity == {GPU: 2}
@@ -71,7 +73,7 @@ def test_the_late_end_of_a_replaced_stream(quirks: Quirks) -> None:
 
 @sides("Q2")
 def test_the_same_socket_registers_again(quirks: Quirks) -> None:
-    node = Node(quirks=quirks)
+    node = Node(quirks=quirks, kubelet_version="1.37")
     old = node.plugin(devices("a"))
     new = FakePlugin(GPU)
     if quirks:
@@ -95,6 +97,20 @@ def test_the_connection_of_a_replaced_plugin(quirks: Quirks) -> None:
     old = node.plugin(devices("a"))
     node.plugin(devices("a"))
     assert old.closed == (not quirks)
+
+
+@sides("Q24")
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_a_list_of_a_plugin_that_is_not_the_newest(quirks: Quirks, version: str) -> None:
+    node = Node(quirks=quirks, kubelet_version=version)
+    old = node.plugin(devices("a", "b"), name="old.sock")
+    new = node.plugin(devices("a"), name="new.sock")
+    assert old.closed is (version == "1.36" and not quirks)
+    old.send_list(devices("a", "b", "c"))
+    assert node.manager.capacity().capacity == {GPU: 3 if quirks else 1}
+    new.send_list(devices("d"))
+    assert node.manager.capacity().capacity == {GPU: 1}
+    node.manager.self_check()
 
 
 @sides("Q4")
@@ -453,3 +469,20 @@ def test_none_is_on_by_default() -> None:
 def test_an_unknown_quirk_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown quirk Q99: choose from Q1, Q2, "):
         Settings(quirks={"Q1", "Q99"})
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "has"),
+    [("1.24", "Q1", "Q3, Q4"), ("1.36", "Q2", "Q1, Q3"), ("1.37", "Q1", "Q2, Q3")],
+)
+def test_a_quirk_that_the_version_never_had(version: str, name: str, has: str) -> None:
+    text = f"kubelet {version} does not have quirk {name}: it has {has}"
+    with pytest.raises(ValueError, match=text):
+        Settings(kubelet_version=version, quirks={name})
+
+
+def test_all_that_the_version_has() -> None:
+    old, new = (Settings(kubelet_version=each, quirks="reference") for each in ("1.24", "1.37"))
+    assert {"Q1", "Q2", "Q16"}.isdisjoint(old.quirks) and {"Q3", "Q4"} <= old.quirks
+    assert {"Q2", "Q9", "Q16"} <= new.quirks and {"Q1", "Q8"}.isdisjoint(new.quirks)
+    assert Settings(quirks=["reference", "Q1"]).quirks == Settings(quirks="reference").quirks

@@ -1,0 +1,128 @@
+"""What differs between kubelets, version by version: the only place where that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from devicemanager.versions.steps import Steps, since
+from devicemanager.versions.values import Level, StartRemoves
+
+__all__ = ["STEPS"]
+
+_CLOSEST, _MAX = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+_GET_ALLOCATABLE = "KubeletPodResourcesGetAllocatable"
+_GET = "KubeletPodResourcesGet"
+
+STEPS: Mapping[str, Steps] = {
+    "start_removes": (
+        since("1.20", value=StartRemoves.ALL_BUT_DIRECTORIES),
+        since("1.33", value=StartRemoves.SOCKETS, row="read in 1.33.2"),
+    ),
+    "deprecation_file": (
+        since("1.20"),
+        since("1.25", value=False, row="k/k#109016"),
+    ),
+    "register_waits": (
+        since("1.20", value=False),
+        since("1.25", row="k/k#109016"),
+    ),
+    "options_of_request": (
+        since("1.20"),
+        since("1.25", value=False, row="k/k#109016"),
+    ),
+    "watcher_dial_failed": (
+        since(
+            "1.20",
+            value="failed to dial device plugin with socketPath {socket}: "
+            "failed to dial device plugin: {error}",
+        ),
+        since("1.25", value="failed to dial device plugin: {error}", row="k/k#109016"),
+    ),
+    "listen_failed": (
+        since(
+            "1.20",
+            value="failed to listen to socket while starting device plugin registry, "
+            "with error {error}",
+        ),
+        since("1.21", value="{error}", row="read"),
+    ),
+    "watcher_retries": (
+        since("1.20", value=False),
+        since("1.36", row="k/k#133335"),
+    ),
+    "several_plugins": (
+        since("1.20", value=False),
+        since("1.37", row="k/k#135437"),
+    ),
+    "topology_options": (
+        since("1.20", value={}),
+        since("1.26", value={_CLOSEST: Level.ALPHA}, row="k/k#112914"),
+        since("1.28", value={_CLOSEST: Level.BETA}),
+        since("1.31", value={_CLOSEST: Level.BETA, _MAX: Level.BETA}, row="k/k#124148"),
+        since("1.32", value={_CLOSEST: Level.STABLE, _MAX: Level.BETA}),
+        since("1.35", value={_CLOSEST: Level.STABLE, _MAX: Level.STABLE}, row="k/k#134614"),
+    ),
+    "topology_options_gates": (
+        since("1.20", value=("TopologyManager", "TopologyManagerPolicyOptions")),
+        since("1.28", value=("TopologyManagerPolicyOptions",)),
+    ),
+    "capital_option_levels": (
+        since("1.20"),
+        since("1.33", value=False, row="seen in 1.34.4"),
+    ),
+    "hints_over_device_nodes": (
+        since("1.20", value=False),
+        since("1.36", row="k/k#138244, seen in 1.36.3"),
+    ),
+    "has_get_allocatable": (
+        since("1.20", value=False),
+        since("1.21", row="k/k#95734"),
+    ),
+    "get_allocatable_enabled": (since("1.20", gate=_GET_ALLOCATABLE),),
+    "get_allocatable_disabled": (
+        since("1.20", value="Pod Resources API GetAllocatableResources disabled"),
+        since("1.27", value="PodResources API GetAllocatableResources disabled"),
+    ),
+    "allocatable_unhealthy": (
+        since("1.20"),
+        since("1.23", value=False, row="read in 1.23.1"),
+    ),
+    "has_get": (
+        since("1.20", value=False),
+        since("1.27", row="k/k#115847"),
+    ),
+    "get_enabled": (since("1.20", gate=_GET),),
+    "list_inactive": (
+        since("1.20"),
+        since("1.34", gate="!KubeletPodResourcesListUseActivePods", row="k/k#132028"),
+    ),
+    "get_inactive": (
+        since("1.20"),
+        since("1.34.7", "1.35.4", "1.36", value=False, row="read in 1.34.7 and 1.35.4"),
+    ),
+    "lists_sidecars": (
+        since("1.20", value=False),
+        since("1.30", row="k/k#120718"),
+    ),
+    "tells_memory": (
+        since("1.20", value=False),
+        since("1.22", row="the wire"),
+    ),
+    "tells_dynamic_resources": (
+        since("1.20", gate="KubeletPodResourcesDynamicResources & DynamicResourceAllocation"),
+    ),
+    "tells_share_id": (
+        since("1.20", value=False),
+        since("1.35", row="the wire"),
+    ),
+    "tells_pod_level": (
+        since("1.20", value=False),
+        since("1.37", gate="PodLevelResourceManagers", row="k/k#138738"),
+    ),
+    "rate_limited": (
+        since("1.20", value=False),
+        since("1.27", row="read in 1.27.1"),
+    ),
+    "tells_resource_health": (since("1.20", gate="ResourceHealthStatus"),),
+}
+"""By field of ``Behaviour``, ascending."""
