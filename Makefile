@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench mutants attack power fuzz dist
+.PHONY: setup demo test test-lines lint bench differential mutants attack power fuzz dist
 .DELETE_ON_ERROR:
 
 # What the whole suite covers, branches and processes of their own included; a part of it may less.
@@ -47,6 +47,9 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m tools.bench $(ARGS)
+
+differential: $(READY)
+	@$(BIN)/python -m tools.differential $(ARGS)
 
 mutants: $(READY)
 	@$(BIN)/python -m tools.mutants $(ARGS)

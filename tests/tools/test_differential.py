@@ -1,0 +1,124 @@
+"""The comparison with the real device manager, without the real one."""
+
+import copy
+
+import pytest
+
+from tools.differential import ours
+from tools.differential.comparing import ABSENT, compare, expected
+from tools.differential.generating import scenario
+from tools.differential.shrinking import shrink
+from tools.differential.versions import release, staging_version
+
+SCENARIO = {
+    "id": "one",
+    "numa_nodes": [0],
+    "policy": "none",
+    "scope": "container",
+    "policy_options": {},
+    "resources": {
+        "vendor.com/gpu": {
+            "devices": [
+                {"id": "gpu-0", "health": "Healthy", "numa": [0]},
+                {"id": "gpu-1", "health": "Healthy", "numa": None},
+            ],
+            "preferred": "reverse",
+            "allocate_error": "",
+        }
+    },
+    "steps": [
+        {
+            "admit": {
+                "uid": "pod-0",
+                "init_containers": [],
+                "containers": [{"name": "main", "limits": {"vendor.com/gpu": 1}}],
+            }
+        },
+        {"stop": "vendor.com/gpu"},
+        {"delete": "pod-0"},
+    ],
+}
+VERSION = "1.36.3"
+
+
+@pytest.fixture(scope="module")
+def played():
+    return ours.play(SCENARIO, VERSION)
+
+
+def answer(*runs):
+    return {"runs": [copy.deepcopy(run["runs"][0]) for run in runs]}
+
+
+def test_the_same_outcomes_agree(played):
+    assert compare(SCENARIO, VERSION, expected(answer(played, played)), played) == []
+
+
+def test_a_wrong_message_is_a_disagreement(played):
+    other = answer(played)
+    other["runs"][0][0]["message"] = "no"
+    (found,) = compare(SCENARIO, VERSION, expected(other), played)
+    assert (found.step, found.path, found.expected, found.actual) == (0, "message", "no", "")
+    assert found.deviation is None
+
+
+def test_what_differs_between_runs_is_a_random_choice(played):
+    first, second = answer(played), answer(played)
+    second["runs"][0][0]["devices"]["pod-0"]["main"]["vendor.com/gpu"] = ["gpu-0"]
+    wanted = expected({"runs": [*first["runs"], *second["runs"]]})
+    assert "devices pod-0 main vendor.com/gpu" in wanted.random[0]
+    assert wanted.steps[0]["count pod-0 main vendor.com/gpu"] == 1
+    assert compare(SCENARIO, VERSION, wanted, played) == []
+
+
+def test_a_fact_that_only_one_side_has_is_a_disagreement(played):
+    other = answer(played)
+    del other["runs"][0][1]["capacity"]["vendor.com/gpu"]
+    (found,) = compare(SCENARIO, VERSION, expected(other), played)
+    assert (found.step, found.path, found.expected) == (1, "capacity vendor.com/gpu", ABSENT)
+
+
+def test_what_an_ended_pod_still_holds_in_the_reference_is_a_named_deviation(played):
+    other = answer(played)
+    other["runs"][0][2]["devices"]["pod-0"] = {"main": {"vendor.com/gpu": ["gpu-1"]}}
+    found = compare(SCENARIO, VERSION, expected(other), played)
+    assert {each.path.split()[0] for each in found} == {"devices", "count"}
+    assert {each.deviation.name for each in found} == {"ended pods hold nothing"}
+
+
+def test_a_refused_configuration_is_compared(played):
+    assert (
+        compare(SCENARIO, VERSION, expected({"config_error": "bad"}), {"config_error": "bad"}) == []
+    )
+    (found,) = compare(SCENARIO, VERSION, expected({"config_error": "bad"}), played)
+    assert (found.path, found.expected, found.actual) == ("config error", "bad", None)
+
+
+def test_a_scenario_depends_on_its_name_and_version_alone():
+    assert scenario("7-3", 36) == scenario("7-3", 36) != scenario("7-4", 36)
+
+
+def test_shrinking_keeps_what_shows_it():
+    def shows(candidate):
+        plugins = candidate["resources"].values()
+        return any(each["id"] == "gpu-1" for plugin in plugins for each in plugin["devices"])
+
+    smallest = shrink(SCENARIO, shows)
+    assert smallest["steps"] == []
+    (plugin,) = smallest["resources"].values()
+    assert plugin == {
+        "devices": [{"id": "gpu-1", "health": "Healthy", "numa": None}],
+        "preferred": "",
+        "allocate_error": "",
+    }
+
+
+def test_a_version_is_a_release_or_its_minor():
+    assert release("1.34") == release("1.34.4") == "1.34.4"
+    with pytest.raises(ValueError, match=r"'1.20' is not compared with: choose from 1\.29\.6"):
+        release("1.20")
+
+
+def test_modules_that_were_not_published_are_taken_from_a_neighbour():
+    assert staging_version("1.32.13", "k8s.io/kube-scheduler") == "v0.32.10"
+    assert staging_version("1.32.13", "k8s.io/api") == "v0.32.13"

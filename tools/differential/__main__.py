@@ -1,0 +1,99 @@
+"""``python -m tools.differential``: random scenarios through the real device manager and ours.
+
+Exit status: 0 if both agree in everything but named deviations, 1 if not, 2 if the real one
+cannot be built or run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from tools.differential.building import BuildError, build
+from tools.differential.deviations import DEVIATIONS
+from tools.differential.generating import scenarios
+from tools.differential.reference import Reference, ReferenceError
+from tools.differential.running import Comparison
+from tools.differential.versions import RELEASES, minor, release
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare, print, and return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        # Not all(…): a finding at one version says nothing about the next.
+        agreed = [_compare(each, options) for each in options.releases]
+    except (BuildError, ReferenceError) as error:
+        print(f"differential: {error}", file=sys.stderr)
+        return 2
+    return 0 if all(agreed) else 1
+
+
+def _compare(version: str, options: argparse.Namespace) -> bool:
+    program = build(version, jobs=options.jobs)
+    begin = time.monotonic()
+    with Reference(program) as reference:
+        comparison = Comparison(reference, version)
+        made = scenarios(options.seed, options.scenarios, minor(version))
+        if options.scenario:
+            made = (each for each in made if each["id"] == options.scenario)
+        tally = comparison.run(made, options.findings)
+        taken = time.monotonic() - begin
+        for finding in tally.findings:
+            smallest = comparison.shrunk(finding) if options.shrink else finding
+            print(f"{version}, scenario {finding.scenario['id']}: disagreement")
+            for each in smallest.disagreements:
+                print(f"  {each.text()}")
+            print(f"  {json.dumps(smallest.scenario)}", flush=True)
+    print(
+        f"{version}: {tally.agreed} of {tally.scenarios} scenarios agree in {tally.facts} facts; "
+        f"{tally.random} more were the reference's random choice ({taken:.0f} s)"
+    )
+    for deviation in DEVIATIONS:
+        if count := tally.deviations[deviation.name]:
+            print(f"  {deviation.name}: {count} scenarios; {deviation.reason}")
+    sys.stdout.flush()
+    return not tally.findings
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.differential",
+        description="Random scenarios through the kubelet's own device manager and through ours.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--kubelet-version",
+        dest="releases",
+        type=_releases,
+        default=(RELEASES[-1],),
+        metavar="VERSION",
+        help=f"such as 1.34, or all; one of {', '.join(RELEASES)} (default: {RELEASES[-1]})",
+    )
+    parser.add_argument("--scenarios", type=int, default=200, metavar="N", help="default: 200")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
+    parser.add_argument("--scenario", metavar="ID", help="only the scenario with this id")
+    parser.add_argument(
+        "--findings", type=int, default=10, metavar="N", help="stop after so many (default: 10)"
+    )
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false", help="print scenarios as they were made"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=2, metavar="N", help="packages compiled at a time (default: 2)"
+    )
+    return parser
+
+
+def _releases(text: str) -> tuple[str, ...]:
+    try:
+        return RELEASES if text == "all" else (release(text),)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

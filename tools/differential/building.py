@@ -1,0 +1,107 @@
+"""Building the Go program around one release's device manager, once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tools.differential.versions import RELEASES, minor, staging_version
+
+__all__ = ["BuildError", "build"]
+
+SOURCES: Final = Path(__file__).parent / "go"
+CACHE: Final = Path(__file__).parents[2] / ".cache" / "differential"
+_MODULE: Final = "k8s.io/kubernetes"
+_STAGING: Final = re.compile(r"^\s*(k8s\.io/\S+) => \./staging/", re.MULTILINE)
+_GO: Final = re.compile(r"^go \S+", re.MULTILINE)
+
+
+class BuildError(Exception):
+    """The program cannot be built here; one line for the user."""
+
+
+def build(release: str, *, jobs: int = 2) -> Path:
+    """The program for a release such as ``1.36.3``; built if its sources changed.
+
+    ``jobs`` is how many packages are compiled at a time. Raises BuildError.
+    """
+    sources = sorted(SOURCES.glob("*.go"))
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError("Go is not installed: the real device manager is written in it")
+    directory = CACHE / release
+    program = directory / f"reference-{_digest(sources)}"
+    if program.exists():
+        return program
+    if not directory.exists():
+        print(
+            f"building the device manager of Kubernetes {release}: "
+            "the first build of a version takes minutes",
+            file=sys.stderr,
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    for old in directory.glob("*.go"):
+        old.unlink()
+    for source in sources:
+        shutil.copy(source, directory)
+    (directory / "go.mod").write_text(_go_mod(go, release))
+    tags = ",".join(f"k1{each}" for each in _minors_up_to(release))
+    _run(directory, [go, "build", f"-p={jobs}", f"-tags={tags}", "-o", program.name, "."])
+    for old in directory.glob("reference-*"):
+        if old != program:
+            old.unlink()
+    return program
+
+
+def _digest(sources: list[Path]) -> str:
+    found = hashlib.sha256()
+    for source in sources:
+        found.update(source.name.encode() + source.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _minors_up_to(release: str) -> list[int]:
+    """A build tag each: a file for ``k134`` is for 1.34 and later."""
+    return [minor(each) for each in RELEASES if minor(each) <= minor(release)]
+
+
+def _go_mod(go: str, release: str) -> str:
+    """Kubernetes asks for its own modules at v0.0.0 and has them in its tree: here each is
+    the published one of the same release."""
+    described = json.loads(
+        _run(CACHE, [go, "mod", "download", "-json", f"{_MODULE}@v{release}"], mod_flag=False)
+    )
+    text = Path(described["GoMod"]).read_text()
+    language = _GO.search(text)
+    assert language is not None, "every go.mod names its language"
+    replaced = [
+        f"replace {module} => {module} {staging_version(release, module)}"
+        for module in _STAGING.findall(text)
+    ]
+    lines = ["module reference", language[0], f"require {_MODULE} v{release}", *replaced]
+    return "\n".join(lines) + "\n"
+
+
+def _run(directory: Path, command: list[str], *, mod_flag: bool = True) -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    flags = "-buildvcs=false" + (" -mod=mod" if mod_flag else "")
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        # A release that asks for a newer Go is refused, not a reason to download one.
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": flags},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "downloading" not in line]
+        raise BuildError(f"{' '.join(command[:3])} failed: {' | '.join(lines[-5:])}")
+    return done.stdout

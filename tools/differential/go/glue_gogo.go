@@ -1,0 +1,17 @@
+//go:build !k135
+
+package main
+
+import pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+// Up to 1.34 the API is generated with gogo.
+
+type unimplemented struct{}
+
+func allocateIDs(r *pluginapi.ContainerAllocateRequest) []string { return r.DevicesIDs }
+
+func preStartIDs(r *pluginapi.PreStartContainerRequest) []string { return r.DevicesIDs }
+
+func unmarshal(data []byte, r *pluginapi.ContainerAllocateResponse) error {
+	return r.Unmarshal(data)
+}

@@ -1,0 +1,20 @@
+//go:build k135
+
+package main
+
+import (
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// From 1.35 on the API is generated with protobuf-go.
+
+type unimplemented = pluginapi.UnimplementedDevicePluginServer
+
+func allocateIDs(r *pluginapi.ContainerAllocateRequest) []string { return r.DevicesIds }
+
+func preStartIDs(r *pluginapi.PreStartContainerRequest) []string { return r.DevicesIds }
+
+func unmarshal(data []byte, r *pluginapi.ContainerAllocateResponse) error {
+	return proto.Unmarshal(data, r)
+}

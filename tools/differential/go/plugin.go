@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// callLog is what all plugins of a run have been asked.
+type callLog struct {
+	mutex sync.Mutex
+	calls []Call
+}
+
+func (l *callLog) add(call Call) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.calls = append(l.calls, call)
+}
+
+func (l *callLog) take() []Call {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	calls := l.calls
+	l.calls = nil
+	return calls
+}
+
+// served is a plugin that is served on a socket in the plugin directory.
+type served struct {
+	unimplemented
+	resource string
+	socket   string
+	spec     *Plugin
+	log      *callLog
+	lists    chan []*pluginapi.Device
+	done     chan struct{}
+	gone     atomic.Bool
+	grpc     *grpc.Server
+}
+
+func serve(dir, resource, socket string, spec *Plugin, log *callLog) (*served, error) {
+	path := filepath.Join(dir, socket)
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	// Stopping must not remove the socket of a plugin that took its place.
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	p := &served{
+		resource: resource, socket: socket, spec: spec, log: log,
+		lists: make(chan []*pluginapi.Device, 16), done: make(chan struct{}), grpc: grpc.NewServer(),
+	}
+	pluginapi.RegisterDevicePluginServer(p.grpc, p)
+	go p.grpc.Serve(listener)
+	return p, nil
+}
+
+// register tells the kubelet of the plugin; the text is the refusal, empty if there is none.
+func (p *served) register(kubelet, version string) string {
+	if version == "" {
+		version = pluginapi.Version
+	}
+	// Not NewClient, which the oldest release does not have.
+	conn, err := grpc.Dial("unix:"+kubelet,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	_, err = pluginapi.NewRegistrationClient(conn).Register(context.Background(),
+		&pluginapi.RegisterRequest{Version: version, Endpoint: p.socket, ResourceName: p.resource})
+	if err != nil {
+		return status.Convert(err).Message()
+	}
+	return ""
+}
+
+// isGone says whether the kubelet has ended the stream of lists.
+func (p *served) isGone() bool { return p.gone.Load() }
+
+func (p *served) stop() {
+	close(p.done)
+	p.grpc.Stop()
+}
+
+func (p *served) send(devices []Device) {
+	list := []*pluginapi.Device{}
+	for _, d := range devices {
+		device := &pluginapi.Device{ID: d.ID, Health: d.Health}
+		if d.NUMA != nil {
+			device.Topology = &pluginapi.TopologyInfo{}
+			for _, node := range d.NUMA {
+				device.Topology.Nodes = append(device.Topology.Nodes, &pluginapi.NUMANode{ID: node})
+			}
+		}
+		list = append(list, device)
+	}
+	p.lists <- list
+}
+
+func (p *served) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+	return &pluginapi.DevicePluginOptions{
+		PreStartRequired:                p.spec.PreStart,
+		GetPreferredAllocationAvailable: p.spec.Preferred != "",
+	}, nil
+}
+
+func (p *served) ListAndWatch(_ *pluginapi.Empty, stream pluginapi.DevicePlugin_ListAndWatchServer) error {
+	defer p.gone.Store(true)
+	for {
+		select {
+		case <-p.done:
+			return nil
+		case <-stream.Context().Done():
+			return nil
+		case list := <-p.lists:
+			if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: list}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (p *served) Allocate(_ context.Context, request *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
+	for _, container := range request.ContainerRequests {
+		ids := slices.Clone(allocateIDs(container))
+		slices.Sort(ids)
+		p.log.add(Call{Method: "Allocate", Resource: p.resource, Devices: ids})
+	}
+	if p.spec.AllocateError != "" {
+		return nil, status.Error(codes.Unknown, p.spec.AllocateError)
+	}
+	response := &pluginapi.AllocateResponse{}
+	if p.spec.EmptyReply {
+		return response, nil
+	}
+	for range request.ContainerRequests {
+		one := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{"A": "1"}}
+		if p.spec.Response != nil {
+			one = &pluginapi.ContainerAllocateResponse{}
+			if err := unmarshal(p.spec.Response, one); err != nil {
+				return nil, err
+			}
+		}
+		response.ContainerResponses = append(response.ContainerResponses, one)
+	}
+	return response, nil
+}
+
+func (p *served) GetPreferredAllocation(_ context.Context, request *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+	response := &pluginapi.PreferredAllocationResponse{}
+	for _, container := range request.ContainerRequests {
+		available := slices.Clone(container.AvailableDeviceIDs)
+		must := slices.Clone(container.MustIncludeDeviceIDs)
+		slices.Sort(available)
+		slices.Sort(must)
+		size := container.AllocationSize
+		p.log.add(Call{
+			Method: "GetPreferredAllocation", Resource: p.resource,
+			Available: available, MustInclude: must, Size: &size,
+		})
+		response.ContainerResponses = append(response.ContainerResponses,
+			&pluginapi.ContainerPreferredAllocationResponse{
+				DeviceIDs: prefer(p.spec.Preferred, available, must, int(size)),
+			})
+	}
+	if p.spec.Preferred == "error" {
+		return nil, status.Error(codes.Unknown, "no preference for you")
+	}
+	return response, nil
+}
+
+func (p *served) PreStartContainer(_ context.Context, request *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+	ids := slices.Clone(preStartIDs(request))
+	slices.Sort(ids)
+	p.log.add(Call{Method: "PreStartContainer", Resource: p.resource, Devices: ids})
+	if p.spec.PreStartError != "" {
+		return nil, status.Error(codes.Unknown, p.spec.PreStartError)
+	}
+	return &pluginapi.PreStartContainerResponse{}, nil
+}
+
+// prefer chooses as the vectors' policies do; both lists are sorted.
+func prefer(policy string, available, must []string, size int) []string {
+	if policy == "garbage" {
+		return []string{"no-such-device", "another"}
+	}
+	rest := []string{}
+	for _, id := range available {
+		if !slices.Contains(must, id) {
+			rest = append(rest, id)
+		}
+	}
+	if policy == "reverse" {
+		slices.Reverse(rest)
+	}
+	chosen := append(slices.Clone(must), rest...)
+	chosen = chosen[:min(len(chosen), max(size, len(must)))]
+	if policy == "short" && len(chosen) > len(must) {
+		chosen = chosen[:len(chosen)-1]
+	}
+	return chosen
+}

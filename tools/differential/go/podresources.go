@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	v1alpha1 "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+)
+
+// podResources asks the server for everything it tells.
+func (n *node) podResources() (map[string]json.RawMessage, error) {
+	ctx := context.Background()
+	source := source{n}
+	providers := podresources.PodResourcesProviders{
+		Pods: source, Devices: source, Cpus: source, Memory: source, DynamicResources: source,
+	}
+	server := podResourcesServer(providers)
+	found := map[string]json.RawMessage{}
+	list, err := server.List(ctx, &podresourcesapi.ListPodResourcesRequest{})
+	found["list"] = plain(list, err)
+	old, err := podresources.NewV1alpha1PodResourcesServer(providers).
+		List(ctx, &v1alpha1.ListPodResourcesRequest{})
+	found["list_v1alpha1"] = plain(old, err)
+	allocatable, err := server.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
+	found["allocatable"] = plain(allocatable, err)
+	for _, name := range n.podNames() {
+		get, err := server.Get(ctx, &podresourcesapi.GetPodResourcesRequest{
+			PodName: name, PodNamespace: "default",
+		})
+		found["get "+name] = plain(get, err)
+	}
+	return found, nil
+}
+
+// podNames are all pods that are known, and one that nobody knows.
+func (n *node) podNames() []string {
+	names := []string{"nobody"}
+	for _, each := range n.pods {
+		names = append(names, each.pod.Name)
+	}
+	return names
+}
+
+// source is what the kubelet hands to the PodResources server.
+type source struct{ *node }
+
+func (s source) GetActivePods() []*v1.Pod { return s.those(true) }
+
+func (s source) GetPods() []*v1.Pod { return s.those(false) }
+
+func (s source) those(active bool) []*v1.Pod {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	found := []*v1.Pod{}
+	for _, each := range s.pods {
+		if each.active || !active {
+			found = append(found, each.pod)
+		}
+	}
+	return found
+}
+
+func (s source) GetPodByName(namespace, name string) (*v1.Pod, bool) {
+	for _, pod := range s.those(getsActive) {
+		if pod.Namespace == namespace && pod.Name == name {
+			return pod, true
+		}
+	}
+	return nil, false
+}
+
+func (s source) UpdateAllocatedDevices() { s.manager.UpdateAllocatedDevices() }
+
+func (s source) GetDevices(pod, container string) []*podresourcesapi.ContainerDevices {
+	return entries(s.manager.GetDevices(pod, container))
+}
+
+func (s source) GetAllocatableDevices() []*podresourcesapi.ContainerDevices {
+	return entries(s.manager.GetAllocatableDevices())
+}
+
+// entries does what the container manager does with the device manager's answer: an entry
+// for each device and NUMA node.
+func entries(instances devicemanager.ResourceDeviceInstances) []*podresourcesapi.ContainerDevices {
+	var found []*podresourcesapi.ContainerDevices
+	for resource, devices := range instances {
+		for id, device := range devices {
+			entry := func(topology *podresourcesapi.TopologyInfo) {
+				found = append(found, &podresourcesapi.ContainerDevices{
+					ResourceName: resource, DeviceIds: []string{id}, Topology: topology,
+				})
+			}
+			if device.Topology == nil {
+				entry(nil)
+				continue
+			}
+			for _, node := range device.Topology.Nodes {
+				entry(&podresourcesapi.TopologyInfo{Nodes: []*podresourcesapi.NUMANode{{ID: node.ID}}})
+			}
+		}
+	}
+	return found
+}
+
+func (source) GetCPUs(string, string) []int64 { return nil }
+
+func (source) GetAllocatableCPUs() []int64 { return nil }
+
+func (source) GetMemory(string, string) []*podresourcesapi.ContainerMemory { return nil }
+
+func (source) GetAllocatableMemory() []*podresourcesapi.ContainerMemory { return nil }
+
+func (source) GetDynamicResources(*v1.Pod, *v1.Container) []*podresourcesapi.DynamicResource {
+	return nil
+}

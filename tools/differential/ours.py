@@ -1,0 +1,419 @@
+"""One scenario through the mock kubelet: the same outcomes as the Go program's.
+
+Plugins have no sockets here; kubelet, checkpoint file and PodResources are the real path.
+"""
+
+from __future__ import annotations
+
+import base64
+import queue
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+import checkpoint
+from checkpoint import PodDevicesEntry
+from devicemanager import manifests
+from devicemanager.core import bitset
+from devicemanager.core.devices import Device
+from devicemanager.core.errors import AllocationError, RpcError
+from devicemanager.core.ids import DeviceId, PodUid, ResourceName
+from devicemanager.core.runoptions import ContainerSettings, RunOptions
+from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.pods.admission import Admission
+from devicemanager.settings import Settings
+from devicemanager.testing import fakes
+from devicemanager.testing.fakes import Call, FakePlugin, Preference
+from devicemanager.wire import settings as wire
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from protos import podresources_v1 as pr
+from protos import podresources_v1_grpc as pr_grpc
+from protos import podresources_v1alpha1 as old
+from protos import podresources_v1alpha1_grpc as old_grpc
+from tools.differential.deviations import steps_of
+from tools.differential.versions import quirks_of
+
+__all__ = ["play"]
+
+Plain = dict[str, Any]
+Outcomes = list[Plain]
+
+_RESPONSE: Final = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
+_PREFERENCES: Final[Mapping[str, Preference | None]] = {
+    "": None,
+    "error": fakes.first,
+    "garbage": fakes.garbage,
+    "lexical": fakes.first,
+    "reverse": fakes.last,
+    "short": fakes.one_short,
+}
+
+
+def play(scenario: Mapping[str, Any], version: str) -> Plain:
+    """``{"runs": [outcomes]}`` or ``{"config_error": text}``, as the reference answers."""
+    try:
+        settings = _settings(scenario, version)
+    except TopologyConfigError as error:
+        return {"config_error": str(error)}
+    steps = steps_of(scenario)
+    with _kubelet(scenario, settings) as kubelet:
+        node = _Node(kubelet, scenario)
+        return {"runs": [[node.step(step, step is steps[-1]) for step in steps]]}
+
+
+def _settings(scenario: Mapping[str, Any], version: str) -> Settings:
+    return Settings(
+        kubelet_version=version,
+        feature_gates=scenario.get("feature_gates") or {},
+        numa=NumaTopology.of(scenario["numa_nodes"], scenario.get("numa_distances")),
+        topology_policy=scenario["policy"],
+        topology_scope=scenario["scope"],
+        topology_options=scenario.get("policy_options") or {},
+        pod_resources_qps=None,
+        durability="process",
+        quirks=quirks_of(version),
+    )
+
+
+@contextmanager
+def _kubelet(scenario: Mapping[str, Any], settings: Settings) -> Iterator[MockKubelet]:
+    with tempfile.TemporaryDirectory(prefix="dm-", dir="/tmp") as root:
+        if scenario.get("allocated"):
+            directory = Path(root, "device-plugins")
+            directory.mkdir()
+            text = checkpoint.dumps(_saved(scenario["allocated"]))
+            checkpoint.FileStore(directory).write(text)
+        with MockKubelet(root, settings=settings) as kubelet:
+            yield kubelet
+
+
+def _saved(allocated: Sequence[Mapping[str, Any]]) -> checkpoint.Checkpoint:
+    entries = tuple(
+        PodDevicesEntry(
+            held["pod_uid"],
+            held["container"],
+            held["resource"],
+            {int(node): tuple(ids) for node, ids in held["devices"].items()},
+            _RESPONSE,
+        )
+        for held in allocated
+    )
+    return checkpoint.Checkpoint(entries, {entry.resource_name: () for entry in entries})
+
+
+class _Node:
+    """A mock kubelet and its plugins."""
+
+    def __init__(self, kubelet: MockKubelet, scenario: Mapping[str, Any]) -> None:
+        self._kubelet = kubelet
+        self._quiet = bool(scenario.get("quiet"))
+        self._plugins: dict[str, _NamedPlugin] = {}
+        self._old: dict[str, list[_NamedPlugin]] = {}
+        self._names = 0
+        self._calls: list[Plain] = []
+        for resource, described in sorted(scenario.get("resources", {}).items()):
+            self._register(resource, described)
+        kubelet.manager.sources_ready(frozenset(map(PodUid, scenario.get("active_pods") or ())))
+        self._drain_health()
+
+    # -- steps -----------------------------------------------------------------------
+
+    def step(self, step: Mapping[str, Any], last: bool) -> Plain:
+        (kind,) = step
+        outcome: Plain = getattr(self, f"_do_{kind}")(step[kind])
+        return outcome | self._observe(last)
+
+    def _do_admit(self, pod: Mapping[str, Any]) -> Plain:
+        first, whole = self._kubelet.manager.hints(manifests.parse(_manifest(pod)))
+        admission = self._kubelet.admit(_manifest(pod), start=False)
+        found = {
+            "admit": admission.admitted,
+            "reason": admission.reason,
+            "message": admission.message,
+            "hints": {"container": _hints(first), "pod": _hints(whole)},
+        }
+        return found | ({"affinity": _affinity(admission)} if admission.admitted else {})
+
+    def _do_register(self, described: Mapping[str, Any]) -> Plain:
+        if described.get("version"):
+            return {"registered": self._refused(described)}
+        self._register(
+            described["resource"], described, same_socket=described.get("same_socket", False)
+        )
+        return {"registered": ""}
+
+    def _refused(self, described: Mapping[str, Any]) -> str:
+        """A registration that the kubelet refuses before it dials."""
+        with grpc.insecure_channel(sockets.target(self._kubelet.plugin_socket)) as channel:
+            request = dp.RegisterRequest(
+                version=described["version"],
+                endpoint="refused.sock",
+                resource_name=described["resource"],
+            )
+            try:
+                dp_grpc.RegistrationStub(channel).Register(request)
+            except grpc.RpcError as error:
+                return str(error.details())
+        raise AssertionError("a registration with an unknown version was taken")
+
+    def _register(
+        self, resource: str, described: Mapping[str, Any], *, same_socket: bool = False
+    ) -> None:
+        before = self._plugins.get(resource)
+        self._names += 1
+        name = f"plugin-{self._names}.sock"
+        if same_socket and before is not None:
+            name = before.name
+        plugin = _NamedPlugin(name, resource, described, self._calls)
+        plugin.register(self._kubelet.manager.plugins, name)
+        if before is not None:
+            self._old.setdefault(resource, []).append(before)
+        self._plugins[resource] = plugin
+        if described.get("devices") is not None:
+            plugin.send_list(map(_device, described["devices"]))
+
+    def _do_list(self, described: Mapping[str, Any]) -> Plain:
+        self._plugins[described["resource"]].send_list(map(_device, described["devices"]))
+        return {}
+
+    def _do_stop(self, resource: str) -> Plain:
+        self._plugins.pop(resource).leave()
+        return {}
+
+    def _do_stop_old(self, resource: str) -> Plain:
+        self._old[resource].pop().leave()
+        return {}
+
+    def _do_start(self, uid: str) -> Plain:
+        if not self._kubelet.pods()[uid].is_active:
+            return {}
+        return {"started": {name: self._start(uid, name) for name in self._containers(uid)}}
+
+    def _containers(self, uid: str) -> list[str]:
+        pod = self._kubelet.pods()[uid].pod
+        return [str(container.name) for container, _ in pod.all_containers()]
+
+    def _start(self, uid: str, container: str) -> Plain:
+        try:
+            return _options(self._kubelet.start_container(uid, container))
+        except AllocationError as error:
+            return {"error": str(error)}
+
+    def _do_finish(self, uid: str) -> Plain:
+        if self._kubelet.pods()[uid].is_active:
+            self._kubelet.finish(uid)
+        return {}
+
+    def _do_delete(self, uid: str) -> Plain:
+        self._kubelet.terminate(uid)
+        return {}
+
+    def _do_restart(self, how: str) -> Plain:
+        before = [uid for uid, record in self._kubelet.pods().items() if record.is_active]
+        if how == "reboot":
+            self._kubelet.reboot()
+        else:
+            self._kubelet.restart()
+        self._plugins.clear()
+        self._old.clear()
+        records = self._kubelet.pods()
+        return {
+            "readmitted": {
+                uid: {
+                    "admit": records[uid].is_active,
+                    "reason": records[uid].reason,
+                    "message": records[uid].message,
+                }
+                for uid in before
+            }
+        }
+
+    # -- what there is ---------------------------------------------------------------
+
+    def _observe(self, last: bool) -> Plain:
+        kubelet = self._kubelet
+        calls, self._calls[:] = list(self._calls), []
+        path = kubelet.checkpoint_path
+        found: Plain = {
+            "calls": calls,
+            "capacity": kubelet.capacity(),
+            "allocatable": kubelet.allocatable(),
+            "health_updates": self._drain_health(),
+            "devices": {uid: self._held(uid) for uid in kubelet.pods()},
+            "status": {uid: self._status(uid) for uid in kubelet.pods()},
+            "written": path.exists(),
+            "checkpoint": base64.b64encode(path.read_bytes()).decode() if path.exists() else None,
+        }
+        if not self._quiet or last:
+            found["lists"] = self._lists()
+        kubelet.manager.self_check()
+        kubelet.check()
+        return found
+
+    def _drain_health(self) -> list[str]:
+        found: list[str] = []
+        try:
+            while True:
+                found.append(str(self._kubelet.health_updates.get_nowait()))
+        except queue.Empty:
+            return found
+
+    def _held(self, uid: str) -> Plain:
+        held = self._kubelet.devices(uid)
+        return {name: held.get(name, {}) for name in self._containers(uid)}
+
+    def _status(self, uid: str) -> Plain:
+        status = self._kubelet.allocated_resources_status(uid)
+        return {
+            container: {
+                str(resource.name): {
+                    str(device.resource_id): str(device.health) for device in resource.resources
+                }
+                for resource in resources
+            }
+            for container, resources in status.items()
+        }
+
+    def _lists(self) -> Plain:
+        with grpc.insecure_channel(
+            sockets.target(self._kubelet.pod_resources_socket),
+            [("grpc.use_local_subchannel_pool", 1)],
+        ) as channel:
+            v1 = pr_grpc.PodResourcesListerStub(channel)
+            alpha = old_grpc.PodResourcesListerStub(channel)
+            found = {
+                "list": _answer(v1.List, pr.ListPodResourcesRequest()),
+                "list_v1alpha1": _answer(alpha.List, old.ListPodResourcesRequest()),
+                "allocatable": _answer(
+                    v1.GetAllocatableResources, pr.AllocatableResourcesRequest()
+                ),
+            }
+            for name in ("nobody", *self._kubelet.pods()):
+                request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
+                found[f"get {name}"] = _answer(v1.Get, request)
+        return found
+
+
+class _NamedPlugin(FakePlugin):
+    """A fake that writes its calls down as the vectors have them."""
+
+    def __init__(
+        self, name: str, resource: str, described: Mapping[str, Any], log: list[Plain]
+    ) -> None:
+        preferred = described.get("preferred", "")
+        response = described.get("response")
+        one = _RESPONSE if response is None else base64.b64decode(response)
+        super().__init__(
+            ResourceName(resource),
+            _PREFERENCES[preferred],
+            bool(described.get("pre_start")),
+            () if described.get("empty_reply") else (one,),
+            _error(described.get("allocate_error")),
+            _error("no preference for you" if preferred == "error" else None),
+            _error(described.get("pre_start_error")),
+            lambda call: log.append(_call(resource, call)),
+        )
+        self.name = name
+
+
+def _error(text: str | None) -> RpcError | None:
+    return RpcError("Unknown", text) if text else None
+
+
+def _call(resource: str, call: Call) -> Plain:
+    about: Plain = {"method": call.method, "resource": resource}
+    if call.method != fakes.GET_PREFERRED_ALLOCATION:
+        return about | {"devices": sorted(call.device_ids)}
+    about |= {"available": sorted(call.available), "size": call.size}
+    return about | ({"must_include": sorted(call.must_include)} if call.must_include else {})
+
+
+def _device(device: Mapping[str, Any]) -> Device:
+    numa = device.get("numa")
+    return Device(DeviceId(device["id"]), device["health"], None if numa is None else tuple(numa))
+
+
+def _manifest(pod: Mapping[str, Any]) -> Plain:
+    spec: Plain = {
+        "restartPolicy": "Never",
+        "containers": [_container(each) for each in pod.get("containers") or ()],
+    }
+    if inits := pod.get("init_containers"):
+        spec["initContainers"] = [
+            _container(each) | ({"restartPolicy": "Always"} if each.get("restartable") else {})
+            for each in inits
+        ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": pod["uid"], "namespace": "default", "uid": pod["uid"]},
+        "spec": spec,
+    }
+
+
+def _container(container: Mapping[str, Any]) -> Plain:
+    limits = {name: str(value) for name, value in (container.get("limits") or {}).items()}
+    return {"name": container["name"], "image": "none", "resources": {"limits": limits}}
+
+
+def _hints(hints: Mapping[str, Hints | None]) -> Plain:
+    return {
+        resource: None if found is None else [_hint(hint) for hint in found]
+        for resource, found in hints.items()
+    }
+
+
+def _hint(hint: Hint) -> Plain:
+    nodes = None if hint.mask is None else list(bitset.numbers(hint.mask))
+    return {"nodes": nodes, "preferred": hint.preferred}
+
+
+def _affinity(admission: Admission) -> Plain:
+    return {
+        name: None if outcome.affinity is None else {"nodes": list(outcome.affinity)}
+        for name, outcome in admission.containers.items()
+    }
+
+
+def _options(options: RunOptions) -> Plain:
+    return {
+        "Envs": [{"Name": name, "Value": value} for name, value in options.envs.items()],
+        "Mounts": [
+            {
+                "ContainerPath": mount.container_path,
+                "HostPath": mount.host_path,
+                "ReadOnly": mount.read_only,
+            }
+            for mount in options.mounts
+        ],
+        "Devices": [
+            {
+                "PathInContainer": device.container_path,
+                "PathOnHost": device.host_path,
+                "Permissions": device.permissions,
+            }
+            for device in options.devices
+        ],
+        "Annotations": [
+            {"Name": name, "Value": value} for name, value in options.annotations.items()
+        ],
+        "CDIDevices": [{"Name": name} for name in options.cdi_devices],
+    }
+
+
+def _answer(method: Any, request: Message) -> Plain:
+    try:
+        answer = method(request)
+    except grpc.RpcError as error:
+        return {"error": str(error.details())}
+    plain: Plain = json_format.MessageToDict(answer, preserving_proto_field_name=True)
+    return plain

@@ -1,0 +1,94 @@
+"""The Go program as a process: scenarios in, what the real device manager did out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+__all__ = ["Answer", "Reference", "ReferenceError"]
+
+Answer = Mapping[str, Any]
+"""``runs`` (a list of outcomes for each run), ``config_error`` or ``failed``."""
+
+PLUGIN_DIR: Final = Path("/var/lib/kubelet/device-plugins")
+"""The real device manager knows no other."""
+
+# A process of its own: only one with a single thread may enter a namespace.
+_LAUNCH: Final = """
+import os, sys
+from pathlib import Path
+from devicemanager.processes.namespace import Bind, NamespaceError, enter
+try:
+    enter([Bind(Path(sys.argv[1]), Path(sys.argv[2]))])
+except NamespaceError as error:
+    sys.exit(f"{error}")
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class ReferenceError(Exception):  # the reference's, not Python's
+    """The program has ended, or said something else than an answer."""
+
+
+def launch(program: Path, directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the program where ``directory`` is the kubelet's plugin directory."""
+    command = [sys.executable, "-c", _LAUNCH, str(directory), str(PLUGIN_DIR), str(program)]
+    return subprocess.Popen(
+        [*command, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "GOMAXPROCS": "2"},
+    )
+
+
+class Reference:
+    """One process; its plugin directory is in memory, since nothing here is about disks."""
+
+    def __init__(self, program: Path) -> None:
+        memory = Path("/dev/shm")
+        self._directory = Path(
+            tempfile.mkdtemp(prefix="dm-", dir=memory if os.access(memory, os.W_OK) else None)
+        )
+        self._process = launch(program, self._directory)
+
+    def ask(self, scenario: Mapping[str, Any], runs: int) -> Answer:
+        """Run one scenario so many times. Raises ReferenceError."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({**scenario, "runs": runs}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise ReferenceError(f"the reference ended: {self._last_words()}")
+        answer: Answer = json.loads(line)
+        return answer
+
+    def _last_words(self) -> str:
+        assert self._process.stderr is not None
+        lines: Sequence[str] = self._process.stderr.read().splitlines()
+        return " | ".join(lines[:3]) or f"status {self._process.wait()}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self._directory, ignore_errors=True)

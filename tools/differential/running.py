@@ -1,0 +1,107 @@
+"""Many scenarios of one version through both, and what came of it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from tools.differential import ours
+from tools.differential.comparing import Disagreement, compare, expected
+from tools.differential.reference import Reference, ReferenceError
+from tools.differential.shrinking import shrink
+
+__all__ = ["Comparison", "Finding", "Tally"]
+
+Plain = dict[str, Any]
+
+_RUNS: Final = 4
+_MORE_RUNS: Final = 40
+"""A choice that looked the same in the first runs may still be random."""
+
+
+@attrs.frozen
+class Finding:
+    """A scenario in which ours differs, and nothing says that it should."""
+
+    scenario: Mapping[str, Any]
+    disagreements: tuple[Disagreement, ...]
+
+
+@attrs.define
+class Tally:
+    """What many scenarios came to."""
+
+    scenarios: int = 0
+    facts: int = 0
+    """Facts compared."""
+    random: int = 0
+    """Facts that the reference chose at random."""
+    deviations: collections.Counter[str] = attrs.field(factory=collections.Counter)
+    """By name, the scenarios in which it was seen."""
+    findings: list[Finding] = attrs.field(factory=list)
+
+    @property
+    def agreed(self) -> int:
+        """Scenarios without a finding."""
+        return self.scenarios - len(self.findings)
+
+
+class Comparison:
+    """Both sides for one version."""
+
+    def __init__(self, reference: Reference, version: str) -> None:
+        self._reference = reference
+        self._version = version
+
+    def run(self, scenarios: Iterable[Mapping[str, Any]], most: int) -> Tally:
+        """All scenarios, or those up to the finding of number ``most``."""
+        tally = Tally()
+        for scenario in scenarios:
+            tally.scenarios += 1
+            found = self.disagreements(scenario, _RUNS, tally)
+            if any(each.deviation is None for each in found):
+                found = self.disagreements(scenario, _MORE_RUNS)
+            for name in {each.deviation.name for each in found if each.deviation}:
+                tally.deviations[name] += 1
+            if meant := tuple(each for each in found if each.deviation is None):
+                tally.findings.append(Finding(scenario, meant))
+            if len(tally.findings) >= most:
+                break
+        return tally
+
+    def disagreements(
+        self, scenario: Mapping[str, Any], runs: int, tally: Tally | None = None
+    ) -> list[Disagreement]:
+        """Every one, named deviations among them."""
+        answer = self._reference.ask(scenario, runs)
+        if answer.get("failed"):
+            return [Disagreement(0, "reference", answer["failed"], "")]
+        wanted = expected(answer)
+        if tally is not None:
+            tally.facts += sum(map(len, wanted.steps))
+            tally.random += sum(map(len, wanted.random))
+        return compare(scenario, self._version, wanted, ours.play(scenario, self._version))
+
+    def shrunk(self, finding: Finding) -> Finding:
+        """The smallest scenario with a disagreement about a fact of the same kind."""
+        kind = _kind(finding.disagreements[0])
+
+        def disagrees(scenario: Mapping[str, Any]) -> bool:
+            try:
+                found = self.disagreements(scenario, 10)
+            except ReferenceError:
+                raise
+            except Exception:  # a scenario made smaller may be one that cannot be played
+                return False
+            return any(each.deviation is None and _kind(each) == kind for each in found)
+
+        smallest = shrink(finding.scenario, disagrees)
+        found = self.disagreements(smallest, _MORE_RUNS)
+        return Finding(smallest, tuple(each for each in found if each.deviation is None))
+
+
+def _kind(of: Disagreement) -> str:
+    return of.path.partition(" ")[0]

@@ -1,0 +1,130 @@
+"""Making a scenario smaller for as long as it still shows the same."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["shrink"]
+
+Plain = dict[str, Any]
+Path = tuple[Any, ...]
+"""Where something is in a scenario: keys and indexes from the outside in."""
+
+
+def shrink(scenario: Mapping[str, Any], shows: Callable[[Plain], bool], most: int = 400) -> Plain:
+    """The smallest scenario found with at most so many tries. ``shows`` is asked about each
+    try, which may be one that cannot be played."""
+    smallest = copy.deepcopy(dict(scenario))
+    progress = True
+    while progress:
+        progress = False
+        for candidate in _smaller(smallest):
+            if most == 0:
+                return smallest
+            most -= 1
+            if shows(candidate):
+                smallest, progress = candidate, True
+                break
+    return smallest
+
+
+def _smaller(scenario: Plain) -> Iterator[Plain]:
+    """Candidates, the most radical first."""
+    yield from _slices(scenario, ("steps",))
+    for resource in scenario["resources"]:
+        yield _without(scenario, ("resources", resource))
+    for path in _containers(scenario):
+        yield from _shorter(scenario, path)
+    for path in _device_lists(scenario):
+        yield from _slices(scenario, path)
+        for number, device in enumerate(_at(scenario, path)):
+            for name, plain in (("health", "Healthy"), ("numa", None)):
+                if device[name] != plain:
+                    yield _with(scenario, (*path, number, name), plain)
+    yield from _plainer(scenario)
+
+
+def _slices(scenario: Plain, path: Path) -> Iterator[Plain]:
+    """Without a half, a quarter, one of the items of a list."""
+    count = len(_at(scenario, path))
+    for length in sorted({count // 2, count // 4, 1} - {0}, reverse=True):
+        for start in range(0, count, length):
+            made = copy.deepcopy(scenario)
+            del _at(made, path)[start : start + length]
+            yield made
+
+
+def _shorter(scenario: Plain, path: Path) -> Iterator[Plain]:
+    """A pod's containers, fewer and with less."""
+    containers = _at(scenario, path)
+    for number, container in enumerate(containers):
+        if path[-1] == "init_containers" or len(containers) > 1:
+            yield _without(scenario, (*path, number))
+        for resource, count in container["limits"].items():
+            where = (*path, number, "limits", resource)
+            yield _without(scenario, where)
+            if count > 1:
+                yield _with(scenario, where, count - 1)
+
+
+def _plainer(scenario: Plain) -> Iterator[Plain]:
+    """Without what is not needed to show it."""
+    for name in ("quiet", "feature_gates", "numa_distances"):
+        if name in scenario:
+            yield _without(scenario, (name,))
+    for name in scenario["policy_options"]:
+        yield _without(scenario, ("policy_options", name))
+    for name, plain in (("policy", "none"), ("scope", "container")):
+        if scenario[name] != plain:
+            yield _with(scenario, (name,), plain)
+    for path in _plugins(scenario):
+        described = _at(scenario, path)
+        for name in ("response", "pre_start", "pre_start_error", "empty_reply", "same_socket"):
+            if name in described:
+                yield _without(scenario, (*path, name))
+        for name in ("preferred", "allocate_error"):
+            if described.get(name):
+                yield _with(scenario, (*path, name), "")
+
+
+def _containers(scenario: Plain) -> Iterator[Path]:
+    for number, step in enumerate(scenario["steps"]):
+        for kind in ("init_containers", "containers"):
+            if "admit" in step:
+                yield ("steps", number, "admit", kind)
+
+
+def _plugins(scenario: Plain) -> Iterator[Path]:
+    yield from (("resources", name) for name in scenario["resources"])
+    for number, step in enumerate(scenario["steps"]):
+        if "register" in step:
+            yield ("steps", number, "register")
+
+
+def _device_lists(scenario: Plain) -> Iterator[Path]:
+    for path in _plugins(scenario):
+        if "devices" in _at(scenario, path):
+            yield (*path, "devices")
+    for number, step in enumerate(scenario["steps"]):
+        if "list" in step:
+            yield ("steps", number, "list", "devices")
+
+
+def _at(scenario: Any, path: Path) -> Any:
+    for name in path:
+        scenario = scenario[name]
+    return scenario
+
+
+def _without(scenario: Plain, path: Path) -> Plain:
+    made = copy.deepcopy(scenario)
+    del _at(made, path[:-1])[path[-1]]
+    return made
+
+
+def _with(scenario: Plain, path: Path, value: object) -> Plain:
+    made = copy.deepcopy(scenario)
+    _at(made, path[:-1])[path[-1]] = value
+    return made
