@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import compress
-from operator import attrgetter
 from typing import Generic, TypeVar
 
 import attrs
 
 from podresources import wire
 from podresources.profile import ALL, Profile
-from podresources.reuse import reuse_unchanged
+from podresources.reuse import Reuse
 from podresources.source import Source
 from podresources.values import Allocatable, Pod
 
 T = TypeVar("T")
-_ACTIVE = attrgetter("active")
 
 
 class View:
@@ -54,18 +51,20 @@ class View:
 
 @attrs.frozen(slots=False)
 class _Listing:
-    """All pods of one version: each pod's bytes, and the whole response."""
+    """All pods of one version: each pod's bytes, none if it is not listed, and the whole
+    response."""
 
     pods: Sequence[Pod]
     chunks: Sequence[bytes]
     body: bytes
+    encode: Callable[[Pod], bytes]
     profile: Profile
 
     @cached_property
     def by_name(self) -> dict[tuple[str, str], bytes]:
         """(namespace, name) → the pod's bytes; built only when Get is used."""
         pods = [
-            (pod, chunk)
+            (pod, chunk or self.encode(pod))
             for pod, chunk in zip(self.pods, self.chunks, strict=True)
             if pod.active or self.profile.get_inactive
         ]
@@ -80,21 +79,18 @@ class _Chunks:
     def __init__(self, encode: Callable[[Pod], bytes], profile: Profile) -> None:
         self._encode = encode
         self._profile = profile
-        self._last = _Listing((), (), b"", profile)
+        self._last = _Listing((), (), b"", encode, profile)
 
     def listing(self, pods: Sequence[Pod]) -> _Listing:
         # Identity and not equality: comparing deep values costs more than it saves, and
         # equality leaves out restartable_init, which v1alpha1 answers depend on.
         pods, last = tuple(pods), self._last
-        chunks = reuse_unchanged(last.pods, last.chunks, pods, self._encode)
-        self._last = _Listing(pods, chunks, b"".join(self._listed(pods, chunks)), self._profile)
+        chunks = Reuse(last.pods, pods).values(last.chunks, self._listed)
+        self._last = _Listing(pods, chunks, b"".join(chunks), self._encode, self._profile)
         return self._last
 
-    def _listed(self, pods: Sequence[Pod], chunks: Sequence[bytes]) -> Iterable[bytes]:
-        if self._profile.list_inactive:
-            return chunks
-        flags = list(map(_ACTIVE, pods))
-        return chunks if all(flags) else compress(chunks, flags)
+    def _listed(self, pod: Pod) -> bytes:
+        return self._encode(pod) if pod.active or self._profile.list_inactive else b""
 
 
 class _Allocatable:

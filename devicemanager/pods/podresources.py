@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress, count, groupby, repeat
-from operator import add, attrgetter, ne
+from itertools import groupby, repeat
+from operator import add, attrgetter
 from typing import Protocol
 
 import attrs
@@ -20,7 +20,7 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.providers.provider import Held
 from devicemanager.manager.state import State
 from devicemanager.pods.records import PodSnapshot, by_name
-from podresources.reuse import reuse_unchanged
+from podresources.reuse import Reuse, unequal
 
 _NO_SHARE = Held()
 _NEVER = None
@@ -76,6 +76,7 @@ class PodSource:
         # The pods as last told, as of which version of each, and what was told. All pods
         # are looked at after a change of one: nothing but that one may take time.
         self._pods: Sequence[Pod] = ()
+        self._uids: Sequence[PodUid] = ()
         self._versions: Sequence[int | None] = ()
         self._previous: Sequence[podresources.Pod] = ()
         self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
@@ -97,9 +98,11 @@ class PodSource:
         if snapshot.inactive:
             pods = sorted((*snapshot.active, *snapshot.inactive), key=by_name)
             inactive = frozenset(map(_UID, snapshot.inactive))
-        of_claims = self._claim_versions(pods)
+        reuse = Reuse(self._pods, pods)
+        uids = reuse.values(self._uids, _UID)
+        of_claims = self._claim_versions(uids)
         with state.lock:
-            versions = list(map(state.pod_versions.get, map(_UID, pods), repeat(0)))
+            versions = list(map(state.pod_versions.get, uids, repeat(0)))
             if of_claims is not None:
                 # Both only grow, so their sum changes if one of them does.
                 versions = list(map(add, versions, of_claims))
@@ -109,23 +112,24 @@ class PodSource:
                     ~version if pod.uid in inactive else version
                     for version, pod in zip(versions, pods, strict=True)
                 ]
-            known = reuse_unchanged(self._pods, self._versions, pods, lambda _: _NEVER)
-            stale = list(compress(count(), map(ne, versions, known)))
+            known = reuse.values(self._versions, lambda _: _NEVER)
+            stale = unequal(versions, known)
             held = [self._held(pods[number]) for number in stale]
-        previous = reuse_unchanged(self._pods, self._previous, pods, lambda _: _NOTHING)
+        previous = reuse.values(self._previous, lambda _: _NOTHING)
         for number, its in zip(stale, held, strict=True):
             pod = pods[number]
             dynamic = self._dynamic(pod)
             previous[number] = _pod(pod, its, dynamic, active=pod.uid not in inactive)
-        self._pods, self._versions, self._previous = pods, versions, previous
+        self._pods, self._uids = pods, uids
+        self._versions, self._previous = versions, previous
         return previous
 
-    def _claim_versions(self, pods: Sequence[Pod]) -> list[int] | None:
+    def _claim_versions(self, uids: Sequence[PodUid]) -> list[int] | None:
         """Read before the claims themselves: what changes in between is looked at again."""
         # Most nodes have none: their lists of pods cost nothing more.
         if self._claims is None or not self._claims.version:
             return None
-        return list(map(self._claims.pod_version, map(_UID, pods)))
+        return list(map(self._claims.pod_version, uids))
 
     def _dynamic(self, pod: Pod) -> Dynamic:
         claims = self._claims

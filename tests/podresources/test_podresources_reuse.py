@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podresources.reuse import common_ends, reuse_unchanged
+from podresources.reuse import Reuse, common_ends, unequal
 
 
 class Thing:
@@ -28,7 +28,7 @@ def test_every_element_has_its_own_value(before, now):
         made.append(id(thing))
         return -id(thing)
 
-    values = reuse_unchanged(before, [id(thing) for thing in before], now, make)
+    values = Reuse(before, now).values([id(thing) for thing in before], make)
     there = {id(thing) for thing in before}
     assert values == [id(each) if id(each) in there else -id(each) for each in now]
     assert made == [id(each) for each in now if id(each) not in there]
@@ -48,3 +48,13 @@ def test_every_element_has_its_own_value(before, now):
 )
 def test_what_two_sequences_begin_and_end_with(one, other, ends):
     assert common_ends(one, other) == ends
+
+
+versions = st.lists(st.tuples(*2 * [st.none() | st.integers(0, 2)]), max_size=40)
+
+
+@given(versions)
+def test_where_two_sequences_of_numbers_differ(pairs):
+    one, other = [one for one, _ in pairs], [other for _, other in pairs]
+    differing = [place for place, (before, after) in enumerate(pairs) if before != after]
+    assert unequal(one, other) == differing

@@ -2,8 +2,9 @@
 
 ``SOCKET [BARE_SOCKET]``. A line with a number on stdin asks for that many calls of List,
 each followed by two calls of the bare server if there is one: one that is answered with
-nothing and one that is answered with as many bytes as List. The answer is one JSON list of
-times, in ms, per method.
+nothing and one that is answered with as many bytes as List. Names after the number ask for
+these alone: ``list``, ``nothing``, ``same``. The answer is one JSON list of times, in ms, per
+method.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ def _call(socket: str, method: str) -> Callable[[], object]:
 
 def main(arguments: Sequence[str]) -> None:
     """Connect, say "ready", and measure what is asked for until stdin ends."""
-    calls = [_call(arguments[0], LIST)]
+    calls = {"list": _call(arguments[0], LIST)}
     for bare in arguments[1:]:
-        calls += [_call(bare, NOTHING), _call(bare, SAME)]
+        calls |= {"nothing": _call(bare, NOTHING), "same": _call(bare, SAME)}
     print("ready", flush=True)
     for line in sys.stdin:
-        print(json.dumps(in_turns(int(line), *calls)), flush=True)
+        number, *names = line.split()
+        asked = [calls[name] for name in names or calls]
+        print(json.dumps(in_turns(int(number), *asked)), flush=True)
 
 
 if __name__ == "__main__":
