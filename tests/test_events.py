@@ -221,6 +221,75 @@ def test_timers_of_the_machines_clock():
     assert set(threading.enumerate()) <= before
 
 
+def test_all_timers_of_the_machines_clock_share_a_thread(monkeypatch):
+    failures = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: failures.append(args.exc_value))
+    clock = SystemClock()
+    called, both = [], threading.Event()
+
+    def fails():
+        raise SystemExit("no")
+
+    def second():
+        called.append(threading.current_thread())
+        both.set()
+
+    now = clock.monotonic()
+    last = [clock.call_at(now + 3600 + each, both.clear) for each in range(20)]
+    clock.call_at(now + 0.002, second)
+    clock.call_at(now + 0.001, lambda: called.append(threading.current_thread()))
+    clock.call_at(now, fails)
+    assert both.wait(PATIENCE)
+    assert [str(error) for error in failures] == ["no"]
+    (thread,) = set(called)
+    assert thread.name == "timer" and thread.daemon
+    assert [each for each in threading.enumerate() if each.name == "timer"] == [thread]
+    for cancel in last:
+        cancel()
+    assert not thread.is_alive()
+    both.clear()
+    clock.call_at(clock.monotonic(), both.set)
+    assert both.wait(PATIENCE), "another thread starts when there is something to do"
+
+
+def test_to_cancel_a_timer_of_the_machines_clock_waits_for_its_callback_alone():
+    clock = SystemClock()
+    entered, leave, inside = threading.Event(), threading.Event(), threading.Event()
+    ended = []
+
+    def slow():
+        cancel()  # from the callback itself: no wait
+        entered.set()
+        leave.wait(PATIENCE)
+        ended.append(True)
+
+    cancel = clock.call_at(clock.monotonic(), slow)
+    other = clock.call_at(clock.monotonic() + 3600, inside.set)
+    assert entered.wait(PATIENCE)
+    other()
+    assert not ended
+    leave.set()
+    cancel()
+    assert ended
+
+
+def test_a_timer_without_a_thread_is_an_error_and_leaves_nothing(monkeypatch):
+    clock = SystemClock()
+    ended = threading.Event()
+
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        with pytest.raises(RuntimeError):
+            clock.call_at(clock.monotonic(), ended.set)
+    fired = threading.Event()
+    clock.call_at(clock.monotonic() + 0.001, fired.set)
+    assert fired.wait(PATIENCE)
+    assert not ended.is_set()
+
+
 def test_the_clock_of_the_machine():
     clock = SystemClock()
     assert clock.monotonic() <= clock.monotonic()
