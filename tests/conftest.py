@@ -13,8 +13,12 @@ MEASURED_ROOMS = {"cli", "plugin", "processes"}
 
 # CI machines are shared: how long an example takes says nothing about the code.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("dev", **_PATIENT)
-hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True, **_PATIENT)
+# Every run takes a few examples, CI the same ones each time. What only many can find is looked
+# for now and then: --hypothesis-profile=deep.
+_FEW = {"max_examples": 40, **_PATIENT}
+hypothesis.settings.register_profile("dev", **_FEW)
+hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True, **_FEW)
+hypothesis.settings.register_profile("deep", max_examples=1000, print_blob=True, **_PATIENT)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

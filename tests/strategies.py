@@ -5,6 +5,7 @@ Small on purpose: few ids, few resources, few nodes, so that what may collide do
 
 from __future__ import annotations
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
@@ -12,6 +13,12 @@ from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.testing import fakes
+
+
+def examples(share: float) -> settings:
+    """For a test that needs more examples than the profile gives, or is too dear for so many."""
+    return settings(max_examples=max(1, round(share * settings.default.max_examples)))
+
 
 GPU = ResourceName("vendor.com/gpu")
 NIC = ResourceName("vendor.com/nic")

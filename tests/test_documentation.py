@@ -11,6 +11,7 @@ import yaml
 
 from devicemanager.cli import _parser
 from devicemanager.settings import QUIRKS, Settings
+from tests.sessions import SPARE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -83,7 +84,7 @@ def test_the_test_modules_pass(tmp_path):
         _, source = module.values
         (tmp_path / f"test_{module.id.replace('-', '_')}.py").write_text(source)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-Werror", "-pno:cacheprovider", "-rA", "."],
+        [sys.executable, "-m", "pytest", "-q", "-Werror", *SPARE, "-rA", "."],
         cwd=tmp_path,
         capture_output=True,
         text=True,

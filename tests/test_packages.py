@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sessions import SPARE
+
 ROOT = Path(__file__).parents[1]
 OURS = ["checkpoint", "podresources", "protos"]
 JOURNEY = """
@@ -102,7 +104,7 @@ def test_the_fixtures_work_in_such_a_project(project):
         "    import podresources\n"
         "    assert podresources.MINE == 'my client'\n"
     )
-    done = run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
+    done = run(project, "-m", "pytest", "-q", "-W", "error", *SPARE)
     assert done.returncode == 0, done.stdout
 
 

@@ -22,6 +22,7 @@ from checkpoint import (
     render_entry,
 )
 from checkpoint.fnv import fnv1a_32
+from tests.strategies import examples
 
 # Many of what needs escaping; never surrogates, which are no characters.
 texts = st.text(
@@ -227,5 +228,5 @@ class GrowingDocument(RuleBasedStateMachine):
         return dumps(Checkpoint(held or None, self.registered))
 
 
-GrowingDocument.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+GrowingDocument.TestCase.settings = settings(examples(0.5), stateful_step_count=25)
 TestGrowingDocument = GrowingDocument.TestCase

@@ -11,6 +11,7 @@ from devicemanager.claims.manager import ClaimManager
 from devicemanager.claims.statefile import parse_state
 from devicemanager.core.refusal import Refused
 from devicemanager.events import EventStream
+from tests import strategies
 from tests.claims.documents import claim, device_class, pool, read
 from tests.claims.test_manager import DRIVER, MemoryFile, pod
 
@@ -149,5 +150,5 @@ class Claims(RuleBasedStateMachine):
         assert len(parse_state(self.file.data).records) == len(kept)
 
 
-Claims.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+Claims.TestCase.settings = settings(strategies.examples(0.5), stateful_step_count=20)
 TestClaims = Claims.TestCase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from devicemanager.core.allocation.container import PodAllocation, give_back
@@ -333,7 +333,7 @@ class Interleaving:
                 self.step(what, kind, extra)
 
 
-@settings(max_examples=200)
+@strategies.examples(2)
 @given(
     worlds,
     strategies.pod_lists | strategies.light_pod_lists,

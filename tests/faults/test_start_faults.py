@@ -167,7 +167,7 @@ def test_sockets_of_the_dead_are_taken_over(root: Path, start: Start) -> None:
             dead.bind(str(root / name / "kubelet.sock"))
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(root / "device-plugins" / "left.sock"))
-    kubelet = start()
+    kubelet = start(IMPATIENT)
     assert hostile.register(kubelet.plugin_socket, "nobody.sock") is not None
     assert not (kubelet.plugin_dir / "left.sock").exists()
 

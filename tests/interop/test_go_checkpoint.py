@@ -6,10 +6,11 @@ import re
 import subprocess
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from checkpoint import Checkpoint, CheckpointCorrupt, PodDevicesEntry, checksum, dumps, loads
+from tests.strategies import examples
 
 texts = st.text(
     st.sampled_from('ab-0 "\\<>&/\x00\n\b\x7f\u2028\u2029\u00e9\ufffd\U0001f600')
@@ -74,13 +75,12 @@ def file_question(text):
     return {"file_base64": base64.b64encode(text).decode()}
 
 
-@settings(max_examples=300)
+@examples(3)
 @given(checkpoints)
 def test_we_write_what_the_kubelet_writes(original, checkpoint):
     assert dumps(checkpoint).decode() == original(as_go(checkpoint))["file"]
 
 
-@settings(max_examples=100)
 @given(checkpoints)
 def test_the_kubelet_reads_what_we_write(original, checkpoint):
     assert original(file_question(dumps(checkpoint))) == as_go(checkpoint)
@@ -113,7 +113,7 @@ ENTRY = PodDevicesEntry("u", "c", "v.com/r", {0: ("d",)}, b"x")
 SMALL = Checkpoint((ENTRY,), {"v.com/r": ("d",)})
 
 
-@settings(max_examples=300)
+@examples(3)
 @example(SMALL, [])
 @example(SMALL, [(2, b"", False)])
 @given(checkpoints, edits)

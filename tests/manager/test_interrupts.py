@@ -1,7 +1,7 @@
 """KeyboardInterrupt at every line of an admission: the pod holds its devices, or nothing.
 
 An interrupt may come between any two steps, also while something is given back. Each test
-runs one admission again and again and interrupts it one line later each time.
+runs one admission again and again and interrupts it at another line each time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,23 +31,37 @@ from tests.strategies import GPU
 OURS = str(Path(devicemanager.__file__).parent)
 
 
+Line = tuple[str, int]
+
+
+@cache
+def is_ours(file: str) -> bool:
+    return file.startswith(OURS)
+
+
+@cache
+def may_be_interrupted(line: Line) -> bool:
+    # Python tells of a `with` line again before it leaves the block, and of a `try` line
+    # before it enters one: no interrupt can come there, or locks would stay locked.
+    return not linecache.getline(*line).strip().startswith(("with ", "try:"))
+
+
 @attrs.define
 class Interrupt:
-    """Raises KeyboardInterrupt at the ``at``-th line of our code that runs."""
+    """Raises KeyboardInterrupt at the ``at``-th line of our code that runs, from 0."""
 
-    at: int
-    seen: int = 0
+    at: int | None
+    seen: list[Line] = attrs.field(factory=list)
 
     def __call__(self, frame: Any, event: str, argument: object) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
+        file = frame.f_code.co_filename
+        if not is_ours(file):
             return None
-        # Python tells of a `with` line again before it leaves the block, and of a `try` line
-        # before it enters one: no interrupt can come there, or locks would stay locked.
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if event == "line" and not line.startswith(("with ", "try:")):
-            self.seen += 1
-            if self.seen == self.at:
+        line = (file, frame.f_lineno)
+        if event == "line" and may_be_interrupted(line):
+            if len(self.seen) == self.at:
                 raise KeyboardInterrupt
+            self.seen.append(line)
         return self
 
     def during(self, call: Callable[[], object]) -> bool:
@@ -97,14 +112,14 @@ class Harness:
 
 
 def moments(**plugin: Any) -> Iterator[tuple[Harness, Interrupt]]:
-    """A fresh harness for every line that there is to interrupt."""
-    at = 0
-    while True:
-        at += 1
-        interrupt = Interrupt(at)
-        yield Harness(**plugin), interrupt
-        if interrupt.seen < at:
-            return
+    """A fresh harness for the first and the last time that each line runs. Before them one
+    that nothing interrupts, which shows what the lines are."""
+    whole = Interrupt(None)
+    yield Harness(**plugin), whole
+    first = {line: at for at, line in reversed([*enumerate(whole.seen)])}
+    last = {line: at for at, line in enumerate(whole.seen)}
+    for at in sorted({*first.values(), *last.values()}):
+        yield Harness(**plugin), Interrupt(at)
 
 
 @pytest.mark.parametrize("refused", [False, True])

@@ -340,5 +340,5 @@ class ManagerMachine(RuleBasedStateMachine):
         }
 
 
-ManagerMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
+ManagerMachine.TestCase.settings = settings(stateful_step_count=40)
 TestNode = ManagerMachine.TestCase

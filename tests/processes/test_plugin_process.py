@@ -11,6 +11,7 @@ import pytest
 
 from devicemanager import ManualClock, WaitTimeout
 from devicemanager.testing import PluginProcess, ProcessEnded
+from tests.sessions import SPARE
 
 GPU = "vendor.com/gpu"
 pytest_plugins = ["pytester"]
@@ -167,7 +168,7 @@ def test_nothing_is_left_after_the_test(pytester):
             assert not any(map(psutil.pid_exists, seen))
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess(*SPARE).assert_outcomes(passed=2)
 
 
 def test_a_failure_shows_what_the_process_printed(pytester):
@@ -180,7 +181,7 @@ def test_a_failure_shows_what_the_process_printed(pytester):
             assert False
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*SPARE)
     result.stdout.fnmatch_lines(["*plugin process output*", "sh, started once", "  | driver*"])
 
 

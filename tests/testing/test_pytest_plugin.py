@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.sessions import SPARE
+
 pytest_plugins = ["pytester"]
 
 
@@ -13,7 +15,7 @@ def session(pytester):
 
     def run(source, *arguments):
         pytester.makepyfile(test_it=source)
-        return pytester.runpytest_subprocess("-Werror", "-pno:cacheprovider", *arguments)
+        return pytester.runpytest_subprocess("-Werror", *SPARE, *arguments)
 
     return run
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from devicemanager.core.devices import Device
@@ -166,7 +166,7 @@ def test_an_explanation_stays_what_it_was(
 # -- alignment ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@strategies.examples(2)
 @given(worlds, inventories(), pod_lists)
 def test_what_is_preferred_is_truly_aligned(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]

@@ -14,7 +14,7 @@ from tools.bench import admission, claims, lists, memory, podresources, startup,
 from tools.bench.model import Case, Measurement
 from tools.bench.scale import SCALES, Scale
 
-_MODULES = (admission, podresources, startup, lists, topology, memory, claims)
+MODULES = (admission, podresources, startup, lists, topology, memory, claims)
 
 
 class BenchmarkFailed(Exception):
@@ -23,23 +23,34 @@ class BenchmarkFailed(Exception):
 
 def cases(scale: Scale) -> list[Case]:
     """Every case, in the order of the table."""
-    return [case for module in _MODULES for case in module.cases(scale)]
+    return [case for module in MODULES for case in module.cases(scale)]
 
 
 def measure(case: str, scale: str) -> list[Measurement]:
     """Run a case in a fresh process."""
-    worker = [sys.executable, "-m", "tools.bench.registry", case, scale]
+    (measured,) = measure_together([case], scale).values()
+    return measured
+
+
+def measure_together(names: Sequence[str], scale: str) -> dict[str, list[Measurement]]:
+    """Run several cases one after the other in a fresh process: they have an effect on each
+    other, so this only shows that they run."""
+    worker = [sys.executable, "-m", "tools.bench.registry", scale, *names]
     done = subprocess.run(worker, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        raise BenchmarkFailed(f"{case}: its process ended with {done.returncode}")
-    return [Measurement(**measured) for measured in json.loads(done.stdout)]
+        raise BenchmarkFailed(f"{', '.join(names)}: the process ended with {done.returncode}")
+    return {
+        name: [Measurement(**each) for each in measured]
+        for name, measured in json.loads(done.stdout).items()
+    }
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The fresh process: measure one case, print what came out as JSON."""
-    name, scale = arguments
-    (case,) = (each for each in cases(SCALES[scale]) if each.name == name)
-    print(json.dumps([attrs.asdict(measured) for measured in case.run()]), flush=True)
+    """The fresh process: measure the named cases, print what came out as JSON."""
+    scale, *names = arguments
+    known = {case.name: case for case in cases(SCALES[scale])}
+    measured = {name: [attrs.asdict(each) for each in known[name].run()] for name in names}
+    print(json.dumps(measured), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
@@ -56,7 +56,6 @@ def histories(draw: st.DrawFn) -> tuple[Inventory, list[list[Claim]], list[int]]
 
 
 @given(histories())
-@settings(max_examples=60)
 def test_nothing_is_held_twice_and_nothing_is_overdrawn(
     history: tuple[Inventory, list[list[Claim]], list[int]],
 ) -> None:

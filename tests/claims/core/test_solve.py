@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
@@ -43,7 +43,6 @@ def situations(draw: st.DrawFn) -> tuple[Inventory, Ledger, list[Claim]]:
 
 
 @given(situations())
-@settings(max_examples=100)
 def test_the_solver_finds_what_a_brute_force_finds(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
@@ -58,7 +57,6 @@ def test_the_solver_finds_what_a_brute_force_finds(
 
 
 @given(cases.shared_calls())
-@settings(max_examples=120)
 def test_shares_are_found_as_a_brute_force_finds_them(call: tuple[Inventory, list[Claim]]) -> None:
     inventory, claims = call
     outcome = solve(inventory, Ledger(), claims)
@@ -67,7 +65,6 @@ def test_shares_are_found_as_a_brute_force_finds_them(call: tuple[Inventory, lis
 
 
 @given(situations(), st.randoms(use_true_random=False))
-@settings(max_examples=100)
 def test_the_order_of_the_claims_never_changes_whether_they_fit(
     situation: tuple[Inventory, Ledger, list[Claim]], random: Random
 ) -> None:
@@ -78,7 +75,6 @@ def test_the_order_of_the_claims_never_changes_whether_they_fit(
 
 
 @given(situations())
-@settings(max_examples=100)
 def test_the_exact_decision_finds_an_answer_when_there_is_one(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
@@ -94,7 +90,6 @@ def test_the_exact_decision_finds_an_answer_when_there_is_one(
 
 
 @given(situations())
-@settings(max_examples=100)
 def test_a_refusal_accounts_for_every_device_once(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.core.topology import Hint, Hints, NumaTopology, ProviderHints, merge_hints
@@ -19,6 +19,7 @@ from devicemanager.core.topology.merging import (
     preferred_masks,
     reachable_masks,
 )
+from tests.strategies import examples
 
 TWO = NumaTopology.of([0, 1])
 ANY = Hint(None, True)
@@ -87,7 +88,7 @@ def walk(machine: Machine, prefer_closest: bool) -> Hint:
     return best or Hint(everything, False)
 
 
-@settings(max_examples=400)
+@examples(4)
 @given(machines(), st.booleans())
 def test_the_winner_is_that_of_the_walk(machine: Machine, prefer_closest: bool) -> None:
     merged = merge_hints(machine.topology, machine.hints, prefer_closest)
