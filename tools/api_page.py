@@ -22,6 +22,7 @@ PUBLIC = {
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
+    "devicemanager.recording": "recorded traffic between a kubelet and its plugins",
     "devicemanager.claims": "structured claims",
     "devicemanager.runtime.oci": "what an OCI runtime would be told",
     "devicemanager.runtime.cdi": "devices by name, from specification files",

@@ -24,7 +24,17 @@ __all__ = ["main"]
 
 _COMMANDS = {
     name: f"devicemanager.cli.{name}"
-    for name in ("run", "simulate", "exec", "explain", "claims", "pods", "resources")
+    for name in (
+        "run",
+        "simulate",
+        "exec",
+        "record",
+        "replay",
+        "explain",
+        "claims",
+        "pods",
+        "resources",
+    )
 } | {"checkpoint": "devicemanager.cli.checkpoints"}
 """Subcommand to the module with its ``add``, in the order in which help lists them."""
 

@@ -38,8 +38,10 @@ class SupervisedRun:
         env: Mapping[str, str],
         cwd: str | os.PathLike[str] | None,
         binds: tuple[Bind, ...],
-        output: deque[str],
+        output: deque[str] | None,
     ) -> None:
+        """What the command prints goes into ``output`` line by line; None: to where our own
+        does."""
         self._command = command
         self._env = env
         self._cwd = cwd
@@ -61,8 +63,8 @@ class SupervisedRun:
                 env=self._env,
                 cwd=self._cwd,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stdout=None if self._output is None else subprocess.PIPE,
+                stderr=None if self._output is None else subprocess.STDOUT,
                 pass_fds=(life_read, report_write),
             )
         finally:
@@ -105,10 +107,10 @@ class SupervisedRun:
             os.close(lifeline)
 
     def _read(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
-        assert process.stdout is not None
-        with process.stdout as stream:
-            while line := stream.readline(_LONGEST_LINE):
-                self._output.append(line.decode(errors="replace").rstrip("\n"))
+        if process.stdout is not None and self._output is not None:
+            with process.stdout as stream:
+                while line := stream.readline(_LONGEST_LINE):
+                    self._output.append(line.decode(errors="replace").rstrip("\n"))
         self.status = process.wait()
         self._cut()
         self._done.set()

@@ -17,6 +17,7 @@ from devicemanager.versions.version import ANCHORS as KUBELET_VERSIONS
 if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
     from devicemanager.testing.processes import PluginProcess, PluginProcessFactory, ProcessEnded
+    from devicemanager.testing.replays import ReplayPluginFactory
 
 __all__ = [
     "KUBELET_VERSIONS",
@@ -24,6 +25,7 @@ __all__ = [
     "PluginProcess",
     "PluginProcessFactory",
     "ProcessEnded",
+    "ReplayPluginFactory",
     "SimulatedPluginFactory",
     "pod_manifest",
 ]
@@ -35,6 +37,7 @@ __getattr__, __dir__ = lazy_names(
         "PluginProcess": "processes",
         "PluginProcessFactory": "processes",
         "ProcessEnded": "processes",
+        "ReplayPluginFactory": "replays",
         "SimulatedPluginFactory": "factories",
     },
 )

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from devicemanager.settings import Settings
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
     from devicemanager.testing.processes import PluginProcessFactory
+    from devicemanager.testing.replays import ReplayPluginFactory
 
 _SECTION = "mock kubelet events"
 _PROCESS_SECTION = "plugin process output"
 _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
+_REPLAYS: pytest.StashKey[ReplayPluginFactory] = pytest.StashKey()
 _PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
 
 
@@ -98,10 +100,27 @@ def plugin_process(
         yield factory
 
 
+@pytest.fixture
+def replay_plugin(
+    request: pytest.FixtureRequest, mock_kubelet: MockKubelet
+) -> Iterator[ReplayPluginFactory]:
+    """Serves plugins from recordings of ``devicemanager record``, registered with
+    ``mock_kubelet`` or another one: ``replay_plugin("gpu-node.ndjson")``. A test fails if its
+    kubelet asks what was not recorded."""
+    from devicemanager.testing.replays import ReplayPluginFactory
+
+    with ReplayPluginFactory(mock_kubelet) as factory:
+        request.node.stash[_REPLAYS] = factory
+        yield factory
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test that passed if one of the kubelets' threads raised an error."""
+    """Fail a test that passed if one of the kubelets' threads raised an error, or if a
+    replayed plugin was asked what was not recorded."""
     yield
+    if (replays := item.stash.get(_REPLAYS, None)) is not None:
+        replays.check()
     if (kubelets := item.stash.get(_KUBELETS, None)) is not None:
         kubelets.check()
 

@@ -142,6 +142,13 @@ class StubKubelet(rpc.RegistrationServicer):
                 names = sorted(entry.name for entry in self.directory.iterdir())
                 raise AssertionError(f"{what} did not come; {self.requests=} {names=}")
 
+    def wait_for_path(self, path, *, there):
+        """Wait until there is a file at ``path``, or none; nobody notifies of that."""
+        deadline = time.monotonic() + PATIENCE
+        while path.exists() is not there:
+            assert time.monotonic() < deadline, f"{path} {'did not come' if there else 'is there'}"
+            time.sleep(0.005)
+
     def plugin(self, resource="vendor.com/gpu"):
         """The newest connection of a resource with an open stream that has sent a list."""
 

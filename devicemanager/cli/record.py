@@ -1,0 +1,143 @@
+"""``devicemanager record``: what a kubelet and its plugins say to each other, in a file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from devicemanager.cli import files
+from devicemanager.cli.options import CommandError, command
+from devicemanager.cli.output import clean
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+    from devicemanager.cli.stopping import StopSignals
+    from devicemanager.recording import Recorder
+
+_DESCRIPTION = """\
+Stand between a kubelet and its plugins, pass everything on, and write down what both said.
+With a COMMAND, that plugin alone is recorded: it finds the recorder where it looks for the
+kubelet. With --plugin-dir, plugins that register in that directory. With neither, all plugins
+of the node: the recorder's socket takes the place of kubelet.sock until it stops. Ends at
+SIGTERM or Ctrl-C, or with the command.
+"""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add ``devicemanager record`` and its options."""
+    parser = command(
+        subparsers, "record", _run, "record what a kubelet and its plugins say", _DESCRIPTION
+    )
+    parser.usage = "%(prog)s [options] [-- COMMAND [ARG ...]]"
+    parser.add_argument(
+        "--kubelet-dir",
+        metavar="DIR",
+        type=files.directory,
+        default="/var/lib/kubelet/device-plugins",
+        help="the kubelet's plugin directory (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--plugin-dir",
+        metavar="DIR",
+        type=files.directory,
+        help="where the plugins to record register, instead of the kubelet's directory",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=files.STANDARD_INPUT,
+        help="a new file for the recording (default: -, standard output)",
+    )
+    parser.add_argument(
+        "--resource",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="record this resource only; may be repeated",
+    )
+    parser.add_argument(
+        "--redact-env",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="leave out the values of environment variables in whose names this is found; "
+        "may be repeated",
+    )
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="a plugin, after --")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from devicemanager.cli.stopping import Stopped, StopSignals
+    from devicemanager.recording import Recorder
+
+    if args.command and args.output == files.STANDARD_INPUT:
+        raise CommandError("a command prints to standard output: name a file with --output")
+    status = 0
+    with StopSignals() as signals, contextlib.ExitStack() as stack:
+        plugin_dir = args.plugin_dir
+        if args.command and plugin_dir is None:
+            plugin_dir = stack.enter_context(_private_directory())
+        file: str | IO[str] = sys.stdout if args.output == files.STANDARD_INPUT else args.output
+        recorder = Recorder(
+            file,
+            args.kubelet_dir,
+            plugin_dir,
+            resources=args.resource,
+            redact_env=args.redact_env,
+            report=_report,
+        )
+        with recorder, contextlib.suppress(Stopped):
+            if args.command:
+                status = _run_command(args, recorder, signals)
+            else:
+                with signals.interruptible():
+                    signals.wait()
+    _report(f"recorded {recorder.calls} calls, lists and ends of streams")
+    return status
+
+
+def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSignals) -> int:
+    from devicemanager.processes.namespace import Bind
+    from devicemanager.processes.run import SupervisedRun
+
+    plugin_dir = recorder.plugin_dir
+    words = [word.replace("{plugin_dir}", str(plugin_dir)) for word in args.command]
+    # One that is told where to register needs no private mounts.
+    binds = () if words != args.command else (Bind(plugin_dir, Path(args.kubelet_dir).absolute()),)
+    environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(plugin_dir)}
+    run = SupervisedRun(words, environment, None, binds, None)
+    run.start(signals.give_up)
+    try:
+        with signals.interruptible():
+            signals.wait()
+        status = run.status or 0
+        return status if status >= 0 else 128 - status
+    finally:
+        # First: what the plugin does because we end it is no part of the recording.
+        try:
+            recorder.stop()
+        finally:
+            run.end()
+
+
+@contextlib.contextmanager
+def _private_directory() -> Iterator[Path]:
+    # Short: a socket's path has at most 107 bytes.
+    path = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _report(line: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"devicemanager record: {clean(line)}\n")

@@ -1,0 +1,110 @@
+"""``devicemanager replay``: plugins that answer as recorded ones did."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+from devicemanager.cli import files
+from devicemanager.cli.options import add_format, command
+from devicemanager.cli.output import clean, schema_name
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+    from devicemanager.recording import Miss, ReplayPlugin
+
+_DESCRIPTION = """\
+Serve the plugins of a recording: they register, send the lists and give the answers that were
+recorded. What is asked and was not recorded fails and is printed. Ends at SIGTERM or Ctrl-C,
+with exit status 1 if there was such a request.
+"""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add ``devicemanager replay`` and its options."""
+    parser = command(
+        subparsers, "replay", _run, "run plugins that answer as recorded ones did", _DESCRIPTION
+    )
+    parser.add_argument("file", metavar="FILE", help="a recording of `devicemanager record`")
+    parser.add_argument(
+        "--directory",
+        metavar="DIR",
+        type=files.directory,
+        help="the kubelet's plugin directory (default: DEVICE_PLUGIN_DIRECTORY of the "
+        "environment, else /var/lib/kubelet/device-plugins)",
+    )
+    parser.add_argument(
+        "--resource",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="serve this resource only; may be repeated (default: all)",
+    )
+    speeds = parser.add_mutually_exclusive_group()
+    speeds.add_argument(
+        "--speed",
+        metavar="N",
+        type=_speed,
+        default=1.0,
+        help="recorded seconds that pass in a second (default: 1)",
+    )
+    speeds.add_argument(
+        "--immediate",
+        dest="speed",
+        action="store_const",
+        const=None,
+        help="let no time pass between what was recorded",
+    )
+    add_format(parser, "text", "json")
+
+
+def _speed(text: str) -> float:
+    speed = float(text)
+    if not 0 < speed < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number above 0 is expected, not {text}")
+    return speed
+
+
+def _run(args: argparse.Namespace) -> int:
+    from devicemanager.cli.stopping import Stopped, StopSignals
+    from devicemanager.recording import Recording, ReplayPlugin
+
+    with StopSignals() as signals:
+        recording = Recording.load(args.file)
+        plugins: list[ReplayPlugin] = []
+        with contextlib.ExitStack() as stack:
+            for resource in args.resource or recording.resources or [None]:
+                plugin = ReplayPlugin(
+                    recording,
+                    args.directory,
+                    resource=resource,
+                    speed=args.speed,
+                    on_miss=_Printer(args.output, resource),
+                )
+                plugins.append(stack.enter_context(plugin))
+            with contextlib.suppress(Stopped), signals.interruptible():
+                signals.wait()
+    return 1 if any(plugin.misses for plugin in plugins) else 0
+
+
+class _Printer:
+    """Prints each miss of a resource as it comes."""
+
+    def __init__(self, output: str, resource: str | None) -> None:
+        self._as_json = output == "json"
+        self._resource = resource
+
+    def __call__(self, miss: Miss) -> None:
+        data = {
+            "schema": schema_name("replay"),
+            "resource": self._resource,
+            "rpc": miss.rpc,
+            "message": str(miss),
+            "request": miss.request,
+            "nearest": miss.nearest,
+        }
+        text = json.dumps(data) if self._as_json else clean(f"{self._resource}: {miss}")
+        with contextlib.suppress(OSError):  # a reader that has gone must fail no call
+            print(text, flush=True)

@@ -1,0 +1,126 @@
+"""``devicemanager record`` and ``replay``: what they do with their arguments, and how they end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.recording import Recording
+from devicemanager.testing import pod_manifest
+
+COMMAND = Path(sys.executable).with_name("devicemanager")
+GPU = "vendor.com/gpu"
+DEADLINE = 30
+PLUGIN = [sys.executable, "-m", "devicemanager.plugin.simulated", "run"]
+SETTINGS = {"RESOURCE_NAME": GPU, "DEVICE_ID_PREFIX": "gpu", "NODE_NAME": "n"}
+
+
+@pytest.fixture
+def run():
+    """Run the command until the end of the test."""
+    running = []
+
+    def start(*arguments):
+        running.append(
+            subprocess.Popen(
+                [COMMAND, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | SETTINGS,
+            )
+        )
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    printed, complaints = process.communicate(timeout=DEADLINE)
+    return process.returncode, printed, complaints
+
+
+def test_a_recorded_plugin_is_replayed_where_it_was(run, mock_kubelet, tmp_path):
+    """The plugin is not told where to register: it looks at the kubelet's own directory."""
+    file, directory = tmp_path / "r.ndjson", mock_kubelet.plugin_dir
+    recorder = run(
+        "record", "--kubelet-dir", directory, "-o", file, "--", *PLUGIN, "--directory", directory
+    )
+    mock_kubelet.wait_for_resource(GPU, 2, timeout=DEADLINE)
+    assert mock_kubelet.admit(pod_manifest("a", {GPU: 1}, uid="a")).admitted
+    status, printed, complaints = stop(recorder)
+    assert (status, printed) == (0, "")
+    assert f"devicemanager record: {GPU} registers as simple-device-plugin" in complaints
+    assert complaints.endswith("recorded 5 calls, lists and ends of streams\n")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [call.rpc for call in Recording.load(file).registrations(GPU)[0].calls] == [
+        "GetDevicePluginOptions",
+        "Allocate",
+    ]
+    mock_kubelet.wait_for_resource(GPU, 0)
+    mock_kubelet.terminate("a")
+
+    replay = run("replay", file, "--immediate", "--directory", directory, "-o", "json")
+    mock_kubelet.wait_for_resource(GPU, 2, timeout=DEADLINE)
+    assert mock_kubelet.admit(pod_manifest("a", {GPU: 1})).admitted
+    assert not mock_kubelet.admit(pod_manifest("b", {GPU: 1})).admitted
+    status, printed, complaints = stop(replay)
+    assert (status, complaints) == (1, "")
+    data = json.loads(printed)
+    assert data.pop("message").startswith("Allocate of gpu-n-1 was not recorded; nearest is ")
+    assert data == {
+        "schema": "devicemanager.replay/v1",
+        "resource": GPU,
+        "rpc": "Allocate",
+        "request": {"container_requests": [{"devices_ids": ["gpu-n-1"]}]},
+        "nearest": {"container_requests": [{"devices_ids": ["gpu-n-0"]}]},
+    }
+
+
+def test_record_ends_with_its_command(run, mock_kubelet, tmp_path):
+    file = tmp_path / "r.ndjson"
+    directory = mock_kubelet.plugin_dir
+    recorder = run(
+        "record",
+        "--kubelet-dir",
+        directory,
+        "-o",
+        file,
+        "--",
+        "sh",
+        "-c",
+        "echo {plugin_dir}; exit 7",
+    )
+    printed, _ = recorder.communicate(timeout=DEADLINE)
+    assert recorder.returncode == 7
+    assert printed.startswith("/tmp/dm-") and not Path(printed.strip()).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["record", "--", "true"], "name a file with --output"),
+        (["record", "--kubelet-dir", "/nowhere"], "/nowhere is not a directory"),
+        (["replay", "/nowhere"], "cannot read /nowhere: No such file or directory"),
+    ],
+)
+def test_what_cannot_work_is_one_line(arguments, text, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert text in captured.err and captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan", "fast"])
+def test_a_speed_is_a_number_above_0(speed, capsys):
+    assert main(["replay", "r", f"--speed={speed}"]) == 2
+    assert "argument --speed: " in capsys.readouterr().err
