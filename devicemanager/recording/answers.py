@@ -11,7 +11,7 @@ import attrs
 from google.protobuf.message import DecodeError
 
 from devicemanager.recording.calls import RecordedCall
-from devicemanager.recording.messages import as_data, request_type
+from devicemanager.recording.messages import request_data
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = ["Answers", "Miss"]
@@ -34,14 +34,14 @@ class Miss:
     @property
     def request(self) -> dict[str, Any]:
         """The request as data, by the field names of the .proto file."""
-        return as_data(request_type(self.rpc), self.request_bytes)
+        return request_data(self.rpc, self.request_bytes)
 
     @property
     def nearest(self) -> dict[str, Any] | None:
         """The nearest recorded request as data."""
         if self.nearest_bytes is None:
             return None
-        return as_data(request_type(self.rpc), self.nearest_bytes)
+        return request_data(self.rpc, self.nearest_bytes)
 
     def __str__(self) -> str:
         text = f"{self.rpc}{_shown(self.rpc, self.request_bytes)} was not recorded"
@@ -123,8 +123,8 @@ def _shown(rpc: str, request: bytes) -> str:
 
 
 def _containers(rpc: str, request: bytes) -> list[dict[str, Any]]:
-    data = as_data(request_type(rpc), request)
-    return data.get("container_requests", [data])
+    data = request_data(rpc, request)
+    return list(data.get("container_requests", [data]))
 
 
 def _container(asked: dict[str, Any]) -> str:

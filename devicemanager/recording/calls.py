@@ -14,9 +14,9 @@ import attrs
 from devicemanager.recording.errors import RecordingError
 from devicemanager.recording.messages import (
     LIST_AND_WATCH,
-    as_data,
-    request_type,
-    response_type,
+    is_known,
+    request_data,
+    response_data,
 )
 
 __all__ = ["OK", "SCHEMA", "EndedBy", "RecordedCall", "call_from_line", "is_stream", "line_of"]
@@ -76,20 +76,21 @@ class RecordedCall:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request as data, by the field names of the .proto file."""
-        return as_data(request_type(self.rpc), self.request_bytes)
+        """The request as data: the fields of the .proto file by their names there, those
+        with default values included, numbers as numbers. ``{"undecodable": "<base64>"}`` for
+        bytes that are no such message."""
+        return request_data(self.rpc, self.request_bytes)
 
     @property
     def response(self) -> dict[str, Any] | None:
-        """The response as data; None if there was none."""
-        if self.response_bytes is None:
-            return None
-        return as_data(response_type(self.rpc), self.response_bytes)
+        """The response as data, in the form of ``request``; None if there was none."""
+        response = self.response_bytes
+        return None if response is None else response_data(self.rpc, response)
 
 
 def is_stream(rpc: str) -> bool:
     """Whether a method may answer with any number of messages, as far as anybody knows."""
-    return rpc == LIST_AND_WATCH or request_type(rpc) is None
+    return rpc == LIST_AND_WATCH or not is_known(rpc)
 
 
 def line_of(call: RecordedCall) -> str:
