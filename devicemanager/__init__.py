@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from devicemanager.core.refusal import Refused
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
     from devicemanager.events import Event, EventKind
+    from devicemanager.kubelet.interface import KubeletInterface
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
     from devicemanager.manifests import ManifestError
     from devicemanager.pods.admission import Admission
@@ -34,6 +35,7 @@ __all__ = [
     "DeviceManagerError",
     "Event",
     "EventKind",
+    "KubeletInterface",
     "ManifestError",
     "ManualClock",
     "MockKubelet",
@@ -58,6 +60,7 @@ __getattr__, __dir__ = lazy_names(
         "DeviceManagerError": "core.errors",
         "Event": "events",
         "EventKind": "events",
+        "KubeletInterface": "kubelet.interface",
         "ManifestError": "manifests",
         "ManualClock": "clock",
         "MockKubelet": "kubelet.mock",

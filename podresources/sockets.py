@@ -98,8 +98,9 @@ def prepare(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def published(path: Path) -> Iterator[Path]:
-    """Yield a name to listen on; on success what listens there appears as ``path``.
+def published(path: Path, mode: int = _MODE) -> Iterator[Path]:
+    """Yield a name to listen on; on success what listens there appears as ``path``, with
+    ``mode``.
 
     The kubelet listens on a temporary name too (``CreateListener``, pkg/kubelet/util,
     v1.32) and renames it. A link in place of the rename fails if ``path`` exists, so of
@@ -112,7 +113,7 @@ def published(path: Path) -> Iterator[Path]:
     try:
         yield private
         try:
-            private.chmod(_MODE)
+            private.chmod(mode)
             os.link(private, path)
         except FileExistsError as error:
             raise SocketInUse(f"another server has just started on {path}") from error

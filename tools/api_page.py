@@ -17,6 +17,7 @@ __all__ = ["PAGE", "PUBLIC", "page"]
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {
     "devicemanager": "the kubelet's side",
+    "devicemanager.control": "a kubelet of another process: the control API (the extra `control`)",
     "devicemanager.testing": "for tests, besides the fixtures of the pytest plugin",
     "devicemanager.calls": "what the kubelet and plugins asked each other",
     "devicemanager.plugin": "write a plugin",

@@ -196,7 +196,7 @@ def _as_dict(found: Inspection) -> dict[str, Any]:
 
 
 def _entry_dict(entry: PodDevicesEntry) -> dict[str, Any]:
-    from devicemanager.cli.data import settings_data
+    from devicemanager.pods.data import settings_data
 
     settings = _settings(entry)
     if isinstance(settings, str):

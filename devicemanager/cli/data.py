@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 if TYPE_CHECKING:
-    from devicemanager.core.runoptions import ContainerSettings, RunOptions
-    from devicemanager.pods.admission import ContainerOutcome
     from podresources import (
         Allocatable,
         Container,
@@ -19,22 +15,6 @@ if TYPE_CHECKING:
     )
 
 Data = dict[str, Any]
-
-
-def settings_data(settings: ContainerSettings | RunOptions) -> Data:
-    """What a container gets from its devices."""
-    return attrs.asdict(settings)
-
-
-def oci_data(given: ContainerOutcome) -> Data:
-    """What a runtime of this host would be told: ``oci``, or ``oci_error`` for why nothing."""
-    from devicemanager.core.errors import RequestError
-    from devicemanager.wire.errors import WireError
-
-    try:
-        return {"oci": given.oci().config, "oci_error": None}
-    except (RequestError, WireError) as error:
-        return {"oci": None, "oci_error": str(error)}
 
 
 def pod_data(pod: Pod) -> Data:

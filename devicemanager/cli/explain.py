@@ -261,8 +261,8 @@ def _text(told: Told) -> str:
 
 
 def _as_dict(told: Told) -> dict[str, Any]:
-    from devicemanager.cli.data import oci_data
     from devicemanager.core.explanation.data import as_dict
+    from devicemanager.pods.data import oci_data
 
     admission = told.admission
     explanation = admission.explanation

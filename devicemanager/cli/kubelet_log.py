@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from devicemanager.cli.output import clean, schema_name, settings_lines
 
@@ -54,6 +54,8 @@ class KubeletLog:
 
     def admission(self, pod: Pod, admission: Admission) -> None:
         """What became of a pod, container by container."""
+        from devicemanager.pods.data import container_data, explanation_data, explanation_lines
+
         name = f"{pod.namespace}/{pod.name}"
         record: dict[str, object] = {
             "kind": "admission",
@@ -63,7 +65,7 @@ class KubeletLog:
             "reason": admission.reason,
             "message": admission.message,
             "containers": {
-                container: _container_data(given)
+                container: container_data(given)
                 for container, given in admission.containers.items()
             },
             "explanation": None,
@@ -71,8 +73,8 @@ class KubeletLog:
         lines = []
         if not admission.admitted:
             # The refusal itself is an event, and so is printed already.
-            record["explanation"] = _explanation_data(admission)
-            lines += [f"    {line}" for line in _explanation(admission)]
+            record["explanation"] = explanation_data(admission)
+            lines += [f"    {line}" for line in explanation_lines(admission)]
         for container, given in admission.containers.items() if admission.admitted else ():
             lines.append(f"pod {name}, container {container}: {_devices_text(given)}")
             lines += [f"    {line}" for line in _settings(given)]
@@ -97,59 +99,10 @@ class KubeletLog:
         return "".join(f"{stamp} {clean(line)}\n" for line in lines)
 
 
-def _explanation(admission: Admission) -> list[str]:
-    """Why a pod was refused, as far as it got to ask for devices."""
-    from devicemanager.core.explanation.text import in_use, steps
-
-    explanation = admission.explanation
-    if explanation is None:
-        return []
-    policy = explanation.policy
-    lines = [
-        f"policy {policy.name}, scope {policy.scope}",
-        *steps(explanation),
-        *in_use(explanation),
-    ]
-    return [line for line in lines if line]
-
-
-def _explanation_data(admission: Admission) -> dict[str, Any] | None:
-    from devicemanager.core.explanation.data import as_dict
-
-    explanation = admission.explanation
-    if explanation is None:
-        return None
-    data = as_dict(explanation)
-    facts = {name: data[name] for name in ("policy", "steps", "holders")}
-    return {**facts, "text": _explanation(admission)}
-
-
-def _container_data(given: ContainerOutcome) -> dict[str, Any]:
-    from devicemanager.cli.data import oci_data, settings_data
-    from devicemanager.wire.errors import WireError
-
-    settings, error = None, None
-    try:
-        settings = settings_data(given.run_options)
-    except WireError as unreadable:
-        error = str(unreadable)
-    return {
-        "devices": _devices(given),
-        "claims": {name: list(devices) for name, devices in sorted(given.claims.items())},
-        "numa_nodes": None if given.affinity is None else list(given.affinity),
-        "settings": settings,
-        "settings_error": error,
-        **oci_data(given),
-        "start_error": given.error or None,
-    }
-
-
-def _devices(given: ContainerOutcome) -> dict[str, list[str]]:
-    return dict(sorted(given.devices.items()))
-
-
 def _devices_text(given: ContainerOutcome) -> str:
-    parts = [f"{resource} {','.join(ids)}" for resource, ids in _devices(given).items()]
+    from devicemanager.pods.data import sorted_devices
+
+    parts = [f"{resource} {','.join(ids)}" for resource, ids in sorted_devices(given).items()]
     parts += [f"claim {name} {','.join(held)}" for name, held in sorted(given.claims.items())]
     return "; ".join(parts) or "no devices"
 

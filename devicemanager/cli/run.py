@@ -8,11 +8,12 @@ import contextlib
 import gc
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import files, hardware_option, settings_options
+from devicemanager.cli import control_option, files, hardware_option, settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
@@ -77,6 +78,7 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
+    control_option.add_control(parser)
     settings_options.add_topology(parser)
     settings_options.add_admission(parser)
     settings_options.add_serving(parser)
@@ -137,6 +139,7 @@ def _log(
 def _serve(
     args: argparse.Namespace, log: KubeletLog, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
+    control_option.check_control(args)
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
@@ -144,11 +147,15 @@ def _serve(
         _check_claims(args.claims)
     with _without_garbage_collection():
         kubelet = _kubelet(args, log)
+        control = control_option.control_server(args, kubelet)
         signals.check()
         stack.enter_context(kubelet)
     for name in _PATHS:
         path = getattr(kubelet, name)
         log.say(name.replace("_", "-"), f"{name.replace('_', ' ')}: {path}", path=str(path))
+    if control is not None:
+        stack.enter_context(control)
+        control_option.tell(control, log)
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
@@ -187,7 +194,12 @@ def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
 
     nodes = {node for option in args.simulate for node in option.nodes if node is not None}
     settings = settings_options.settings_from(args, nodes)
-    kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings)
+    clock = None
+    if args.clock == "manual":
+        from devicemanager.clock import ManualClock
+
+        clock = ManualClock(time.time())
+    kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings, clock=clock)
     kubelet.events.subscribe(log.event)
     return kubelet
 

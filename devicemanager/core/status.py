@@ -54,7 +54,7 @@ def allocated_resources_status(
     ``devices`` gives the list that counts for a resource. With quirk ``Q9`` a device that
     vanished, or whose plugin left, still shows what it showed last.
     """
-    health = _last_health if "Q9" in quirks else _health
+    health = _last_health if "Q9" in quirks else device_health
     return {
         container: tuple(
             ResourceStatus(
@@ -70,7 +70,8 @@ def allocated_resources_status(
     }
 
 
-def _health(devices: DeviceList | None, id_: DeviceId) -> Health:
+def device_health(devices: DeviceList | None, id_: DeviceId) -> Health:
+    """What is known of a device now; ``devices`` is the list that counts for its resource."""
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.UNKNOWN

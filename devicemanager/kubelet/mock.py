@@ -12,7 +12,6 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -28,9 +27,13 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind, EventStream
+from devicemanager.kubelet import inventory
+from devicemanager.kubelet.arguments import check_arguments, parser
+from devicemanager.kubelet.claiming import ClaimObjects
 from devicemanager.kubelet.directories import Directories
+from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.lifecycle import Lifecycle
-from devicemanager.kubelet.limits import reason
+from devicemanager.kubelet.paths import NodePaths
 from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
@@ -40,15 +43,12 @@ from devicemanager.pods.records import Phase, PodRecord, PodStore
 from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
-    from devicemanager.claims.manager import ClaimManager
-    from devicemanager.claims.sources import Source as ClaimSource
-    from devicemanager.core.pods import Pod
     from devicemanager.manifests import Source
 
 __all__ = ["MockKubelet", "WaitTimeout"]
 
 
-class MockKubelet:
+class MockKubelet(NodePaths, ClaimObjects):
     """A kubelet's device manager, PodResources API and plugin watcher under ``root``.
 
     Use it as a context manager, or call ``start`` and ``stop``. Everything may be called
@@ -68,7 +68,7 @@ class MockKubelet:
         *,
         clock: Clock | None = None,
     ) -> None:
-        _check_arguments(root, settings)
+        check_arguments(root, settings)
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = EventStream(self.clock)
@@ -90,43 +90,6 @@ class MockKubelet:
         # What pods hold besides devices outlives the kubelet's process, as in its state
         # files. Only a start or a stop touches it, and of these there is one at a time.
         self._latest: KubeletProcess | None = None
-
-    # -- where things are ------------------------------------------------------------
-
-    @property
-    def root(self) -> Path:
-        """The kubelet's directory."""
-        return self._directories.root
-
-    @property
-    def plugin_dir(self) -> Path:
-        """``<root>/device-plugins``: plugins put their sockets here."""
-        return self._directories.plugin_dir
-
-    @property
-    def plugin_socket(self) -> Path:
-        """The Registration service, ``kubelet.sock`` in ``plugin_dir``."""
-        return self._directories.plugin_socket
-
-    @property
-    def pod_resources_socket(self) -> Path:
-        """The PodResources service."""
-        return self._directories.pod_resources_socket
-
-    @property
-    def plugins_registry_dir(self) -> Path:
-        """Plugins that wait to be found put their sockets here."""
-        return self._directories.plugins_registry_dir
-
-    @property
-    def checkpoint_path(self) -> Path:
-        """``kubelet_internal_checkpoint`` in ``plugin_dir``."""
-        return self._directories.checkpoint_path
-
-    @property
-    def claims_state_path(self) -> Path:
-        """``device_claims_state`` in ``root``: what structured claims hold."""
-        return self._directories.claims_state_path
 
     # -- life ------------------------------------------------------------------------
 
@@ -213,6 +176,11 @@ class MockKubelet:
             with self._lock:
                 self._node_status.reset()
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether the kubelet runs."""
+        return self._life.process is not None
+
     def sources_ready(self) -> None:
         """All pods of the node are known now: devices of others are freed.
 
@@ -228,37 +196,6 @@ class MockKubelet:
         or in a forked child."""
         return self._life.serving().manager
 
-    # -- structured claims -----------------------------------------------------------
-
-    @property
-    def claims(self) -> ClaimManager:
-        """Pools, classes and claims of ``devmgmtproto.k8s.io``. They outlive restarts; what
-        claims hold is kept in ``<root>/device_claims_state``."""
-        return self._claims.manager
-
-    def publish(self, pool: ClaimSource) -> None:
-        """A driver publishes pools: as dict, YAML text, path or object. One of the same name
-        is replaced; nobody loses what is held of it.
-
-        Raises InvalidObject with a line for each rule that one breaks, and ClaimsError if a
-        pool belongs to another driver. Objects of other kinds are taken as well.
-        """
-        self._apply(pool)
-
-    def define(self, device_class: ClaimSource) -> None:
-        """An administrator defines classes; as ``publish``."""
-        self._apply(device_class)
-
-    def claim(self, claim: ClaimSource) -> None:
-        """A user creates claims; as ``publish``. A pod gets them that names them in
-        ``spec.resourceClaims``. Raises ClaimsError for a change of an allocated claim."""
-        self._apply(claim)
-
-    def _apply(self, source: ClaimSource) -> None:
-        from devicemanager.claims.sources import read_source
-
-        self.claims.apply(read_source(source))
-
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, manifest: Source, *, start: bool = True) -> Admission:
@@ -272,7 +209,7 @@ class MockKubelet:
         RequestError for a pod that is admitted already.
         """
         workers = self._life.serving().workers
-        return workers.admit(_parser()(manifest), start=start)
+        return workers.admit(parser()(manifest), start=start)
 
     def terminate(self, *uids: str) -> None:
         """The pods end and are deleted: their devices are free. Raises RequestError, and
@@ -356,6 +293,19 @@ class MockKubelet:
             for container, held in holdings.items()
         }
 
+    def plugins(self) -> tuple[PluginStatus, ...]:
+        """The plugin of each known resource, sorted by resource."""
+        return inventory.plugins(self.manager.state)
+
+    def inventory(self) -> tuple[DeviceStatus, ...]:
+        """Every device that a plugin lists or a container holds, with its health and its
+        holder; sorted by resource and id."""
+        return inventory.devices(self.manager.state)
+
+    def pod(self, uid: str) -> PodRecord:
+        """One pod that is known and not deleted. Raises RequestError for an unknown UID."""
+        return self._pods.known(uid)
+
     def pods(self) -> dict[str, PodRecord]:
         """The pods that are known and not deleted, by UID, in the order they came."""
         return {record.pod.uid: record for record in self._pods.records()}
@@ -423,25 +373,6 @@ class MockKubelet:
         with self._lock:
             self._errors.append(error)
         self.events.publish(EventKind.SERVER_ERROR, f"on a server thread: {error!r}")
-
-
-def _check_arguments(root: object, settings: object) -> None:
-    if isinstance(root, Settings):
-        raise TypeError("settings is a keyword: MockKubelet(settings=…)")
-    if root is not None and not isinstance(root, (str, os.PathLike)):
-        raise TypeError(f"root is the path of a directory: not {root!r}")
-    if settings is not None and not isinstance(settings, Settings):
-        raise TypeError(f"settings is a Settings, such as Settings(strict=True): not {settings!r}")
-
-
-@cache
-def _parser() -> Callable[[Source], Pod]:
-    try:
-        # Not needed before the first pod comes, and a fifth of all that a start imports.
-        from devicemanager.manifests import parse
-    except OSError as error:
-        raise RequestError(f"cannot load the reader of manifests: {reason(error)}") from error
-    return parse
 
 
 def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:

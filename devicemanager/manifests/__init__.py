@@ -17,7 +17,7 @@ from devicemanager.manifests.documents import MAX_SIZE, TOO_LARGE, load_document
 from devicemanager.manifests.errors import FieldError, ManifestError, described, plain, shown
 from devicemanager.manifests.spec import DefaultUid, pod_from, stable_uid
 
-__all__ = ["DefaultUid", "ManifestError", "Source", "parse", "stable_uid"]
+__all__ = ["DefaultUid", "ManifestError", "Source", "document", "parse", "stable_uid"]
 
 Source = Mapping[str, Any] | str | Path | Pod | object
 """A decoded manifest, YAML text, a path (as Path or text), a ``kubernetes`` V1Pod, or a pod
@@ -50,6 +50,27 @@ def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
             return pod_from(_from_client(source), default_uid)
     except FieldError as error:
         raise ManifestError(str(error)) from None
+    expected = "a dict, YAML text, a path or a V1Pod"
+    raise ManifestError(f"a manifest is {expected}, not {described(source)}")
+
+
+def document(source: Source) -> Mapping[Any, Any] | str:
+    """The manifest that ``source`` describes, decoded or as text, unchecked: to be sent to
+    whoever reads it. Raises ManifestError for what is no manifest, and for a Pod, which is
+    none any more."""
+    if isinstance(source, Mapping):
+        return source
+    path = _path_in(source) if isinstance(source, str) else source
+    if path is None:
+        return str(source)
+    try:
+        if isinstance(path, Path):
+            return _read(path)
+        if type(source).__module__.startswith("kubernetes."):
+            return _from_client(source)
+    except ManifestError as error:
+        where = f"{plain(str(path))}: " if isinstance(path, Path) else ""
+        raise ManifestError(f"{where}{error}") from None
     expected = "a dict, YAML text, a path or a V1Pod"
     raise ManifestError(f"a manifest is {expected}, not {described(source)}")
 

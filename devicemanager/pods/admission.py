@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -72,7 +72,7 @@ class ContainerOutcome:
         return render(options, load() if cdi is None and options.cdi_devices else cdi)
 
 
-class NoContainers(dict[str, ContainerOutcome]):
+class NoContainers(dict[str, Any]):
     """The containers of a refused pod: none. A look for one is a KeyError that says why."""
 
     def __init__(self, refusal: str) -> None:

@@ -118,11 +118,11 @@ def test_names_are_in_snake_case_and_numbers_are_numbers(printed: dict[str, Any]
 
 def test_the_container_on_the_page_is_one_of_run(printed: dict[str, Any]) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
-    from devicemanager.cli.kubelet_log import _container_data
+    from devicemanager.pods.data import container_data
 
     node = OfflineNode(Settings(), {})
     admitted = node.admit(parse(pod_manifest("a", {})))
-    given = _container_data(admitted.containers["main"])
+    given = container_data(admitted.containers["main"])
     shown = json.loads(block)
     assert list(given) == list(shown)
     assert list(given["settings"]) == list(shown["settings"])

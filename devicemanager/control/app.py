@@ -1,0 +1,307 @@
+"""The control API as an ASGI application, made of the table of operations."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import unquote
+
+import anyio.to_thread
+import msgspec
+from anyio import CapacityLimiter
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Route, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from devicemanager.control import handlers
+from devicemanager.control.access import Access
+from devicemanager.control.decode import decode_body, decode_query
+from devicemanager.control.errors import HttpError, problem_of
+from devicemanager.control.feed import EventFeed
+from devicemanager.control.limits import BODY_SECONDS, MAX_BODY, WORKERS, Account, Budget
+from devicemanager.control.openapi import document
+from devicemanager.control.operations import OPERATIONS, Kind, Operation
+from devicemanager.control.shapes import Problem
+from devicemanager.core.errors import RequestError
+from devicemanager.events import EventKind
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.waiting import WaitTimeout
+
+__all__ = ["Application"]
+
+_JSON: Final = "application/json"
+_LINES: Final = "application/x-ndjson"
+_PROBLEM: Final = "application/problem+json"
+_PIECE: Final = 1 << 16
+"""Bytes that are sent before the client has to have read some."""
+_LOOK_SECONDS: Final = 0.25
+"""Between two looks at what a wait is for, if nothing happens: time alone may fulfil it."""
+
+
+class Application:
+    """Answers the requests of one server. To be made on the server's loop."""
+
+    def __init__(self, kubelet: MockKubelet, accesses: Mapping[tuple[str, int], Access]) -> None:
+        """``accesses`` has the rules of each TCP listener, by its address."""
+        self._kubelet = kubelet
+        self._accesses = accesses
+        self._budget = Budget()
+        self._workers = CapacityLimiter(WORKERS)
+        self.feed = EventFeed(kubelet.events)
+        by_path: dict[str, dict[str, Operation]] = {}
+        for each in OPERATIONS:
+            by_path.setdefault(each.path, {})[each.method] = each
+        self._router = Router(
+            [
+                *(
+                    Route(path, _Endpoint(self, methods), methods=list(methods))
+                    for path, methods in by_path.items()
+                ),
+                Route("/openapi.json", self._openapi),
+            ],
+            redirect_slashes=False,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        with self._budget.account() as account:
+            # With the path as it was sent, a slash inside of a name is no other path; with an
+            # app, the router raises.
+            path = scope["raw_path"].decode("ascii")
+            scope.update(account=account, path=path, app=self)
+            try:
+                self._check_access(scope)
+                await self._router(scope, receive, sending)
+            except ClientDisconnect:
+                return
+            except HTTPException as error:
+                status = HTTPStatus(error.status_code)
+                refused = HttpError(status, _word(status), _unrouted(scope, status))
+                await _answer_problem(problem_of(refused), sending, account)
+            except Exception as error:
+                if started:
+                    raise
+                problem = self._problem(error, scope)
+                await _answer_problem(problem, sending, account)
+
+    def _check_access(self, scope: Scope) -> None:
+        server = scope.get("server")
+        access = self._accesses.get(tuple(server)) if server and server[1] else None
+        if access is not None:
+            headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
+            access.check({name: value.decode("latin-1") for name, value in headers.items()})
+        elif server and server[1]:
+            raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "nobody listens there")
+
+    def _problem(self, error: Exception, scope: Scope) -> Problem:
+        problem = problem_of(error, missing=self._is_missing(error, scope))
+        if problem.reason == "internal":
+            self._kubelet.events.publish(EventKind.SERVER_ERROR, f"control API: {problem.detail}")
+        return problem
+
+    def _is_missing(self, error: Exception, scope: Scope) -> bool:
+        """Whether the pod that the path names is not there."""
+        uid = unquote(scope.get("path_params", {}).get("uid", ""))
+        return (
+            isinstance(error, RequestError)
+            and uid != ""
+            and self._kubelet.is_serving
+            and uid not in self._kubelet.pods()
+        )
+
+    async def _openapi(self, request: Request) -> Any:
+        body = msgspec.json.encode(document())
+        return _Answer(HTTPStatus.OK, _JSON, body, request.scope["account"])
+
+    # -- operations ----------------------------------------------------------------------
+
+    async def carry_out(self, operation: Operation, request: Request) -> Any:
+        """The answer, as an ASGI application."""
+        account: Account = request.scope["account"]
+        # The body first: a client that is still sending would not hear what is wrong.
+        data = await _body(request, account, operation)
+        query = decode_query(operation, request.query_params)
+        body = decode_body(operation, data)
+        path = {name: unquote(value) for name, value in request.path_params.items()}
+        asked = handlers.Request(path, query, body)
+        if operation.kind is Kind.STREAM:
+            return self._stream(asked)
+        if operation.kind is Kind.WAIT:
+            answer = await self._wait(operation, asked)
+        else:
+            answer = await self._call(operation, asked)
+        if operation.answer is None:
+            return _Answer(operation.status, "", b"", account)
+        encoded = await self._on_worker(lambda: msgspec.json.encode(answer, enc_hook=str))
+        return _Answer(operation.status, _JSON, encoded, account)
+
+    async def _call(self, operation: Operation, asked: handlers.Request) -> Any:
+        return await self._on_worker(lambda: operation.handler(self._kubelet, asked))
+
+    async def _on_worker(self, work: Callable[[], Any]) -> Any:
+        return await anyio.to_thread.run_sync(work, limiter=self._workers)
+
+    async def _wait(self, operation: Operation, asked: handlers.Request) -> Any:
+        """Look, wait for an event, look again. A wait has no thread while nothing happens."""
+        timeout = asked.body.timeout
+        if getattr(asked.body, "after", 0) is None:
+            body = msgspec.structs.replace(asked.body, after=self._kubelet.events.latest)
+            asked = handlers.Request(asked.path, asked.query, body)
+        end = time.monotonic() + timeout
+        while True:
+            seen = self._kubelet.events.latest
+            try:
+                return await self._call(operation, asked)
+            except WaitTimeout as error:
+                rest = end - time.monotonic()
+                if rest <= 0 or self.feed.closed:
+                    text = str(error).replace("waited 0 s", f"waited {timeout:g} s", 1)
+                    raise WaitTimeout(text) from None
+                await self.feed.changes(seen, min(rest, _LOOK_SECONDS))
+
+    def _stream(self, asked: handlers.Request) -> Any:
+        wanted = asked.query
+        known = {kind.value for kind in EventKind}
+        for kind in wanted.kind:
+            if kind not in known:
+                text = f"there is no event {kind!r}: choose from {', '.join(sorted(known))}"
+                raise RequestError(text)
+        lines = self.feed.lines(wanted.since, follow=wanted.follow, kinds=frozenset(wanted.kind))
+
+        async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+            headers = [(b"content-type", _LINES.encode()), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            # So that the client has the headers before the first event.
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            gone = asyncio.create_task(_disconnect(receive))
+            try:
+                async for some in _until(lines, gone):
+                    await send({"type": "http.response.body", "body": some, "more_body": True})
+                if not gone.done():
+                    await send({"type": "http.response.body", "body": b""})
+            finally:
+                gone.cancel()
+
+        return stream
+
+
+class _Endpoint:
+    """The operations of one path."""
+
+    def __init__(self, application: Application, methods: Mapping[str, Operation]) -> None:
+        self._application = application
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        request = Request(scope, receive, send)
+        answer = await self._application.carry_out(self._methods[method], request)
+        await answer(scope, receive, send)
+
+
+class _Answer:
+    """An answer, sent piece by piece, so that a slow client has not all of it at once."""
+
+    def __init__(self, status: HTTPStatus, kind: str, body: bytes, account: Account) -> None:
+        account.take(len(body))
+        self._status = status
+        self._kind = kind
+        self._body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"cache-control", b"no-store")]
+        if self._status is not HTTPStatus.NO_CONTENT:
+            headers.append((b"content-type", self._kind.encode()))
+            headers.append((b"content-length", str(len(self._body)).encode()))
+        if self._status is HTTPStatus.UNAUTHORIZED:
+            headers.append((b"www-authenticate", b"Bearer"))
+        start = {"type": "http.response.start", "status": self._status.value, "headers": headers}
+        await send(start)
+        view = memoryview(self._body)
+        for at in range(0, len(view), _PIECE):
+            piece = bytes(view[at : at + _PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _answer_problem(problem: Problem, send: Send, account: Account) -> None:
+    answer = _Answer(HTTPStatus(problem.status), _PROBLEM, msgspec.json.encode(problem), account)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    await answer({}, receive, send)
+
+
+async def _body(request: Request, account: Account, operation: Operation) -> bytes:
+    """The whole body, within the limits of size and time."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > MAX_BODY:
+                    text = f"the body has more than {MAX_BODY} bytes"
+                    raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", text)
+                account.take(len(part))
+                parts.append(part)
+    except TimeoutError:
+        text = f"the body did not come within {BODY_SECONDS:g} s"
+        raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", text) from None
+    if size and operation.body is None:
+        text = f"{operation.method} {operation.path} takes no body"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    return b"".join(parts)
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _until(lines: Any, gone: asyncio.Task[None]) -> Any:
+    """The stream's parts until it ends or the client has gone."""
+    while True:
+        following = asyncio.ensure_future(anext(lines, None))
+        await asyncio.wait({following, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not following.done():
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await lines.aclose()
+            return
+        some = following.result()
+        if some is None:
+            return
+        yield some
+
+
+def _word(status: HTTPStatus) -> str:
+    return status.phrase.lower().replace(" ", "-")
+
+
+def _unrouted(scope: Scope, status: HTTPStatus) -> str:
+    method, path = scope["method"], scope["path"]
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        methods = sorted({each.method for each in OPERATIONS if _fits(each, path)})
+        return f"{method} is not possible on {path}: {', '.join(methods)} is"
+    return f"nothing is at {path[:200]!r}: /openapi.json lists what there is"
+
+
+def _fits(operation: Operation, path: str) -> bool:
+    parts, given = operation.path.split("/"), path.split("/")
+    return len(parts) == len(given) and all(
+        a == b or a.startswith("{") for a, b in zip(parts, given, strict=True)
+    )

@@ -1,0 +1,152 @@
+"""Between the kubelet's values and the shapes of the control API, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from devicemanager.control import shapes
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.events import Event, EventKind
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.pods.admission import Admission
+from devicemanager.pods.data import container_data, explanation_data
+from devicemanager.pods.records import PodRecord
+
+__all__ = ["admission", "event", "event_from", "node", "pod", "record_from"]
+
+
+def node(kubelet: MockKubelet) -> shapes.Node:
+    return shapes.Node(
+        name=kubelet.settings.node_name,
+        kubelet_version=kubelet.settings.kubelet_version,
+        serving=kubelet.is_serving,
+        latest_event=kubelet.events.latest,
+        root=str(kubelet.root),
+        plugin_dir=str(kubelet.plugin_dir),
+        plugin_socket=str(kubelet.plugin_socket),
+        pod_resources_socket=str(kubelet.pod_resources_socket),
+        plugins_registry_dir=str(kubelet.plugins_registry_dir),
+        checkpoint_path=str(kubelet.checkpoint_path),
+        claims_state_path=str(kubelet.claims_state_path),
+    )
+
+
+# -- pods ------------------------------------------------------------------------------
+
+
+def pod(record: PodRecord) -> shapes.Pod:
+    spec = record.pod
+    return shapes.Pod(
+        uid=spec.uid,
+        name=spec.name,
+        namespace=spec.namespace,
+        phase=record.phase,
+        reason=record.reason,
+        message=record.message,
+        admitted=record.admitted,
+        restart_policy=spec.restart_policy,
+        containers=[_container(each, record) for each in spec.containers],
+        init_containers=[_container(each, record) for each in spec.init_containers],
+        resource_claims=dict(spec.resource_claims),
+    )
+
+
+def _container(container: Container, record: PodRecord) -> shapes.PodContainer:
+    return shapes.PodContainer(
+        name=container.name,
+        limits=_named(container.limits),
+        requests=_named(container.requests),
+        restartable=container.restartable,
+        claims=list(container.claims),
+        running=container.name in record.running,
+        finished=container.name in record.finished,
+    )
+
+
+def _named(amounts: Mapping[ResourceName, int]) -> dict[str, int]:
+    return {str(name): count for name, count in amounts.items()}
+
+
+def record_from(shape: shapes.Pod) -> PodRecord:
+    """The record as the kubelet has it."""
+    both = [*shape.init_containers, *shape.containers]
+    return PodRecord(
+        Pod(
+            PodUid(shape.uid),
+            shape.name,
+            shape.namespace,
+            _containers_from(shape.containers),
+            _containers_from(shape.init_containers),
+            shape.restart_policy,
+            shape.resource_claims,
+        ),
+        shape.phase,
+        shape.reason,
+        shape.message,
+        shape.admitted,
+        frozenset(ContainerName(each.name) for each in both if each.running),
+        frozenset(ContainerName(each.name) for each in both if each.finished),
+    )
+
+
+def _containers_from(shapes_: Iterable[shapes.PodContainer]) -> tuple[Container, ...]:
+    return tuple(
+        [
+            Container(
+                ContainerName(each.name),
+                {ResourceName(name): count for name, count in each.limits.items()},
+                {ResourceName(name): count for name, count in each.requests.items()},
+                each.restartable,
+                tuple(each.claims),
+            )
+            for each in shapes_
+        ]
+    )
+
+
+def admission(given: Admission, record: PodRecord | None) -> shapes.Admission:
+    """``record`` is that of the pod; None if it was deleted at once."""
+    return shapes.Admission(
+        pod=pod(record or PodRecord(given.pod)),
+        admitted=given.admitted,
+        reason=given.reason,
+        message=given.message,
+        containers={
+            name: msgspec.convert(container_data(outcome), shapes.ContainerOutcome)
+            for name, outcome in given.containers.items()
+        },
+        explanation=explanation_data(given),
+        explanation_text=given.explain(),
+    )
+
+
+# -- events ----------------------------------------------------------------------------
+
+
+def event(given: Event) -> shapes.Event:
+    return shapes.Event(
+        number=given.number,
+        time=given.time,
+        kind=given.kind.value,
+        message=given.message,
+        warning=given.is_warning,
+        resource=given.resource,
+        pod=given.pod,
+        details=dict(given.details),
+    )
+
+
+def event_from(shape: shapes.Event) -> Event:
+    """The event as the kubelet has it; ``details`` as JSON tells them."""
+    return Event(
+        shape.time,
+        EventKind(shape.kind),
+        shape.message,
+        shape.resource,
+        shape.pod,
+        shape.details,
+        shape.number,
+    )

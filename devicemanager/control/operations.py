@@ -1,0 +1,363 @@
+"""Every operation of the control API, in one table.
+
+Handlers, the OpenAPI document and the client's checks are made of it. A test fails if a
+public member of ``MockKubelet`` is neither here nor in ``NOT_HERE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, Final
+
+import attrs
+
+from devicemanager.control import handlers, shapes
+from devicemanager.core.runoptions import RunOptions
+from devicemanager.kubelet.mock import MockKubelet
+
+__all__ = ["NOT_HERE", "OPERATIONS", "Body", "Kind", "Operation", "operation"]
+
+
+class Kind(Enum):
+    """How an operation is carried out."""
+
+    CALL = "call"
+    """On a worker thread, at once."""
+    WAIT = "wait"
+    """Looked at again after every event, until its ``timeout`` is over."""
+    STREAM = "stream"
+    """Lines of JSON, as they come."""
+
+
+class Body(Enum):
+    """Bodies that are no shapes of ours."""
+
+    MANIFEST = "a pod's manifest, as JSON or YAML"
+    OBJECTS = "objects of devmgmtproto.k8s.io, as JSON or YAML"
+
+
+@attrs.frozen
+class Operation:
+    """One row."""
+
+    name: str
+    """``operationId``."""
+    method: str
+    path: str
+    members: tuple[str, ...]
+    """The members of MockKubelet that it stands for."""
+    summary: str
+    handler: Callable[[MockKubelet, handlers.Request], Any]
+    answer: Any = None
+    """The type of the answer; None for none."""
+    query: type | None = None
+    body: type | Body | None = None
+    kind: Kind = Kind.CALL
+    status: HTTPStatus = HTTPStatus.OK
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names in the path."""
+        return tuple([part[1:-1] for part in self.path.split("/") if part.startswith("{")])
+
+
+def _call(
+    name: str, method: str, path: str, members: str, summary: str, handler: Any, **more: Any
+) -> Operation:
+    if "answer" not in more:
+        more["status"] = HTTPStatus.NO_CONTENT
+    return Operation(name, method, path, tuple(members.split()), summary, handler, **more)
+
+
+_POD = "/v1/pods/{uid}"
+_CONTAINER = _POD + "/containers/{container}"
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    _call(
+        "getNode",
+        "GET",
+        "/v1/node",
+        "is_serving root plugin_dir plugin_socket pod_resources_socket plugins_registry_dir "
+        "checkpoint_path claims_state_path",
+        "Show the node and where its kubelet's files are.",
+        handlers.node,
+        answer=shapes.Node,
+    ),
+    _call(
+        "getNodeStatus",
+        "GET",
+        "/v1/node/status",
+        "node_status",
+        "Show the devices of the node's status.",
+        handlers.node_status,
+        answer=shapes.NodeStatus,
+    ),
+    _call(
+        "startKubelet",
+        "POST",
+        "/v1/node/start",
+        "start",
+        "Serve again after a stop; pods that are known are admitted again.",
+        handlers.start,
+    ),
+    _call(
+        "stopKubelet",
+        "POST",
+        "/v1/node/stop",
+        "stop",
+        "Stop serving. Pods and containers stay as they are, and so does the control API.",
+        handlers.stop,
+    ),
+    _call(
+        "restartKubelet",
+        "POST",
+        "/v1/node/restart",
+        "restart",
+        "Start the kubelet's process anew; containers keep running.",
+        handlers.restart,
+    ),
+    _call(
+        "rebootNode",
+        "POST",
+        "/v1/node/reboot",
+        "reboot",
+        "Start the node anew: no container runs, every pod is admitted again.",
+        handlers.reboot,
+    ),
+    _call(
+        "setSourcesReady",
+        "POST",
+        "/v1/node/sources-ready",
+        "sources_ready",
+        "Say that all pods of the node are known: devices of others are freed.",
+        handlers.sources_ready,
+    ),
+    _call(
+        "checkServers",
+        "POST",
+        "/v1/node/check",
+        "check",
+        "Report the first error on a server thread since the last check, if there was one.",
+        handlers.check,
+    ),
+    _call(
+        "listResources",
+        "GET",
+        "/v1/resources",
+        "capacity allocatable",
+        "List resources with their counts of devices.",
+        handlers.resources,
+        answer=shapes.ResourceList,
+    ),
+    _call(
+        "listPlugins",
+        "GET",
+        "/v1/plugins",
+        "plugins",
+        "List the plugin of each known resource.",
+        handlers.plugins,
+        answer=shapes.PluginList,
+    ),
+    _call(
+        "listDevices",
+        "GET",
+        "/v1/devices",
+        "inventory",
+        "List devices with their health and holders.",
+        handlers.devices,
+        query=shapes.ResourceQuery,
+        answer=shapes.DeviceList,
+    ),
+    _call(
+        "admitPod",
+        "POST",
+        "/v1/pods",
+        "admit",
+        "Admit a pod. A refusal is an answer, too.",
+        handlers.admit,
+        query=shapes.StartQuery,
+        body=Body.MANIFEST,
+        answer=shapes.Admission,
+        status=HTTPStatus.CREATED,
+    ),
+    _call(
+        "listPods",
+        "GET",
+        "/v1/pods",
+        "pods",
+        "List the pods that are known and not deleted.",
+        handlers.pods,
+        answer=shapes.PodList,
+    ),
+    _call(
+        "deletePods",
+        "DELETE",
+        "/v1/pods",
+        "terminate",
+        "End and delete pods, all of them or none.",
+        handlers.delete_pods,
+        query=shapes.PodQuery,
+    ),
+    _call("getPod", "GET", _POD, "pod", "Show one pod.", handlers.pod, answer=shapes.Pod),
+    _call(
+        "deletePod",
+        "DELETE",
+        _POD,
+        "terminate",
+        "End and delete a pod: its devices are free.",
+        handlers.delete_pod,
+    ),
+    _call(
+        "finishPod",
+        "POST",
+        _POD + "/finish",
+        "finish",
+        "Let every app container of a pod end by itself.",
+        handlers.finish,
+        body=shapes.Finish,
+        answer=shapes.Finished,
+    ),
+    _call(
+        "getPodDevices",
+        "GET",
+        _POD + "/devices",
+        "devices",
+        "Show what a pod holds.",
+        handlers.pod_devices,
+        answer=shapes.PodDevices,
+    ),
+    _call(
+        "getPodResourcesStatus",
+        "GET",
+        _POD + "/resources-status",
+        "allocated_resources_status",
+        "Show allocatedResourcesStatus of a pod.",
+        handlers.resources_status,
+        answer=shapes.PodResourcesStatus,
+    ),
+    _call(
+        "startContainer",
+        "POST",
+        _CONTAINER + "/start",
+        "start_container",
+        "Start a container of an admitted pod.",
+        handlers.start_container,
+        answer=RunOptions,
+    ),
+    _call(
+        "restartContainer",
+        "POST",
+        _CONTAINER + "/restart",
+        "restart_container",
+        "Start a container again, with the same devices.",
+        handlers.restart_container,
+        answer=RunOptions,
+    ),
+    _call(
+        "publishPools",
+        "POST",
+        "/v1/pools",
+        "publish",
+        "Publish pools of devices for structured claims.",
+        handlers.publish,
+        body=Body.OBJECTS,
+    ),
+    _call(
+        "defineClasses",
+        "POST",
+        "/v1/device-classes",
+        "define",
+        "Define classes for structured claims.",
+        handlers.define,
+        body=Body.OBJECTS,
+    ),
+    _call(
+        "createClaims",
+        "POST",
+        "/v1/claims",
+        "claim",
+        "Create structured claims.",
+        handlers.claim,
+        body=Body.OBJECTS,
+    ),
+    _call(
+        "getEvents",
+        "GET",
+        "/v1/events",
+        "events",
+        "Read events, a line of JSON each; resume with the number of the last one.",
+        handlers.events,
+        query=shapes.EventQuery,
+        answer=shapes.Event,
+        kind=Kind.STREAM,
+    ),
+    _call(
+        "waitForResource",
+        "POST",
+        "/v1/waits/resource",
+        "wait_for_resource",
+        "Wait until devices of a resource are allocatable.",
+        handlers.wait_for_resource,
+        body=shapes.ResourceWait,
+        kind=Kind.WAIT,
+    ),
+    _call(
+        "waitForEvent",
+        "POST",
+        "/v1/waits/event",
+        "wait_for_event",
+        "Wait for an event.",
+        handlers.wait_for_event,
+        body=shapes.EventWait,
+        answer=shapes.Event,
+        kind=Kind.WAIT,
+    ),
+    _call(
+        "getClock",
+        "GET",
+        "/v1/clock",
+        "clock",
+        "Read the kubelet's clock.",
+        handlers.clock,
+        answer=shapes.Clock,
+    ),
+    _call(
+        "advanceClock",
+        "POST",
+        "/v1/clock/advance",
+        "clock",
+        "Let time pass on a manual clock.",
+        handlers.advance,
+        body=shapes.Advance,
+        answer=shapes.Clock,
+    ),
+    _call(
+        "getCheckpoint",
+        "GET",
+        "/v1/checkpoint",
+        "checkpoint_path",
+        "Show the checkpoint file as it is on disk.",
+        handlers.checkpoint,
+        answer=dict[str, Any],
+    ),
+)
+
+NOT_HERE: Final[Mapping[str, str]] = {
+    "settings": "given to the kubelet when it is made; of `run`, its flags",
+    "manager": "the running kubelet's inside, for Python alone",
+    "claims": "the manager of claims, for Python alone; publish, define and claim are here",
+    "close": "ends the kubelet for good: whoever made it does that",
+    "health_updates": "a queue of this process; events of kind device-health tell the same",
+    "wait_for": "asks a function of Python; the client does it with waitForEvent",
+}
+"""Members of MockKubelet without an operation, and why."""
+
+
+def operation(name: str) -> Operation:
+    """The row of that name."""
+    return _BY_NAME[name]
+
+
+_BY_NAME = {each.name: each for each in OPERATIONS}

@@ -1,0 +1,292 @@
+"""What crosses the control API, besides values of the core that have a JSON form of their own.
+
+The OpenAPI document is made from these classes: their docstrings and descriptions are its
+texts. ``schema`` names the shape of an answer, as in docs/json.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from devicemanager.core.pods import RestartPolicy
+from devicemanager.core.runoptions import RunOptions
+from devicemanager.core.status import ResourceStatus
+from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
+from devicemanager.pods.records import Phase
+
+__all__ = [
+    "Admission",
+    "Advance",
+    "Clock",
+    "ContainerOutcome",
+    "DeviceList",
+    "Event",
+    "EventQuery",
+    "EventWait",
+    "Finish",
+    "Finished",
+    "Node",
+    "NodeStatus",
+    "PluginList",
+    "Pod",
+    "PodContainer",
+    "PodDevices",
+    "PodList",
+    "PodQuery",
+    "PodResourcesStatus",
+    "Problem",
+    "Resource",
+    "ResourceList",
+    "ResourceQuery",
+    "ResourceWait",
+    "StartQuery",
+]
+
+DeviceIds = dict[str, list[str]]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=3600, description="seconds")]
+
+
+def _schema(name: str) -> str:
+    return f"devicemanager.{name}/v1"
+
+
+class Problem(Struct, kw_only=True, frozen=True):
+    """Why a request was not met (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: Annotated[str, Meta(description="the HTTP status in words")]
+    status: int
+    detail: Annotated[str, Meta(description="one line: what, where, what to do")]
+    reason: Annotated[str, Meta(description="a fixed word for programs, such as not-found")]
+    report: Annotated[
+        str | UnsetType, Meta(description="of a wait that failed: what did happen, in lines")
+    ] = UNSET
+    problems: Annotated[
+        list[str] | UnsetType, Meta(description="of invalid objects: a line for each rule broken")
+    ] = UNSET
+
+
+class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("node")):
+    """The node and where its kubelet's files are."""
+
+    name: str
+    kubelet_version: str
+    serving: Annotated[bool, Meta(description="false while the kubelet is stopped")]
+    latest_event: Annotated[int, Meta(description="the number of the latest event; 0 for none")]
+    root: str
+    plugin_dir: str
+    plugin_socket: str
+    pod_resources_socket: str
+    plugins_registry_dir: str
+    checkpoint_path: str
+    claims_state_path: str
+
+
+class NodeStatus(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("node-status")):
+    """Devices by resource as the node's status has them: a resource that was removed stays,
+    at 0."""
+
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+class Resource(Struct, kw_only=True, frozen=True):
+    """One resource of a device plugin that the kubelet knows."""
+
+    name: str
+    capacity: Annotated[int, Meta(description="devices, healthy or not")]
+    allocatable: Annotated[int, Meta(description="healthy devices, in use or not")]
+
+
+class ResourceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("resources")):
+    """Resources, sorted by name."""
+
+    items: list[Resource]
+
+
+class PluginList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("plugins")):
+    """The plugin of each known resource, sorted by resource."""
+
+    items: list[PluginStatus]
+
+
+class DeviceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("devices")):
+    """Devices, sorted by resource and id."""
+
+    items: list[DeviceStatus]
+
+
+class PodContainer(Struct, kw_only=True, frozen=True):
+    """One container of a pod's spec and what became of it."""
+
+    name: str
+    limits: dict[str, int]
+    requests: dict[str, int]
+    restartable: Annotated[bool, Meta(description="an init container with restartPolicy Always")]
+    claims: list[str]
+    running: bool
+    finished: Annotated[bool, Meta(description="an init container that has ended")]
+
+
+class Pod(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pod")):
+    """A pod that is known and not deleted."""
+
+    uid: str
+    name: str
+    namespace: str
+    phase: Phase
+    reason: Annotated[str, Meta(description="why it was refused; else empty")]
+    message: str
+    admitted: Annotated[bool, Meta(description="whether it has been admitted once")]
+    restart_policy: RestartPolicy
+    containers: list[PodContainer]
+    init_containers: list[PodContainer]
+    resource_claims: Annotated[
+        dict[str, str | None], Meta(description="name in the pod to the name of the claim")
+    ]
+
+
+class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pod-list")):
+    """Pods, in the order in which they came."""
+
+    items: list[Pod]
+
+
+class ContainerOutcome(Struct, kw_only=True, frozen=True):
+    """One container of an admitted pod: its devices, and its settings as far as they can be
+    had."""
+
+    devices: Annotated[DeviceIds, Meta(description="resource to device ids, sorted")]
+    claims: Annotated[DeviceIds, Meta(description="claim to devices, as pool/device")]
+    numa_nodes: Annotated[
+        list[int] | None, Meta(description="to which it was aligned; null for no affinity")
+    ]
+    settings: RunOptions | None
+    settings_error: str | None
+    oci: Annotated[
+        dict[str, Any] | None,
+        Meta(description="part of an OCI configuration, as a runtime of this host would be told"),
+    ]
+    oci_error: str | None
+    start_error: Annotated[
+        str | None, Meta(description="why the container did not start; null if it did")
+    ]
+
+
+class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("admission")):
+    """What became of a pod: its containers' devices and settings, or the refusal."""
+
+    pod: Pod
+    admitted: bool
+    reason: str
+    message: str
+    containers: Annotated[
+        dict[str, ContainerOutcome], Meta(description="by name; empty for a refusal")
+    ]
+    explanation: Annotated[
+        dict[str, Any] | None, Meta(description="policy, steps, holders and text; see docs/json.md")
+    ]
+    explanation_text: Annotated[str, Meta(description="the same with a drawing, for people")]
+
+
+class PodDevices(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pod-devices")):
+    """What a pod holds."""
+
+    containers: Annotated[
+        dict[str, DeviceIds], Meta(description="container to resource to device ids, sorted")
+    ]
+
+
+class PodResourcesStatus(
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("resources-status")
+):
+    """allocatedResourcesStatus by container."""
+
+    containers: dict[str, list[ResourceStatus]]
+
+
+class Finished(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("finished")):
+    """The phase of a pod that has ended by itself."""
+
+    phase: Phase
+
+
+class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("event")):
+    """One thing that happened. Of the kind events-dropped: so many (details.dropped) are
+    missing at this place, since the kubelet does not remember them any more."""
+
+    number: Annotated[int, Meta(description="events are numbered from 1")]
+    time: Annotated[float, Meta(description="seconds since the epoch, by the kubelet's clock")]
+    kind: str
+    message: str
+    warning: bool
+    resource: str | None
+    pod: Annotated[str | None, Meta(description="the UID of the pod concerned")]
+    details: dict[str, Any]
+
+
+class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("clock")):
+    """The kubelet's clock."""
+
+    manual: Annotated[bool, Meta(description="whether it stands still until it is advanced")]
+    monotonic: Annotated[float, Meta(description="seconds; never goes back")]
+    time: Annotated[float, Meta(description="seconds since the epoch")]
+
+
+# -- what is asked ---------------------------------------------------------------------
+
+
+class Finish(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How a pod's app containers end."""
+
+    exit_codes: Annotated[
+        int | dict[str, int], Meta(description="one for all, or by container (0 where not given)")
+    ] = 0
+
+
+class ResourceWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Until so many devices of a resource are allocatable."""
+
+    resource: str
+    count: Annotated[Count | None, Meta(description="null: any")] = None
+    timeout: Seconds = 10.0
+
+
+class EventWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Until the next event that matches."""
+
+    kinds: Annotated[list[str], Meta(description="none given: of any kind")] = []
+    resource: str | None = None
+    after: Annotated[
+        Count | None, Meta(description="later than the event of this number; null: than now")
+    ] = None
+    timeout: Seconds = 10.0
+
+
+class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How far the clock is turned."""
+
+    seconds: Annotated[float, Meta(ge=0, le=1e9)]
+
+
+class StartQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    start: Annotated[bool, Meta(description="start the containers, too")] = True
+
+
+class PodQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    uid: Annotated[list[str], Meta(description="UIDs; may be repeated", min_length=1)]
+
+
+class ResourceQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    resource: Annotated[str | None, Meta(description="of this resource only")] = None
+
+
+class EventQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    since: Annotated[
+        Count, Meta(description="events later than the one of this number; 0: all remembered")
+    ] = 0
+    follow: Annotated[bool, Meta(description="go on with those that come")] = False
+    kind: Annotated[list[str], Meta(description="of these kinds only; may be repeated")] = []

@@ -1,0 +1,230 @@
+"""One suite for both that meet KubeletInterface: the kubelet itself, and its client."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from devicemanager import (
+    ManifestError,
+    ManualClock,
+    MockKubelet,
+    Refused,
+    RequestError,
+    WaitTimeout,
+)
+from devicemanager.claims import ClaimsError, InvalidObject
+from devicemanager.control import ControlError, ControlServer, MockKubeletClient
+from devicemanager.core.pods import Container
+from devicemanager.events import EventKind
+from devicemanager.testing import pod_manifest
+
+if TYPE_CHECKING:
+    from devicemanager.kubelet.interface import AdmissionView, KubeletInterface
+
+    def both_meet_it(kubelet: MockKubelet, client: MockKubeletClient) -> list[KubeletInterface]:
+        return [kubelet, client]
+
+
+GPU = "vendor.com/gpu"
+
+
+@pytest.fixture(params=["here", "remote"])
+def kubelet(request, mock_kubelet):
+    """What is tested; mock_kubelet is the kubelet behind it."""
+    if request.param == "here":
+        yield mock_kubelet
+        return
+    with ControlServer(mock_kubelet) as server:
+        yield MockKubeletClient(server.socket_path)
+
+
+def trained(gpus: int = 2, **more):
+    return pod_manifest("train", {GPU: gpus}, uid="train", **more)
+
+
+def test_a_pod_from_admission_to_deletion(kubelet, mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 4, env_prefix="GPU")
+    kubelet.wait_for_resource(GPU, 4)
+    admission: AdmissionView = kubelet.admit(trained())
+    admission.raise_for_refusal()
+    assert (admission.uid, admission.admitted, admission.reason) == ("train", True, "")
+    main = admission.containers["main"]
+    assert main.devices == {GPU: ["gpu-mock-0", "gpu-mock-1"]}
+    assert main.run_options.envs == {"GPU_0": "/dev/0", "GPU_1": "/dev/1"}
+    assert main.oci().config == {"process": {"env": ["GPU_0=/dev/0", "GPU_1=/dev/1"]}}
+    assert (main.affinity, main.claims, main.error) == (None, {}, "")
+    assert "gpu-mock-0" in admission.explain()
+    assert kubelet.devices("train") == {"main": {GPU: ["gpu-mock-0", "gpu-mock-1"]}}
+    record = kubelet.pod("train")
+    assert record.phase == "Running"
+    assert record.running == {"main"}
+    assert record.pod.containers == (Container("main", {GPU: 2}, {GPU: 2}),)
+    assert list(kubelet.pods()) == ["train"]
+    (status,) = kubelet.allocated_resources_status("train")["main"]
+    assert [each.health for each in status.resources] == ["Healthy", "Healthy"]
+    (plugin,) = kubelet.plugins()
+    assert (plugin.resource, plugin.connected, plugin.capacity) == (GPU, True, 4)
+    held = [(each.id, each.pod, each.container) for each in kubelet.inventory() if each.pod]
+    assert held == [("gpu-mock-0", "train", "main"), ("gpu-mock-1", "train", "main")]
+    assert kubelet.capacity() == kubelet.allocatable() == {GPU: 4}
+    assert kubelet.node_status().allocatable == {GPU: 4}
+    assert kubelet.start_container("train", "main").envs == main.run_options.envs
+    assert kubelet.restart_container("train", "main").envs == main.run_options.envs
+    kubelet.terminate("train")
+    assert kubelet.pods() == {}
+    kubelet.sources_ready()
+    kubelet.check()
+
+
+def test_refusals_and_errors(kubelet, mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 1)
+    refused = kubelet.admit(trained(2))
+    assert (refused.admitted, refused.reason) == (False, "UnexpectedAdmissionError")
+    assert "Requested: 2, Available: 1" in refused.message
+    assert "1 of 1 free" in refused.explain()
+    with pytest.raises(KeyError, match="pod default/train was refused"):
+        refused.containers["main"]
+    with pytest.raises(Refused, match="Requested: 2"):
+        refused.raise_for_refusal()
+    with pytest.raises(TypeError, match=r"\.admitted"):
+        bool(refused)
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
+        kubelet.terminate("nobody")
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
+        kubelet.pod("nobody")
+    with pytest.raises(RequestError, match="is a pod's name, its UID is train"):
+        kubelet.devices("default/train")
+    with pytest.raises(ManifestError, match="neither an existing file nor a manifest"):
+        kubelet.admit("nothing")
+    with pytest.raises(ManifestError, match=r"spec\.containers"):
+        kubelet.admit({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}})
+    with pytest.raises(ManifestError, match=r"no such file"):
+        kubelet.admit("missing.yaml")
+    with pytest.raises(RequestError, match=r"^there is no event 'x'"):
+        kubelet.wait_for_event("x")
+    with pytest.raises(RequestError, match=r"^no plugin can register 'gpu'"):
+        kubelet.wait_for_resource("gpu")
+
+
+def test_the_pod_ends_by_itself(kubelet, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    manifest = trained()
+    manifest["spec"]["restartPolicy"] = "Never"
+    kubelet.admit(manifest, start=False)
+    assert kubelet.pod("train").phase == "Pending"
+    kubelet.start_container("train", "main")
+    assert kubelet.finish("train", {"main": 3}) == "Failed"
+    with pytest.raises(RequestError, match="is not active"):
+        kubelet.finish("train")
+
+
+def test_lives_of_the_kubelet(kubelet, mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    kubelet.admit(trained())
+    mark = kubelet.events.latest
+    kubelet.restart()
+    kubelet.wait_for_resource(GPU, 2)
+    assert kubelet.devices("train") == {"main": {GPU: ["gpu-mock-0", "gpu-mock-1"]}}
+    assert kubelet.wait_for_event(EventKind.STARTED, after=mark).number > mark
+    kubelet.reboot()
+    assert kubelet.is_serving
+    kubelet.stop()
+    assert not kubelet.is_serving
+    with pytest.raises(RequestError, match="the kubelet is not running"):
+        kubelet.capacity()
+    kubelet.start()
+    with pytest.raises(RequestError, match="runs already"):
+        kubelet.start()
+
+
+def test_waits_tell_what_did_happen(kubelet):
+    with pytest.raises(WaitTimeout) as resource:
+        kubelet.wait_for_resource(GPU, timeout=0.01)
+    text = str(resource.value)
+    assert text.startswith(f"waited 0.01 s for any allocatable devices of {GPU}; no plugin has")
+    assert "what did happen:\n  started: kubelet serves" in text
+    with pytest.raises(WaitTimeout, match=r"^waited 0\.01 s for the event registered of x/y; "):
+        kubelet.wait_for_event("registered", resource="x/y", timeout=0.01)
+    with pytest.raises(WaitTimeout, match=r"^waited 0\.01 s for rain; what did happen:\n  started"):
+        kubelet.wait_for(lambda: False, timeout=0.01, what="rain")
+
+
+def test_a_wait_ends_with_what_it_is_for(kubelet, mock_kubelet, simulated_plugin):
+    asked = threading.Event()
+
+    def condition():
+        asked.set()
+        return bool(mock_kubelet.allocatable())
+
+    with ThreadPoolExecutor() as pool:
+        waits = [
+            pool.submit(kubelet.wait_for, condition),
+            pool.submit(kubelet.wait_for_event, "registered", after=0),
+            pool.submit(kubelet.wait_for_resource, GPU, 2),
+        ]
+        assert asked.wait(10)
+        simulated_plugin(GPU, 2)
+        assert [wait.result() for wait in waits][1].resource == GPU
+
+
+def test_claims(kubelet, mock_kubelet):
+    from devicemanager.claims import SimulatedHardware, simulated_classes
+
+    for pool in SimulatedHardware(gpu=1).pools("mock"):
+        kubelet.publish(pool)
+    for each in simulated_classes():
+        kubelet.define(each)
+    assert [pool.name for pool in mock_kubelet.claims.pools()]
+    with pytest.raises(InvalidObject):
+        kubelet.claim({"apiVersion": "devmgmtproto.k8s.io/v1alpha1", "kind": "DeviceClaim"})
+    with pytest.raises(ClaimsError):
+        kubelet.publish("missing.yaml")
+
+
+def test_events_and_time(kubelet, mock_kubelet):
+    assert kubelet.events.recent() == mock_kubelet.events.recent()
+    assert kubelet.events.recent(EventKind.ADMITTED) == ()
+    assert kubelet.events.latest == mock_kubelet.events.latest
+    assert (kubelet.clock.time(), kubelet.clock.monotonic()) == (1000.0, 1000.0)
+    kubelet.clock.advance(5)
+    assert mock_kubelet.clock.monotonic() == 1005.0
+
+
+def test_paths(kubelet, mock_kubelet):
+    for name in (
+        "root",
+        "plugin_dir",
+        "plugin_socket",
+        "pod_resources_socket",
+        "plugins_registry_dir",
+        "checkpoint_path",
+        "claims_state_path",
+    ):
+        assert getattr(kubelet, name) == getattr(mock_kubelet, name)
+
+
+def test_an_error_on_a_server_thread(make_mock_kubelet):
+    kubelet = make_mock_kubelet()
+    with ControlServer(kubelet) as server:
+        client = MockKubeletClient(server.socket_path)
+        kubelet._failed(ValueError("broken"))
+        with pytest.raises(ControlError, match=r"^on a server thread: ValueError\('broken'\)$"):
+            client.check()
+        client.check()
+
+
+def test_the_machines_clock_cannot_be_turned(make_mock_kubelet):
+    with ControlServer(make_mock_kubelet()) as server:
+        with pytest.raises(RequestError, match="run --clock manual"):
+            MockKubeletClient(server.socket_path).clock.advance(1)
+        assert not isinstance(server._kubelet.clock, ManualClock)
+
+
+def test_the_client_closes_nothing(server, mock_kubelet):
+    with MockKubeletClient(mock_kubelet.root) as client:
+        assert client.is_serving
+    assert mock_kubelet.is_serving

@@ -1,0 +1,199 @@
+"""The table is whole, the document is its, and handlers answer what the document says."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+
+import jsonschema
+import pytest
+
+from devicemanager import MockKubelet
+from devicemanager.control import MockKubeletClient
+from devicemanager.control.openapi import document
+from devicemanager.control.operations import NOT_HERE, OPERATIONS, Kind
+from devicemanager.kubelet.interface import KubeletInterface
+from devicemanager.testing import pod_manifest
+from tools.openapi_document import FILE, text
+
+GPU = "vendor.com/gpu"
+IN_TABLE = {member for each in OPERATIONS for member in each.members}
+
+
+def public_members(thing):
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_every_public_member_is_in_the_table_or_has_a_reason(mock_kubelet):
+    members = public_members(mock_kubelet)
+    assert members - IN_TABLE - set(NOT_HERE) == set(), "add an operation, or a reason"
+    assert IN_TABLE - members == set()
+    assert set(NOT_HERE) - members == set()
+    assert IN_TABLE & set(NOT_HERE) == set()
+    assert all(len(reason) > 20 for reason in NOT_HERE.values())
+
+
+def test_the_client_has_every_member_that_is_in_the_table(client):
+    assert IN_TABLE - public_members(client) == set()
+    assert public_members(KubeletInterface) - public_members(client) == set()
+    wanted = IN_TABLE | {"wait_for", "close"}
+    assert wanted - public_members(KubeletInterface) == set(), "KubeletInterface lacks it"
+
+
+def test_client_and_kubelet_take_the_same_arguments():
+    for name in IN_TABLE | {"wait_for"}:
+        ours = inspect.getattr_static(MockKubelet, name, None)
+        if inspect.isfunction(ours):
+            theirs = inspect.signature(getattr(MockKubeletClient, name))
+            assert inspect.signature(ours).parameters == theirs.parameters, name
+
+
+def test_names_are_told_apart_and_look_alike():
+    names = [each.name for each in OPERATIONS]
+    assert len(set(names)) == len(names)
+    assert len({(each.method, each.path) for each in OPERATIONS}) == len(names)
+    for each in OPERATIONS:
+        assert re.fullmatch(r"[a-z]+[A-Za-z]+", each.name)
+        assert re.fullmatch(r"(/[a-z0-9-]+|/\{[a-z]+\})+", each.path)
+        assert each.summary.endswith(".")
+
+
+def test_the_document_is_checked_in():
+    assert FILE.read_text() == text(), "run python -m tools.openapi_document"
+
+
+def test_the_document_refers_to_what_it_has():
+    found = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text())
+    assert set(found) == set(document()["components"]["schemas"])
+    for schema in document()["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def conforms(operation, status, kind, body):
+    """The answer is one that the document promises."""
+    responses = document()["paths"][operation.path][operation.method.lower()]["responses"]
+    answer = responses[str(status)]
+    if status == 204:
+        assert (body, "content" in answer) == (b"", False)
+        return
+    schema = answer["content"][kind]["schema"]
+    for value in body.splitlines() if operation.kind is Kind.STREAM else [body]:
+        jsonschema.validate(
+            json.loads(value),
+            {**schema, "components": document()["components"]},
+            cls=jsonschema.Draft202012Validator,
+        )
+
+
+POD = pod_manifest("a", {GPU: 1}, uid="a")
+POD["spec"]["restartPolicy"] = "Never"
+STEPS = {
+    # name: (path, query, body), in the order in which they are asked
+    "getNode": (),
+    "listResources": (),
+    "admitPod": ((), "?start=false", POD),
+    "listPods": (),
+    "getPod": (("a",),),
+    "startContainer": (("a", "main"),),
+    "restartContainer": (("a", "main"),),
+    "getPodDevices": (("a",),),
+    "getPodResourcesStatus": (("a",),),
+    "listPlugins": (),
+    "listDevices": ((), "?resource=vendor.com/gpu"),
+    "getNodeStatus": (),
+    "getCheckpoint": (),
+    "finishPod": (("a",), "", {"exit_codes": {"main": 1}}),
+    "deletePod": (("a",),),
+    "publishPools": ((), "", "pools"),
+    "defineClasses": ((), "", "classes"),
+    "createClaims": ((), "", "claims"),
+    "getEvents": ((), "?since=1"),
+    "waitForResource": ((), "", {"resource": GPU}),
+    "waitForEvent": ((), "", {"after": 0}),
+    "setSourcesReady": (),
+    "checkServers": (),
+    "getClock": (),
+    "advanceClock": ((), "", {"seconds": 1}),
+    "restartKubelet": (),
+    "rebootNode": (),
+    "stopKubelet": (),
+    "startKubelet": (),
+}
+
+
+def claims_objects(kind):
+    from devicemanager.claims import SimulatedHardware, simulated_classes
+    from devicemanager.claims.devmgmt.texts import to_yaml
+
+    claim = {
+        "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+        "kind": "DeviceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"claims": [{"deviceClass": "gpu"}]},
+    }
+    objects = {"pools": SimulatedHardware(gpu=1).pools("mock"), "classes": simulated_classes()}
+    return json.dumps(claim) if kind == "claims" else to_yaml(objects[kind])
+
+
+def test_each_operation_answers_as_the_document_says(client, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    steps = dict(STEPS)
+    # Deleted before: one more for the collection.
+    client.admit(pod_manifest("b", {GPU: 1}, uid="b"))
+    steps["deletePods"] = ((), "?uid=b")
+    assert set(steps) == {each.name for each in OPERATIONS}
+    for name, step in steps.items():
+        (operation,) = (each for each in OPERATIONS if each.name == name)
+        path, query, body = (*step, *((), "", None)[len(step) :])
+        target = operation.path
+        for parameter, value in zip(operation.parameters, path, strict=True):
+            target = target.replace(f"{{{parameter}}}", value)
+        data = claims_objects(body) if isinstance(body, str) else body and json.dumps(body)
+        reply = client._transport.ask(operation.method, target + query, data and data.encode())
+        assert reply.status == operation.status, (name, reply.body)
+        conforms(operation, reply.status, reply.kind, reply.body)
+
+
+def test_problems_are_as_the_document_says(client):
+    for method, path, body, status, reason, detail in [
+        ("GET", "/v1/pods/x", None, 404, "not-found", "no pod has the UID 'x'"),
+        ("GET", "/v2", None, 404, "not-found", "nothing is at '/v2': /openapi.json lists"),
+        ("PATCH", "/v1/pods", None, 405, "method-not-allowed", "PATCH is not possible on /v1/po"),
+        ("POST", "/v1/pods", b"", 400, "bad-request", "body: empty: give a pod's manifest"),
+        ("POST", "/v1/pods", b"\xff", 400, "bad-request", "body: not UTF-8 text (byte 0)"),
+        ("POST", "/v1/pods", b"kind: Pod", 422, "invalid-manifest", "apiVersion"),
+        ("POST", "/v1/pods", b"/etc/hostname", 422, "invalid-manifest", "must be a mapping"),
+        ("POST", "/v1/pods?start=5", b"{}", 400, "bad-request", "query: start: Expected `bool`"),
+        ("POST", "/v1/pods?star=1", b"{}", 400, "bad-request", "query: there is no parameter 'st"),
+        ("GET", "/v1/node?x=1", None, 400, "bad-request", "query: there is no parameter 'x' here"),
+        ("GET", "/v1/events?since=1&since=2", None, 400, "bad-request", "query: since is given tw"),
+        ("GET", "/v1/events?since=-1", None, 400, "bad-request", "query: since: Expected"),
+        ("GET", "/v1/events?kind=x", None, 409, "conflict", "there is no event 'x': choose from"),
+        ("DELETE", "/v1/pods", None, 400, "bad-request", "query: Object missing required field"),
+        ("POST", "/v1/clock/advance", b"{", 400, "bad-request", "body: not JSON: "),
+        ("POST", "/v1/clock/advance", b'{"seconds": "x"}', 400, "bad-request", "body: seconds: E"),
+        ("POST", "/v1/waits/event", b'{"tim": 1}', 400, "bad-request", "body: Object contains un"),
+        ("POST", "/v1/node/restart", b"{}", 400, "bad-request", "POST /v1/node/restart takes no"),
+        ("GET", "/v1/checkpoint", None, 404, "not-found", ""),
+        ("POST", "/v1/claims", b"kind: x", 422, "invalid-object", ""),
+    ]:
+        reply = client._transport.ask(method, path, body)
+        problem = json.loads(reply.body)
+        assert (reply.status, problem["reason"]) == (status, reason), problem
+        assert reply.kind == "application/problem+json"
+        assert detail in problem["detail"]
+        assert "\n" not in problem["detail"]
+        jsonschema.validate(problem, document()["components"]["schemas"]["Problem"])
+
+
+def test_the_document_is_served(client):
+    reply = client._transport.ask("GET", "/openapi.json")
+    assert json.loads(reply.body) == json.loads(text())
+
+
+@pytest.mark.parametrize("name", ["ControlServer", "MockKubeletClient", "ControlError"])
+def test_public_names(name):
+    import devicemanager.control
+
+    assert getattr(devicemanager.control, name).__name__ == name
