@@ -348,6 +348,8 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "settings": "given to the kubelet when it is made; of `run`, its flags",
     "manager": "the running kubelet's inside, for Python alone",
     "claims": "the manager of claims, for Python alone; publish, define and claim are here",
+    "calls": "the log of calls to plugins: not over HTTP until now",
+    "mark": "a mark for calls, which are not here until now",
     "close": "ends the kubelet for good: whoever made it does that",
     "health_updates": "a queue of this process; events of kind device-health tell the same",
     "wait_for": "asks a function of Python; the client does it with waitForEvent",
