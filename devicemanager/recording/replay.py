@@ -61,7 +61,7 @@ class ReplayPlugin:
         self.resource = _resource(loaded, resource)
         if speed is not None and not speed > 0:
             raise RecordingError(f"speed is a number above 0, not {speed}")
-        self._speed = speed
+        self.speed = speed
         self._on_miss = on_miss
         self._registrations = loaded.registrations(self.resource)
         every = [call for each in self._registrations for call in each.calls]
@@ -102,6 +102,12 @@ class ReplayPlugin:
             return tuple(self._misses)
 
     @property
+    def first_lists(self) -> tuple[bytes, ...]:
+        """The lists that its first stream sends, as messages."""
+        streams = self._registrations[0].streams
+        return tuple(each.response_bytes or b"" for each in streams[0].lists) if streams else ()
+
+    @property
     def status(self) -> ResourceStatus | None:
         """State, socket and registrations; None before it has started."""
         return next(iter(self.manager.resources()), None)
@@ -133,7 +139,7 @@ class ReplayPlugin:
         )
 
     def _pace(self, seconds: float) -> float:
-        return seconds / self._speed if self._speed else 0.0
+        return seconds / self.speed if self.speed else 0.0
 
     def _missed(self, miss: Miss) -> None:
         with self._lock:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from itertools import groupby
 
+from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
 from devicemanager.recording import Recording, ReplayPlugin
 from devicemanager.testing.factories import Closing
@@ -30,7 +32,8 @@ class ReplayPluginFactory(Closing):
         check: bool = True,
         timeout: float = 10.0,
     ) -> ReplayPlugin:
-        """A plugin that answers as the one of the recording did, registered and listed.
+        """A plugin that answers as the one of the recording did, registered and listed: with
+        all lists of its first stream if ``speed`` is None, else with the first.
 
         ``recording`` is the path of a file, or what was loaded; ``resource`` may be left out
         if it has only one. ``speed``: recorded seconds that pass in a second; None: no time
@@ -41,15 +44,27 @@ class ReplayPluginFactory(Closing):
         plugin = ReplayPlugin(recording, kubelet.plugin_dir, resource=resource, speed=speed)
         if check:
             self._checked.append(plugin)
+        before = kubelet.events.latest
         self._stack.enter_context(plugin)
-        if not plugin.wait_registered(timeout):
-            raise WaitTimeout(f"waited {timeout:g} s for {plugin.resource} to be registered")
-        kubelet.wait_for(
-            lambda: plugin.resource in kubelet.capacity(), timeout, f"a list of {plugin.resource}"
-        )
+        _wait(plugin, kubelet, before, timeout)
         return plugin
 
     def check(self) -> None:
         """Raise NotRecorded for the first plugin that was asked what was not recorded."""
         for plugin in self._checked:
             plugin.check()
+
+
+def _wait(plugin: ReplayPlugin, kubelet: MockKubelet, after: int, timeout: float) -> None:
+    if not plugin.wait_registered(timeout):
+        raise WaitTimeout(f"waited {timeout:g} s for {plugin.resource} to be registered")
+    lists = plugin.first_lists if plugin.speed is None else plugin.first_lists[:1]
+    # A list that equals the one before is no news for a kubelet.
+    wanted = sum(1 for _ in groupby(lists))
+
+    def listed() -> bool:
+        events = kubelet.events.recent(EventKind.LISTED)
+        news = [e for e in events if e.number > after and e.resource == plugin.resource]
+        return len(news) >= wanted
+
+    kubelet.wait_for(listed, timeout, f"{wanted} lists of {plugin.resource}")
