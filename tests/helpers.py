@@ -8,6 +8,7 @@ from typing import Any
 from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.core.allocation.container import AdmissionContext, AllocationSteps, PodAllocation
 from devicemanager.core.allocation.pod import DeviceHintProvider, admit_pod
+from devicemanager.core.allocation.rules import Rules
 from devicemanager.core.allocation.selection import AllocateAnswer, Answer, PreferenceWanted, Wanted
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.endpoints import Endpoints, PluginOptions
@@ -121,9 +122,15 @@ class World:
         self.endpoints.disconnect(self.plugins[resource], now=0.0)
 
     def begin(
-        self, pod: Pod, context: AdmissionContext | None = None
+        self, pod: Pod, context: AdmissionContext | None = None, rules: Rules | None = None
     ) -> tuple[PodAllocation, AllocationSteps]:
-        allocation = PodAllocation(pod, self.endpoints, self.ledger, context or AdmissionContext())
+        allocation = PodAllocation(
+            pod,
+            self.endpoints,
+            self.ledger,
+            context or AdmissionContext(),
+            rules=rules or Rules(),
+        )
         self.open.append(allocation)
         return allocation, admit_pod(allocation, self.hints)
 
@@ -132,10 +139,11 @@ class World:
         pod: Pod,
         answers: Callable[[Wanted], Answer] = answer,
         context: AdmissionContext | None = None,
+        rules: Rules | None = None,
     ) -> PodAllocation:
         """Run an admission to its end and commit it; an exception of ``answers`` is the
         RPC's. Raises Refused."""
-        allocation, steps = self.begin(pod, context)
+        allocation, steps = self.begin(pod, context, rules)
         try:
             self._run(steps, answers)
         finally:

@@ -50,4 +50,12 @@ class RpcError(PluginError):
 
 
 class AllocationError(RequestError):
-    """An allocation that the kubelet answers with ``UnexpectedAdmissionError``."""
+    """An allocation that the kubelet answers with ``UnexpectedAdmissionError``.
+
+    ``behaviour`` names what kubelets of other versions do differently, if they do: a field
+    of ``devicemanager.versions.behaviour.Behaviour``.
+    """
+
+    def __init__(self, text: str, behaviour: str = "") -> None:
+        super().__init__(text)
+        self.behaviour = behaviour

@@ -98,14 +98,27 @@ class Draft:
     def __bool__(self) -> bool:
         return bool(self.holdings)
 
+    def unanswered(self) -> dict[ResourceName, set[DeviceId]]:
+        """What is reserved and has no answer to Allocate yet."""
+        found = {resource: set[DeviceId]().union(*ids) for resource, ids in self.reserved.items()}
+        for holdings in self.holdings.values():
+            for resource, holding in holdings.items():
+                found.get(resource, set()).difference_update(holding.ids)
+        return found
+
 
 class Ledger:
     """Committed holdings by pod, and the drafts under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, overlooks_drafts: bool = False) -> None:
+        """``overlooks_drafts``: devices of an open draft count as free once another pod is
+        freed (Q25)."""
         self._pods: dict[PodUid, PodHoldings] = {}
         self._index: dict[ResourceName, _Index] = {}
         self._leaked: list[Draft] = []
+        # Q25: the drafts that reserve something, and what of theirs counts as free.
+        self._open: list[Draft] | None = [] if overlooks_drafts else None
+        self._overlooked: dict[ResourceName, set[DeviceId]] = {}
 
     # -- reading ---------------------------------------------------------------------
 
@@ -156,7 +169,12 @@ class Ledger:
     def in_use(self, resource: ResourceName, device_index: DeviceIndex) -> int:
         """The set of devices that are held or drafted, by number."""
         index = self._index.get(resource)
-        return 0 if index is None else index.in_use(device_index)
+        if index is None:
+            return 0
+        bits = index.in_use(device_index)
+        if self._overlooked:
+            bits &= ~device_index.bits(self._overlooked.get(resource, ()))
+        return bits
 
     def holders_of(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
         """Which pods hold which of the given devices of a resource (Q8)."""
@@ -183,6 +201,9 @@ class Ledger:
         """Mark devices in use for a draft, before its plugin has answered."""
         draft.reserved.setdefault(resource, []).append(ids)
         self._index.setdefault(resource, _Index()).add(draft.pod, ids)
+        if self._open is not None:
+            self._open.append(draft)
+            self._overlooked.get(resource, set()).difference_update(ids)
 
     @staticmethod
     def record(
@@ -198,18 +219,36 @@ class Ledger:
             for container, holdings in draft.holdings.items():
                 pod[container] = {**pod.get(container, {}), **holdings}
             self._pods[draft.pod] = pod
-        draft.reserved = {}
+        self._close(draft)
 
     def drop(self, draft: Draft) -> None:
         """Give back what a draft reserved. Dropping twice, or after commit, does nothing."""
         for resource, reservations in draft.reserved.items():
             for ids in reservations:
                 self._index[resource].remove(draft.pod, ids)
+        self._close(draft)
+
+    def _close(self, draft: Draft) -> None:
         draft.reserved = {}
+        if self._open is not None:
+            self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Leave what a draft reserved in use for good (Q4)."""
+        """Leave what a draft reserved in use (Q4)."""
         self._leaked.append(draft)
+
+    def count_entries_only(self) -> None:
+        """Only what has an entry is in use from now on, as when the reference counts anew
+        (``m.allocatedDevices = m.podDevices.devices()``): what leaked comes back (Q4), and
+        what open drafts reserve is overlooked (Q25)."""
+        leaked, self._leaked = self._leaked, []
+        for draft in leaked:
+            self.drop(draft)
+        if self._open is not None:
+            self._overlooked = {}
+            for draft in self._open:
+                for resource, ids in draft.unanswered().items():
+                    self._overlooked.setdefault(resource, set()).update(ids)
 
     def retract(self, draft: Draft) -> None:
         """Undo a commit whose checkpoint could not be written."""
@@ -247,7 +286,7 @@ class Ledger:
             if any(containers.values())
         }
         if not any(draft is leaked for leaked in self._leaked):
-            draft.reserved = {}
+            self._close(draft)
         self.recount(others)
         return entered
 
@@ -274,6 +313,8 @@ class Ledger:
         for holdings in released.values():
             for resource, holding in holdings.items():
                 self._index[resource].remove(pod, holding.ids)
+        if released:
+            self.count_entries_only()
         return released
 
     # -- checking --------------------------------------------------------------------

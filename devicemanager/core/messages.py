@@ -21,6 +21,8 @@ CHANGED_REQUEST = (
     "from {held} to {required}"
 )
 UNREGISTERED = "cannot allocate unregistered device {resource}"
+UNREGISTERED_BEFORE = "can't allocate unregistered device {resource}"
+"""Up to v1.25.9, v1.26.4 and v1.27.1."""
 NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {resource}"
 HELD_UNHEALTHY = (
     "previously allocated devices are no longer healthy; "

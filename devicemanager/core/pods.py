@@ -50,6 +50,13 @@ class Pod:
     """``spec.resourceClaims``: the name in the pod to the name of the claim, which is in the
     pod's namespace; None for one that is to be made from a template."""
 
+    def without_sidecars(self) -> Pod:
+        """The pod under a kubelet that knows no restartable init containers."""
+        if not any(container.restartable for container in self.init_containers):
+            return self
+        ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)
+        return attrs.evolve(self, init_containers=ordinary)
+
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
         """Every container in admission order, with whether it is an init container."""
         for container in self.init_containers:

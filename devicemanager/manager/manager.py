@@ -28,7 +28,6 @@ from devicemanager.core.allocation.container import (
 )
 from devicemanager.core.allocation.pod import DeviceHintProvider, DeviceHints, admit_pod
 from devicemanager.core.allocation.selection import Pick
-from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import (
     AllocationError,
     PluginError,
@@ -51,6 +50,7 @@ from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.manager.hostdevices import HostDeviceAssignment
 from devicemanager.manager.podstates import PodStates
+from devicemanager.manager.rules import allocation_rules, new_endpoints, new_ledger
 from devicemanager.manager.state import State
 from devicemanager.settings import Settings
 from devicemanager.wire.errors import WireError
@@ -101,11 +101,10 @@ class Manager:
             HintProviders(fresh),
             node,
             self._wrote,
-            Endpoints(
-                several=self.settings.behaviour.several_plugins,
-                lists_of_all="Q24" in self.settings.quirks,
-            ),
+            new_endpoints(self.settings),
+            new_ledger(self.settings),
         )
+        self._rules = allocation_rules(self.settings)
         self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
         self._grace_period = GracePeriod(
             self.state, self.clock, self.events, self.settings.grace_period, self.write
@@ -198,10 +197,11 @@ class Manager:
             pod,
             self.state.endpoints,
             self.state.ledger,
-            context or AdmissionContext(self._sources_ready, quirks=self.settings.quirks),
+            context or AdmissionContext(self._sources_ready),
             self._pick,
             self.state.hint_providers,
             self.state.node,
+            rules=self._rules,
         )
 
     def _begin(self, allocation: PodAllocation) -> None:

@@ -30,13 +30,14 @@ class State:
         node: Node,
         written: Callable[[], None],
         endpoints: Endpoints | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         """``written`` is called after every write of the checkpoint, without the lock."""
         self.lock = threading.Lock()
         """Guards every other field here. Single reads of ``clients`` and ``version`` do
         without it."""
-        self.endpoints = endpoints or Endpoints()
-        self.ledger = Ledger()
+        self.endpoints = Endpoints() if endpoints is None else endpoints
+        self.ledger = Ledger() if ledger is None else ledger
         self.hint_providers = hint_providers
         self.node = node
         self.clients: dict[EndpointId, PluginClient] = {}

@@ -56,6 +56,8 @@ class PodRecord:
     running: frozenset[ContainerName] = frozenset()
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
+    restarted: frozenset[ContainerName] = frozenset()
+    """Those of the running ones that were started more than once."""
 
     @property
     def is_active(self) -> bool:
@@ -71,14 +73,17 @@ class PodRecord:
         raise RequestError(f"pod {title(self.pod)} has no container {name!r}: it has {names}")
 
     def context(self, sources_ready: bool, quirks: frozenset[str]) -> AdmissionContext:
-        """What admission has to know about this pod."""
-        return AdmissionContext(sources_ready, self.running, self.finished, quirks)
+        """What admission has to know about this pod. With Q27 a container that had been
+        started again counts as one that does not run."""
+        running = self.running - self.restarted if "Q27" in quirks else self.running
+        return AdmissionContext(sources_ready, running, self.finished)
 
     def started(self, container: Container, is_init: bool) -> None:
         """A container runs now; an ordinary init container runs and ends."""
         if is_init and not container.restartable:
             self.finished |= {container.name}
         else:
+            self.restarted |= self.running & {container.name}
             self.running |= {container.name}
             self.phase = Phase.RUNNING
 
@@ -89,7 +94,7 @@ class PodRecord:
 
     def containers_stop(self) -> None:
         """Nothing runs any more; what had finished would run again."""
-        self.running = self.finished = frozenset()
+        self.running = self.finished = self.restarted = frozenset()
 
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:
         """The pod's phase once every app container has ended, by its exit code (0 where

@@ -61,6 +61,8 @@ class PodWorkers:
 
     def admit(self, pod: Pod, *, start: bool) -> Admission:
         """Admit a new pod and, if asked to, start its containers."""
+        if not self._settings.behaviour.sidecars:
+            pod = pod.without_sidecars()
         with self._store.lock:
             record = self._store.add(pod)
             known_before = self._is_restored(pod.uid)
@@ -186,8 +188,7 @@ class PodWorkers:
                 if self._manager.is_known(resource):
                     continue
                 if self._is_required(resource):
-                    text = messages.UNREGISTERED.format(resource=resource)
-                    raise refused_by_allocation(AllocationError(text))
+                    raise refused_by_allocation(self._unregistered(resource))
                 self._events.publish(
                     EventKind.UNKNOWN_RESOURCE,
                     f"pod {title(pod)} container {container.name} asks for {resource}, which "
@@ -195,6 +196,11 @@ class PodWorkers:
                     resource=resource,
                     pod=pod.uid,
                 )
+
+    def _unregistered(self, resource: ResourceName) -> AllocationError:
+        checks = self._settings.behaviour.admission_checks_health
+        text = messages.UNREGISTERED if checks else messages.UNREGISTERED_BEFORE
+        return AllocationError(text.format(resource=resource), "admission_checks_health")
 
     def _is_required(self, resource: ResourceName) -> bool:
         declared = resource in self._settings.declared_resources

@@ -39,6 +39,15 @@ class Behaviour:
     several_plugins: bool
     """Whether several plugins serve a resource at a time, and another takes over when the
     newest leaves; if not, the newest replaces the others."""
+    admission_checks_health: bool
+    """Whether a container that has its devices is admitted again only if its plugin is there
+    and they are healthy."""
+    running_survive_restart: bool
+    """Whether containers that run stay when the kubelet restarts and their plugin is away."""
+    sidecars: bool
+    """Whether there are restartable init containers; if not, they are ordinary ones."""
+    sidecars_keep: bool
+    """Whether restartable init containers keep their devices, and do not hand them on."""
     topology_options: Mapping[str, Level]
     """The topology manager's policy options that there are."""
     topology_options_gates: tuple[str, ...]
@@ -47,6 +56,9 @@ class Behaviour:
     """Whether the refusal of an option's level begins ``Topology Manager Policy``."""
     hints_over_device_nodes: bool
     """Whether hints are made of the NUMA nodes only that have devices of the resource."""
+    no_topology_node: int
+    """The NUMA node under which the checkpoint has a device without topology; PodResources
+    tells of the nodes that are not negative."""
     has_get_allocatable: bool
     """Whether PodResources has GetAllocatableResources."""
     get_allocatable_enabled: bool

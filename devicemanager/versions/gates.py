@@ -49,6 +49,7 @@ GATES: Mapping[str, Stage] = {
     "KubeletPodResourcesListUseActivePods": _steps((34, True, "deprecated")),
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
     "ResourceHealthStatus": _steps((31, False, "alpha"), (36, True, "beta")),
+    "SidecarContainers": _steps((28, False, "alpha"), (29, True, "beta"), (33, True, "GA", True)),
     "TopologyManagerPolicyAlphaOptions": _steps((26, False, "alpha")),
     "TopologyManagerPolicyBetaOptions": _steps((26, False, "beta"), (28, True, "beta")),
     "TopologyManagerPolicyOptions": _steps(

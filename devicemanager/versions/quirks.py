@@ -49,7 +49,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         "Q3": Quirk("connections of replaced and of refused registrations stay open"),
         "Q4": Quirk(
             "devices chosen for a pod stay in use when GetPreferredAllocation fails or the reply "
-            "to Allocate names no container"
+            "to Allocate names no container, until a pod that held devices is freed or an "
+            "Allocate fails"
         ),
         "Q5": Quirk(
             "after a restart, finished init containers need devices again",
@@ -87,6 +88,19 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         "Q21": Quirk("a corrupt checkpoint stays in place and the next write replaces it"),
         "Q23": Quirk("an endpoint such as ../x is dialed"),
         "Q24": Quirk("lists of a replaced plugin, or of any but the newest, still count"),
+        "Q25": Quirk(
+            "devices that are being allocated count as free once another pod's are freed",
+            (since("1.20"), since("1.38", value=False, row="k/k#137534")),
+        ),
+        "Q27": Quirk(
+            "after a restart of the kubelet a container that had restarted before counts as "
+            "gone, and its pod is refused",
+            (
+                since("1.20", value=False),
+                since("1.28", row="k/k#118559"),
+                since("1.34.7", "1.35.4", "1.36", value=False, row="k/k#135485"),
+            ),
+        ),
     }
 )
 """By name. None is on by default."""

@@ -54,6 +54,20 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.37", row="k/k#135437"),
     ),
+    "admission_checks_health": (
+        since("1.20", value=False),
+        since("1.25.10", "1.26.5", "1.27.2", "1.28", row="k/k#116376"),
+    ),
+    "running_survive_restart": (
+        since("1.20"),
+        since("1.25.10", "1.26.5", "1.27.2", value=False, row="k/k#116376"),
+        since("1.25.14", "1.26.9", "1.27.6", "1.28", row="k/k#119432; the patches", unsure=True),
+    ),
+    "sidecars": (since("1.20", gate="SidecarContainers"),),
+    "sidecars_keep": (
+        since("1.20", value=False),
+        since("1.29", row="read in 1.29.0"),
+    ),
     "topology_options": (
         since("1.20", value={}),
         since("1.26", value={_CLOSEST: Level.ALPHA}, row="k/k#112914"),
@@ -73,6 +87,10 @@ STEPS: Mapping[str, Steps] = {
     "hints_over_device_nodes": (
         since("1.20", value=False),
         since("1.36", row="k/k#138244, seen in 1.36.3"),
+    ),
+    "no_topology_node": (
+        since("1.20", value=0),
+        since("1.23", value=-1, row="read in 1.23.1"),
     ),
     "has_get_allocatable": (
         since("1.20", value=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devicemanager.core.allocation.container import AdmissionContext, by_numa_node
+from devicemanager.core.allocation.rules import Rules
 from devicemanager.core.allocation.selection import AllocateAnswer, AllocateWanted
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import (
@@ -85,8 +86,16 @@ def test_a_finished_init_container_needs_nothing_either():
     spec = pod("p", container("app"), init=[container("init", gpu=1)])
     world.admit(spec, context=AdmissionContext(sources_ready=False, finished=finished))
     assert refusal(world, spec, context=RESTARTING) == UNREGISTERED
-    quirk = AdmissionContext(sources_ready=False, finished=finished, quirks=frozenset({"Q5"}))
-    assert refusal(world, spec, context=quirk) == UNREGISTERED
+    quirk = Rules(quirks=frozenset({"Q5"}))
+    assert (
+        refusal(
+            world,
+            spec,
+            context=AdmissionContext(sources_ready=False, finished=finished),
+            rules=quirk,
+        )
+        == UNREGISTERED
+    )
 
 
 def test_unregistered_comes_before_health():
@@ -171,9 +180,9 @@ def test_nothing_asked_nothing_needed(rows):
     world = World({GPU: rows})
     world.admit(pod("p", gpu=0))
     assert world.held("p") == {}
-    quirk = AdmissionContext(quirks=frozenset({"Q16"}))
+    quirk = Rules(quirks=frozenset({"Q16"}))
     if rows != devices("a"):
-        assert refusal(world, pod("p", gpu=0), context=quirk) == NO_HEALTHY
+        assert refusal(world, pod("p", gpu=0), rules=quirk) == NO_HEALTHY
 
 
 def fails(*errors):
@@ -224,10 +233,10 @@ def test_a_failed_choice_leaves_nothing_in_use():
 
 def test_the_quirk_leaves_them_in_use():
     world = World({GPU: devices("a", "b")})
-    quirk = AdmissionContext(quirks=frozenset({"Q4"}))
+    quirk = Rules(quirks=frozenset({"Q4"}))
     empty = lambda wanted: AllocateAnswer(()) if isinstance(wanted, AllocateWanted) else ()  # noqa: E731
     with pytest.raises(Refused):
-        world.admit(pod("p", gpu=1), empty, context=quirk)
+        world.admit(pod("p", gpu=1), empty, rules=quirk)
     assert "Requested: 2, Available: 1" in refusal(world, pod("q", gpu=2))
 
 

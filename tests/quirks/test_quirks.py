@@ -115,15 +115,25 @@ def test_a_list_of_a_plugin_that_is_not_the_newest(quirks: Quirks, version: str)
 
 @sides("Q4")
 def test_a_preference_that_fails(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, topology_policy="best-effort")
+    plugin = node.plugin([device("a", 0), device("b")], preference=first)
+    plugin.before_answer = _failing_from(plugin, call=1)
+    # The aligned one is chosen when the choice of the other fails.
+    assert "GetPreferredAllocation rpc failed" in node.admit(pod("p", gpu=2)).message
+    after = node.admit(pod("q", gpu=2))
+    assert (after.admitted, after.message) == ((False, unavailable(2, 1)) if quirks else (True, ""))
+    node.manager.self_check()
+
+
+@sides("Q4")
+def test_what_leaked_comes_back_with_the_pod_that_it_was_chosen_for(quirks: Quirks) -> None:
+    # It has devices already when a choice fails: they are freed with it, and all is counted.
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a", "b", "c"), preference=first)
-    # One device is allocated to the init container when the app container's choice fails:
-    # GetPreferredAllocation and Allocate were asked for the first, the third call fails.
     spec = pod("p", container("app", gpu=2), init=[container("init", gpu=1)])
     plugin.before_answer = _failing_from(plugin, call=3)
     assert "GetPreferredAllocation rpc failed" in node.admit(spec).message
-    after = node.admit(pod("q", gpu=3))
-    assert (after.admitted, after.message) == ((False, unavailable(3, 2)) if quirks else (True, ""))
+    assert node.admit(pod("q", gpu=3)).admitted
     node.manager.self_check()
 
 
@@ -148,6 +158,29 @@ def test_an_answer_without_containers(quirks: Quirks) -> None:
 
 
 @sides("Q4")
+@pytest.mark.parametrize("way", ["a pod is freed", "an Allocate fails"])
+def test_what_leaked_comes_back(quirks: Quirks, way: str) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a", "b", "c"))
+    node.admit(pod("holder", gpu=1))
+    plugin.responses = ()
+    node.admit(pod("p", gpu=1))
+    plugin.responses = (b"",)
+    left = 2 - len(quirks)
+    assert node.admit(pod("q", gpu=2)).message == ("" if not quirks else unavailable(2, left))
+    node.terminate("q")
+    if way == "a pod is freed":
+        node.terminate("holder")
+    else:
+        plugin.allocate_error = RpcError("Unknown", "no")
+        assert not node.admit(pod("r", gpu=1)).admitted
+        plugin.allocate_error = None
+    count = 3 if way == "a pod is freed" else 2
+    assert node.admit(pod("s", gpu=count)).admitted
+    node.manager.self_check()
+
+
+@sides("Q4")
 def test_a_plugin_that_refuses_leaves_nothing_on_either_side(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a"), allocate_error=RpcError("Unknown", "no"))
@@ -165,6 +198,40 @@ def test_a_finished_init_container_after_a_restart(quirks: Quirks) -> None:
     node.restart()
     record = node.pods.known("p")
     assert (record.phase, record.message) == (("Failed", NO_HEALTHY) if quirks else ("Running", ""))
+
+
+@sides("Q25")
+def test_a_device_that_is_being_allocated(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a", "b", "c"))
+    node.admit(pod("ends", gpu=1))
+
+    def free(_: object) -> None:
+        plugin.before_answer = lambda _: None
+        node.terminate("ends")
+
+    plugin.before_answer = free
+    assert node.admit(pod("p", gpu=1)).admitted
+    assert node.devices("p") == {"app": {GPU: ["b"]}}
+    assert node.admit(pod("q", gpu=2)).admitted
+    assert node.devices("q") == {"app": {GPU: ["a", "b" if quirks else "c"]}}
+    # Given again it is in use, and all are free once both pods are gone.
+    assert node.admit(pod("r", gpu=1)).admitted is False
+    node.terminate("p", "q")
+    node.manager.self_check()
+    assert node.admit(pod("s", gpu=3)).admitted
+
+
+@sides("Q27")
+def test_a_container_that_had_restarted(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, kubelet_version="1.32")
+    node.plugin(devices("a", "b"))
+    for uid in ("once", "twice"):
+        assert node.admit(pod(uid, gpu=1), start=True).admitted
+    node.start("twice")
+    node.restart()
+    phases = {uid: node.pods.known(uid).phase for uid in ("once", "twice")}
+    assert phases == {"once": "Running", "twice": "Failed" if quirks else "Running"}
 
 
 @sides("Q8")

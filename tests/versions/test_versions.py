@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from devicemanager import Settings
 from devicemanager.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
 from devicemanager.versions.gates import GATES
+from devicemanager.versions.quirks import QUIRKS
 from devicemanager.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
 from tools.versions_page import PAGE, page
 
@@ -45,15 +46,17 @@ def test_a_version_that_is_none(text):
 def test_the_tables_have_every_field_and_ascend():
     fields = {each.name for each in attrs.fields(Behaviour)} - {"version", "gates"}
     assert STEPS.keys() == fields
-    for steps in STEPS.values():
+    for steps in (*STEPS.values(), *(quirk.steps for quirk in QUIRKS.values())):
         assert [str(each) for each in steps[0].since] == ["1.20"]
-        starts = [step.since[-1] for step in steps]
-        assert all(one.minor < other.minor for one, other in pairwise(starts))
+        starts = [(step.since[-1].minor, step.since[-1].patch or 0) for step in steps]
+        assert starts == sorted(set(starts))
         for step in steps:
             backports = step.since[:-1]
-            assert all(each.patch and each < starts[steps.index(step)] for each in backports)
+            assert all(each.patch and each < step.since[-1] for each in backports)
             for term in step.gate.split("&") if step.gate else ():
                 assert term.strip().lstrip("!") in GATES
+        # A step that changes nothing is no step.
+        assert all(one != other for one, other in pairwise((s.value, s.gate) for s in steps))
     for gate in GATES.values():
         assert [step.since for step in gate] == sorted({step.since for step in gate})
 
@@ -88,6 +91,13 @@ def test_the_page_is_fresh():
         ("listen_failed", "1.20", "1.21", (LISTEN_FAILED, "{error}")),
         ("watcher_retries", "1.35", "1.36", (False, True)),
         ("several_plugins", "1.36", "1.37", (False, True)),
+        ("admission_checks_health", "1.27.1", "1.27.2", (False, True)),
+        ("running_survive_restart", "1.27.1", "1.27.2", (True, False)),
+        ("running_survive_restart", "1.27.5", "1.27.6", (False, True)),
+        ("running_survive_restart", "1.26.8", "1.28.0", (False, True)),
+        ("sidecars", "1.28", "1.29", (False, True)),
+        ("sidecars_keep", "1.28", "1.29", (False, True)),
+        ("no_topology_node", "1.22", "1.23", (0, -1)),
         ("capital_option_levels", "1.32", "1.33", (True, False)),
         ("hints_over_device_nodes", "1.35.4", "1.36.0", (False, True)),
         ("has_get_allocatable", "1.20", "1.21", (False, True)),

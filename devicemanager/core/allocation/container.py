@@ -17,6 +17,7 @@ from collections.abc import Generator, Mapping, Sequence
 import attrs
 
 from devicemanager.core import bitset, messages
+from devicemanager.core.allocation.rules import Rules
 from devicemanager.core.allocation.selection import (
     AllocateAnswer,
     AllocateWanted,
@@ -48,6 +49,7 @@ Reusable = dict[ResourceName, frozenset[DeviceId]]
 
 NO_AFFINITY = Hint(None, True)
 
+_RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
@@ -64,17 +66,15 @@ class AdmissionContext:
     """Containers of the pod that the runtime reports running."""
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
-    quirks: frozenset[str] = frozenset()
-    """Defects of the reference to bring back (``Q4``, ``Q5``, ``Q16``)."""
 
-    def needs_nothing(self, container: ContainerName) -> bool:
+    def needs_nothing(self, container: ContainerName, rules: Rules) -> bool:
         """A container that started before a kubelet restart already has its devices."""
         if self.sources_ready:
             return False
         if container in self.running:
-            return True
+            return rules.running_need_nothing
         # Q5: finished init containers were asked for devices again, and the pod killed.
-        return container in self.finished and "Q5" not in self.quirks
+        return container in self.finished and "Q5" not in rules.quirks
 
 
 @attrs.frozen(eq=False)
@@ -124,6 +124,7 @@ class PodAllocation:
     """Whether it put the pod on the node."""
     policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
     """The topology manager's, as it was when this began."""
+    rules: Rules = attrs.field(default=_RULES, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self.draft = Draft(self.pod.uid)
@@ -214,7 +215,7 @@ def _hand_on(allocation: PodAllocation, container: Container, is_init: bool) -> 
     What an ordinary init container holds joins it; what an app container or a
     restartable init container holds leaves it.
     """
-    keeps = not is_init or container.restartable
+    keeps = not is_init or (container.restartable and allocation.rules.sidecars_keep)
     if keeps and not allocation.reusable:
         return
     for resource, holding in allocation.drafted(container.name).items():
@@ -238,7 +239,8 @@ def _allocate_resource(
     )
     chosen = yield from select(selection, allocation.reusable.get(resource, frozenset()))
     response = yield from _ask(allocation, resource, chosen)
-    devices = by_numa_node(allocation.endpoints.devices(resource) or EMPTY, chosen)
+    listed = allocation.endpoints.devices(resource) or EMPTY
+    devices = by_numa_node(listed, chosen, allocation.rules.no_topology_node)
     allocation.ledger.record(allocation.draft, container.name, resource, Holding(devices, response))
 
 
@@ -257,18 +259,38 @@ def _is_needed(
                 required=required,
             )
         )
-    if allocation.context.needs_nothing(container.name):
+    rules, devices = allocation.rules, allocation.endpoints.devices(resource)
+    if not rules.checks_health:
+        return _is_needed_unchecked(devices, held, resource, required)
+    if allocation.context.needs_nothing(container.name, rules):
         return False
-    if required == 0 and "Q16" not in allocation.context.quirks:
+    if required == 0 and "Q16" not in rules.quirks:
         return False  # Q16: a limit of 0 was refused when nothing was healthy
-    devices = allocation.endpoints.devices(resource)
     if devices is None:
-        raise AllocationError(messages.UNREGISTERED.format(resource=resource))
+        raise _unfit(messages.UNREGISTERED, resource)
     if not devices.healthy:
-        raise AllocationError(messages.NO_HEALTHY.format(resource=resource))
+        raise _unfit(messages.NO_HEALTHY, resource)
     if held is not None and not _all_healthy(devices, held):
-        raise AllocationError(messages.HELD_UNHEALTHY.format(resource=resource))
+        raise _unfit(messages.HELD_UNHEALTHY, resource)
     return held is None and required > 0
+
+
+def _is_needed_unchecked(
+    devices: DeviceList | None,
+    held: frozenset[DeviceId] | None,
+    resource: ResourceName,
+    required: int,
+) -> bool:
+    """The same before k/k#116376: what a container holds is enough."""
+    if held is not None or not required:
+        return False
+    if devices is None:
+        raise _unfit(messages.UNREGISTERED_BEFORE, resource)
+    return True
+
+
+def _unfit(text: str, resource: ResourceName) -> AllocationError:
+    return AllocationError(text.format(resource=resource), "admission_checks_health")
 
 
 def _all_healthy(devices: DeviceList, ids: frozenset[DeviceId]) -> bool:
@@ -283,7 +305,11 @@ def _ask(
     endpoint = allocation.endpoints.serving(resource)
     if endpoint is None:
         raise AllocationError(messages.UNKNOWN_PLUGIN.format(resource=resource))
-    answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
+    try:
+        answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
+    except PluginError:
+        allocation.ledger.count_entries_only()
+        raise
     if not isinstance(answer, AllocateAnswer):
         raise TypeError(f"the answer to Allocate is an AllocateAnswer, not {answer!r}")
     if not answer.responses:
@@ -291,14 +317,16 @@ def _ask(
     return answer.responses[0]
 
 
-def by_numa_node(devices: DeviceList, ids: frozenset[DeviceId]) -> DevicesPerNuma:
-    """The ids under each NUMA node they are on, or ``WITHOUT_TOPOLOGY``; all sorted."""
+def by_numa_node(
+    devices: DeviceList, ids: frozenset[DeviceId], no_topology_node: int = WITHOUT_TOPOLOGY
+) -> DevicesPerNuma:
+    """The ids under each NUMA node they are on, or ``no_topology_node``; all sorted."""
     device_index = devices.device_index
     nodes: dict[int, list[DeviceId]] = {}
     for id_ in sorted(ids):
         number = device_index.index.get(id_)
         numa = () if number is None else device_index.numa[number]
-        for node in sorted(set(numa or ())) or (WITHOUT_TOPOLOGY,):
+        for node in sorted(set(numa or ())) or (no_topology_node,):
             nodes.setdefault(node, []).append(id_)
     return {node: tuple(nodes[node]) for node in sorted(nodes)}
 
@@ -329,6 +357,9 @@ def all_or_nothing(
 def give_back(allocation: PodAllocation) -> None:
     """Undo everything that is not committed."""
     allocation.ledger.drop(allocation.draft)
+    if allocation.draft:
+        # The reference had recorded this much, and frees it of the refused pod.
+        allocation.ledger.count_entries_only()
     if allocation.placed:
         allocation.node.remove(allocation.pod.uid)
         allocation.placed = False
@@ -339,8 +370,9 @@ def give_back(allocation: PodAllocation) -> None:
 
 def _leaks(allocation: PodAllocation, error: Exception) -> bool:
     """Q4: after a failed preference, or a reply without containers, the devices chosen so
-    far stayed in use until a restart."""
-    if "Q4" not in allocation.context.quirks:
+    far stay in use: until a pod that held devices is freed, such as this one if it had
+    been given some, or until an Allocate fails."""
+    if "Q4" not in allocation.rules.quirks or allocation.draft:
         return False
     leaks = isinstance(error, PreferenceError) or str(error) == messages.NO_CONTAINER_RESPONSE
     if leaks:

@@ -1,0 +1,143 @@
+"""Admission, restart and reboot just below and at the version of each row."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicemanager.testing.fakes import PRE_START_CONTAINER
+from tests.helpers import container, device, devices, pod
+from tests.node import GPU, Node
+
+BELOW_A1 = ["1.24", "1.25.9", "1.26.4", "1.27.1"]
+FROM_A1 = ["1.25.10", "1.26.5", "1.27.2"]
+FROM_A2 = ["1.25.14", "1.26.9", "1.27.6", "1.28", "1.32", "1.36", "1.37"]
+NO_HEALTHY = (
+    "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+    "vendor.com/gpu, which is unexpected"
+)
+
+
+def outcome(node: Node) -> tuple[str, str]:
+    record = node.pods.known("p")
+    return record.phase.value, record.message
+
+
+ADMITTED, REFUSED = ("Running", ""), ("Failed", NO_HEALTHY)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(each, ADMITTED) for each in (*BELOW_A1, *FROM_A2)] + [(each, REFUSED) for each in FROM_A1],
+)
+def test_a1_a2_the_kubelet_restarts_while_the_plugin_is_away(
+    version: str, expected: tuple[str, str]
+) -> None:
+    node = Node(kubelet_version=version)
+    node.plugin(devices("a"))
+    assert node.admit(pod("p", gpu=1), start=True).admitted
+    node.restart()
+    assert outcome(node) == expected
+    # What it had is its own until another pod comes.
+    assert node.devices("p") == {"app": {GPU: ["a"]}}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(each, ADMITTED) for each in BELOW_A1] + [(each, REFUSED) for each in (*FROM_A1, *FROM_A2)],
+)
+def test_a1_the_node_reboots_before_the_plugin_is_back(
+    version: str, expected: tuple[str, str]
+) -> None:
+    node = Node(kubelet_version=version)
+    plugin = node.plugin(devices("a"), pre_start_required=True)
+    assert node.admit(pod("p", gpu=1), start=True).admitted
+    plugin.calls.clear()
+    node.restart(reboot=True)
+    assert outcome(node) == expected
+    if expected == ADMITTED:
+        # Started with the stored response, and without PreStartContainer.
+        assert node.start("p").envs == {"A": "1"}
+        assert PRE_START_CONTAINER not in [call.method for call in plugin.calls]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(each, ADMITTED) for each in BELOW_A1] + [(each, REFUSED) for each in (*FROM_A1, *FROM_A2)],
+)
+def test_a1_init_containers_had_finished_when_the_kubelet_restarts(
+    version: str, expected: tuple[str, str]
+) -> None:
+    # Q5 among them: without it nobody is refused.
+    for quirks in ("reference", ()):
+        node = Node(kubelet_version=version, quirks=quirks)
+        node.plugin(devices("a"))
+        spec = pod("p", container("app"), init=[container("init", gpu=1)])
+        assert node.admit(spec, start=True).admitted
+        node.restart()
+        assert outcome(node) == (expected if quirks else ADMITTED)
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("1.27.1", "can't allocate unregistered device vendor.com/gpu"),
+        ("1.27.2", "cannot allocate unregistered device vendor.com/gpu"),
+    ],
+)
+def test_a1_an_unregistered_resource(version: str, text: str) -> None:
+    node = Node(kubelet_version=version, strict=True)
+    refused = node.admit(pod("p", gpu=1))
+    assert refused.message == f"Allocate failed due to {text}, which is unexpected"
+    # The same where nobody but a checkpoint knows of it.
+    node = Node(kubelet_version=version)
+    node.plugin(devices("a", "b"))
+    node.admit(pod("holder", gpu=1))
+    node.clock.advance(1.0)
+    node.manager.state.endpoints.restore(GPU, 0.0)
+    with node.manager.state.lock:
+        del node.manager.state.endpoints._resources[GPU]
+    refused = node.admit(pod("p", gpu=1))
+    assert refused.message == f"Allocate failed due to {text}, which is unexpected"
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (
+            "1.27.1",
+            "Allocate failed due to requested number of devices unavailable for vendor.com/gpu. "
+            "Requested: 1, Available: 0, which is unexpected",
+        ),
+        ("1.27.2", NO_HEALTHY),
+    ],
+)
+def test_a1_nothing_is_healthy(version: str, message: str) -> None:
+    node = Node(kubelet_version=version)
+    node.plugin(devices("a")).leave()
+    assert node.admit(pod("p", gpu=1)).message == message
+    assert node.admit(pod("none", gpu=0)).admitted
+
+
+@pytest.mark.parametrize(("version", "left"), [("1.28", 2), ("1.29", 1)])
+def test_a6_what_a_sidecar_hands_on(version: str, left: int) -> None:
+    node = Node(kubelet_version=version, feature_gates={"SidecarContainers": True})
+    node.plugin(devices("a", "b"))
+    spec = pod("p", container("app", gpu=1), init=[container("side", restartable=True, gpu=1)])
+    assert node.admit(spec).admitted
+    assert node.devices("p")["app"] == {GPU: ["a" if left == 2 else "b"]}
+
+
+@pytest.mark.parametrize(("version", "gate", "fits"), [("1.27", None, True), ("1.28", True, False)])
+def test_ta8_a_sidecar_beside_the_app_containers(
+    version: str, gate: bool | None, fits: bool
+) -> None:
+    gates = {} if gate is None else {"SidecarContainers": gate}
+    node = Node(
+        kubelet_version=version,
+        feature_gates=gates,
+        topology_policy="single-numa-node",
+        topology_scope="pod",
+    )
+    node.plugin([device("a", 0), device("b", 1)])
+    spec = pod("p", container("app", gpu=1), init=[container("side", restartable=True, gpu=1)])
+    assert node.admit(spec).admitted is fits
