@@ -61,6 +61,7 @@ class EventKind(StrEnum):
     CLAIMS_LOADED = "claims-loaded"
     CLAIMS_FAILED = "claims-failed"
     CLAIMS_SET_ASIDE = "claims-set-aside"
+    FAULT = "fault"
     SERVER_ERROR = "server-error"
 
 

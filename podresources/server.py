@@ -20,7 +20,7 @@ from podresources.counters import Counters
 from podresources.errors import ServeError
 from podresources.profile import ALL, Profile
 from podresources.ratelimit import TokenBucket
-from podresources.service import Method, Refusal, Service
+from podresources.service import Answer, Method, Refusal, Service
 from podresources.source import Source
 
 DEFAULT_QPS = 100.0
@@ -50,7 +50,8 @@ class PodResourcesServer:
     ``profile``: what the v1 answers have, where kubelet versions differ; by default all.
     ``on_error``: told every
     exception of the source, on the thread that met it; without it they are logged.
-    ``max_workers``: threads that answer.
+    ``max_workers``: threads that answer. ``answer``: answers each call that was let in, in
+    place of the service.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class PodResourcesServer:
         profile: Profile = ALL,
         on_error: Callable[[Exception], object] | None = None,
         max_workers: int = 4,
+        answer: Answer | None = None,
     ) -> None:
         self.socket_path = Path(socket_path)
         self._counters = Counters()
@@ -74,6 +76,7 @@ class PodResourcesServer:
             profile=profile,
             counters=self._counters,
             on_error=on_error or _log_error,
+            answer=answer,
         )
         self._max_workers = max_workers
         # Guards starting and stopping.

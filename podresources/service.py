@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
 
 import attrs
 from google.protobuf.message import DecodeError, Message
@@ -38,9 +37,7 @@ def not_found_text(name: str, namespace: str) -> str:
 class Refusal(Exception):
     """An error to answer with: gRPC's name of the code, and the text."""
 
-    def __init__(
-        self, code: Literal["INTERNAL", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "UNKNOWN"], text: str
-    ) -> None:
+    def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
@@ -60,6 +57,14 @@ class Method:
     """Whether the profile's version has it; else it is UNIMPLEMENTED."""
 
 
+Answer = Callable[[Method, bytes], bytes]
+"""From the method and the request's bytes to the response's. May raise :class:`Refusal`."""
+
+
+def _answer(method: Method, request: bytes) -> bytes:
+    return method.answer(request)
+
+
 class Service:
     """Answers requests given as bytes. Thread-safe.
 
@@ -77,7 +82,9 @@ class Service:
         profile: Profile = ALL,
         counters: Counters,
         on_error: Callable[[Exception], object],
+        answer: Answer | None = None,
     ) -> None:
+        """``answer`` answers in place of ``Method.answer``, each call that was let in."""
         self._view = View(source, profile)
         self._limiter = limiter
         self._limiter_lock = threading.Lock()
@@ -85,6 +92,7 @@ class Service:
         self._profile = profile
         self._counters = counters
         self._on_error = on_error
+        self._answer = answer or _answer
 
     def methods(self) -> tuple[Method, ...]:
         view, lister = self._view, "PodResourcesLister"
@@ -131,7 +139,7 @@ class Service:
             raise Refusal("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
         self._counters.requested(method.api_version, method.kind)
         try:
-            return method.answer(request)
+            return self._answer(method, request)
         except Refusal:
             self._counters.failed(method.api_version, method.kind)
             raise

@@ -60,6 +60,8 @@ class Call:
     """Which list of its stream this is, from 1; None for anything else."""
     after_event: int = attrs.field(default=0, eq=False, repr=False)
     """The number of the latest event when the call ended: its place among the events."""
+    fault: str = ""
+    """Which fault on purpose had a part in it, such as ``fault 3, fail-call``; else empty."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Call:
         who = self.plugin if self.resource is None else f"{self.resource} ({self.plugin})"
         seconds = f"after {self.duration:.3f} s"
         text = f"call {self.number}: {what} {who}{asked}: {self._outcome()} {seconds}"
-        return printable(text, _LONGEST_LINE)
+        return printable(text + (f" [{self.fault}]" if self.fault else ""), _LONGEST_LINE)
 
     def _outcome(self) -> str:
         if self.message:
@@ -124,4 +126,5 @@ def call_data(call: Call) -> dict[str, Any]:
         "message": call.message,
         "duration": call.duration,
         "after_event": call.after_event,
+        "fault": call.fault,
     }

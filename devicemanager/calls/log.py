@@ -120,6 +120,7 @@ class CallLog:
                 now - call.started,
                 part,
                 self._events.latest,
+                call.fault,
             )
             (self._for_pods if rpc in _FOR_PODS else self._others).add(ended)
             subscribers = self._subscribers
@@ -286,6 +287,8 @@ class CallInProgress:
     """The same by ``time.monotonic``."""
     received: int = 0
     """Messages of the stream so far."""
+    fault: str = ""
+    """Which fault on purpose has a part in it."""
 
     def answered(self, response: bytes) -> None:
         """The call succeeded."""

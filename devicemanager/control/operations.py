@@ -349,6 +349,7 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "manager": "the running kubelet's inside, for Python alone",
     "claims": "the manager of claims, for Python alone; publish, define and claim are here",
     "calls": "the log of calls to plugins: not over HTTP until now",
+    "faults": "the registry of faults: not over HTTP until now",
     "mark": "a mark for calls, which are not here until now",
     "close": "ends the kubelet for good: whoever made it does that",
     "health_updates": "a queue of this process; events of kind device-health tell the same",

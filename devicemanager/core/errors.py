@@ -49,6 +49,14 @@ class RpcError(PluginError):
         super().__init__(messages.RPC_ERROR.format(code=code, description=description))
 
 
+class InjectedError(RpcError):
+    """An RPC failed because a test wants it to; ``fault`` says which fault it was."""
+
+    def __init__(self, code: str, description: str, fault: str) -> None:
+        super().__init__(code, description)
+        self.fault = fault
+
+
 class AllocationError(RequestError):
     """An allocation that the kubelet answers with ``UnexpectedAdmissionError``.
 

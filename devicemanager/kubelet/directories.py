@@ -53,12 +53,19 @@ class Directories:
         """What structured claims hold."""
         return self.root / CLAIMS_STATE_NAME
 
-    def prepare(self, *, removes_files: bool = False, deprecation_file: bool = False) -> None:
+    def prepare(
+        self,
+        *,
+        removes_files: bool = False,
+        deprecation_file: bool = False,
+        keeps_sockets: bool = False,
+    ) -> None:
         """Check the paths, make the directories (0750), remove the sockets of plugins and
         kubelets that were here before.
 
         ``removes_files``: other files go as well, but for the checkpoint and what was set
         aside of it. ``deprecation_file``: an empty file of that name appears.
+        ``keeps_sockets``: the sockets of plugins stay.
 
         Raises StartError, and removes nothing, if another kubelet serves here or one of the
         directories is not ours alone.
@@ -77,9 +84,10 @@ class Directories:
             for directory, socket in zip((plugins, pod_resources), served, strict=True):
                 directory.check_no_file(socket.name)
                 _check_dead(socket)
+            kept = {*plugins.sockets()} - {KUBELET_SOCKET} if keeps_sockets else set()
             # ``removeContents``, devicemanager/plugin/v1beta1/server.go, v1.33 and before.
             for name in plugins.files() if removes_files else plugins.sockets():
-                if not is_checkpoint_file(name):
+                if not (is_checkpoint_file(name) or name in kept):
                     plugins.remove(name)
             if deprecation_file:
                 plugins.touch("DEPRECATION")

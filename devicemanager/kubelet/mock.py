@@ -27,10 +27,12 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind, EventStream
+from devicemanager.faults.registry import FaultRegistry
 from devicemanager.kubelet import inventory
 from devicemanager.kubelet.arguments import check_arguments, parser
 from devicemanager.kubelet.claiming import ClaimObjects
 from devicemanager.kubelet.directories import Directories
+from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.paths import NodePaths
@@ -82,6 +84,10 @@ class MockKubelet(NodePaths, ClaimObjects):
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
         self._life = Lifecycle(self.events, self._new_process, self._started)
+        self._fault_actions = FaultActions(
+            self.clock, self._life, self.plugin_dir, self._resume, self._failed
+        )
+        self._faults = self._fault_actions.registry(self.events)
         self._waits = Waits(self.events, self._life, lambda: self.plugin_socket)
         # Guards _errors and _node_status.
         self._lock = threading.Lock()
@@ -109,6 +115,7 @@ class MockKubelet(NodePaths, ClaimObjects):
         Raises StopError for files that could not be removed; the kubelet has stopped all
         the same, and may be started again.
         """
+        self._fault_actions.cancel()
         self._life.stop()
 
     def close(self) -> None:
@@ -168,6 +175,7 @@ class MockKubelet(NodePaths, ClaimObjects):
             providers,
             self._claims,
             self.calls,
+            self._fault_actions.equipment(),
         )
 
     def _started(self, process: KubeletProcess) -> None:
@@ -359,6 +367,14 @@ class MockKubelet(NodePaths, ClaimObjects):
         for a kind that there is not.
         """
         return self._waits.event(kinds, resource, after, timeout)
+
+    # -- faults on purpose -------------------------------------------------------------
+
+    @property
+    def faults(self) -> FaultRegistry:
+        """The faults of the kubelet's side: ``set``, ``list``, ``clear``. They outlive
+        restarts; see docs/faults.md."""
+        return self._faults
 
     # -- what goes wrong on server threads ---------------------------------------------
 

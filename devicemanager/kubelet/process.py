@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import attrs
+
 import checkpoint
 from checkpoint import Checkpoint
 from devicemanager.calls.log import CallLog
@@ -15,7 +17,11 @@ from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
 from devicemanager.events import EventKind, EventStream
+from devicemanager.faults.points import Point
+from devicemanager.faults.registry import FaultRegistry
 from devicemanager.kubelet.directories import Directories
+from devicemanager.kubelet.faultyanswers import FaultyAnswers
+from devicemanager.kubelet.faultyfiles import FaultyFiles
 from devicemanager.kubelet.limits import reason
 from devicemanager.manager.manager import Manager
 from devicemanager.pods.podresources import PodSource
@@ -36,6 +42,16 @@ _WAITS = (0.05, 0.2)
 OnError = Callable[[BaseException], None]
 
 
+@attrs.frozen
+class FaultEquipment:
+    """What a process needs for faults on purpose."""
+
+    faults: FaultRegistry
+    answers: FaultyAnswers
+    keeps_sockets: bool
+    """Whether the start leaves the sockets of plugins where they are."""
+
+
 class KubeletProcess:
     """``start`` may be called once; ``stop`` any number of times, also after a failed start."""
 
@@ -50,11 +66,17 @@ class KubeletProcess:
         providers: Iterable[HintProvider] | None,
         claims: ClaimsDoor,
         calls: CallLog,
+        equipment: FaultEquipment,
     ) -> None:
+        self._faults = faults = equipment.faults
+        self._keeps_sockets = equipment.keeps_sockets
+        self._on_error = on_error
         self._directories = directories
         self._settings = settings
         self._events = events
-        self._store = checkpoint.FileStore(directories.plugin_dir, durability=settings.durability)
+        self._store = checkpoint.FileStore(
+            directories.plugin_dir, durability=settings.durability, files=FaultyFiles(faults)
+        )
         self._quirks = settings.quirks
         self.manager = Manager(
             settings, store=self._store, clock=clock, events=events, providers=providers
@@ -67,7 +89,7 @@ class KubeletProcess:
         )
         self.workers = PodWorkers(pods, self.manager, settings, events, claims)
         policy = self.manager.policy
-        self.registrar = Registrar(self.manager.plugins, settings, events, on_error, calls)
+        self.registrar = Registrar(self.manager.plugins, settings, events, on_error, calls, faults)
         self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)
         self._watcher = PluginWatcher(
             directories.plugins_registry_dir,
@@ -76,25 +98,28 @@ class KubeletProcess:
             on_error,
             settings.dial_timeout,
         )
-        self.pod_resources = PodResourcesServer(
-            PodSource(
-                self.manager.state,
-                pods.snapshot,
-                pod_level=(
-                    settings.behaviour.tells_pod_level
-                    and policy.asks_for_hints
-                    and policy.scope is ScopeName.POD
-                ),
-                allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
-                quirks=settings.quirks,
-                claims=claims,
+        self.pod_source = PodSource(
+            self.manager.state,
+            pods.snapshot,
+            pod_level=(
+                settings.behaviour.tells_pod_level
+                and policy.asks_for_hints
+                and policy.scope is ScopeName.POD
             ),
+            allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
+            quirks=settings.quirks,
+            claims=claims,
+        )
+        self.profile = _api_profile(settings)
+        self.pod_resources = PodResourcesServer(
+            self.pod_source,
             directories.pod_resources_socket,
             qps=settings.pod_resources_qps,
             burst=settings.pod_resources_burst,
             clock=clock.monotonic,
             on_error=on_error,
-            profile=_api_profile(settings),
+            profile=self.profile,
+            answer=equipment.answers,
         )
         self.is_fresh = False
         """Whether it started without a checkpoint."""
@@ -112,7 +137,9 @@ class KubeletProcess:
         self._directories.prepare(
             removes_files=behaviour.start_removes is StartRemoves.ALL_BUT_DIRECTORIES,
             deprecation_file=behaviour.deprecation_file,
+            keeps_sockets=self._keeps_sockets,
         )
+        self._faults.starting()
         try:
             self._serve()
         except BaseException:
@@ -131,7 +158,13 @@ class KubeletProcess:
             raise StartError(str(error)) from error
         self._stops.append(self._watcher.stop)
         self._watcher.start()
-        self._stops.append(self._registration.stop)
+        self._stops.append(lambda: self._registration.stop())
+        self._registration.start()
+
+    def recreate_socket(self) -> None:
+        """Serve on a new ``kubelet.sock``; everything else stays. Raises StartError."""
+        self._registration.stop()
+        self._registration = RegistrationServer(self.registrar, self.socket, self._on_error)
         self._registration.start()
 
     def stop(self) -> None:
@@ -140,6 +173,7 @@ class KubeletProcess:
         # A plugin that sees kubelet.sock vanish may end its stream before we do: that is
         # no news any more, and a kubelet that is killed would not write it down either.
         self.manager.plugins.ignore()
+        self._faults.stopping()
         self.registrar.interrupt()
         failures = self._stop_all()
         if failures:
@@ -164,6 +198,8 @@ class KubeletProcess:
 
     def _load(self) -> None:
         self._store.remove_leftovers()
+        if self._faults.armed and self._faults.at(Point.START):
+            self._store.path.unlink(missing_ok=True)  # lose-checkpoint
         try:
             saved = self._read_checkpoint()
         except checkpoint.CheckpointNotFound:

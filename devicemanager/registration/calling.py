@@ -14,7 +14,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from devicemanager.calls.log import CallInProgress, Tap
-from devicemanager.core.errors import RpcError
+from devicemanager.core.errors import InjectedError, RpcError
+from devicemanager.registration.faulty import PluginFaults
 
 __all__ = ["Calls", "go_code", "rpc_error", "translated"]
 
@@ -56,9 +57,12 @@ class Calls:
     Without a tap nothing is recorded.
     """
 
-    def __init__(self, channel: grpc.Channel, tap: Tap | None) -> None:
+    def __init__(
+        self, channel: grpc.Channel, tap: Tap | None, faults: PluginFaults | None = None
+    ) -> None:
         self._channel = channel
         self._tap = tap
+        self._faults = faults
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
 
     def make(
@@ -69,9 +73,15 @@ class Calls:
         method = self._method(path)
         call = self.begin(path, request)
         try:
-            response = method(request, timeout=timeout)
+            if self._faults is None or not self._faults.armed:
+                response = method(request, timeout=timeout)
+            else:
+                with self._faults.around(_name(path), call, self._channel.close):
+                    response = method(request, timeout=timeout)
         except _GRPC_ERRORS as error:
             raise _failed(call, translated(error)) from error
+        except InjectedError as error:
+            raise _failed(call, error) from None
         except BaseException:
             _failed(call, _GIVEN_UP)
             raise
@@ -85,11 +95,17 @@ class Calls:
         call = self.begin(path, request)
         future = None
         try:
-            future = method.future(request, timeout=timeout)
-            await _end_of(future)
-            response = future.result()
+            if self._faults is None or not self._faults.armed:
+                future = method.future(request, timeout=timeout)
+                response = await _result_of(future)
+            else:
+                async with self._faults.around_async(_name(path), call, self._channel.close):
+                    future = method.future(request, timeout=timeout)
+                    response = await _result_of(future)
         except _GRPC_ERRORS as error:
             raise _failed(call, translated(error)) from error
+        except InjectedError as error:
+            raise _failed(call, error) from None
         except BaseException:
             _failed(call, _GIVEN_UP)
             raise
@@ -132,8 +148,8 @@ def _failed(
     return error
 
 
-async def _end_of(call: grpc.Future[bytes]) -> None:
-    """Wait for a call's end, whatever it is, on the running event loop."""
+async def _result_of(call: grpc.Future[bytes]) -> bytes:
+    """Wait for a call's end on the running event loop. Raises what the call does."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()
 
@@ -147,3 +163,4 @@ async def _end_of(call: grpc.Future[bytes]) -> None:
 
     call.add_done_callback(finish)
     await done
+    return call.result()

@@ -18,6 +18,7 @@ from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.inventory import Columns
 from devicemanager.registration.calling import Calls, rpc_error
+from devicemanager.registration.faulty import PluginFaults
 from devicemanager.settings import Settings
 from devicemanager.wire.errors import WireError
 from devicemanager.wire.lists import ListReader
@@ -42,12 +43,19 @@ class Connection:
     channel, but for calls that are made and waited for by the same thread.
     """
 
-    def __init__(self, path: Path, settings: Settings, tap: Tap | None = None) -> None:
-        """``tap`` records what is asked and answered."""
+    def __init__(
+        self,
+        path: Path,
+        settings: Settings,
+        tap: Tap | None = None,
+        faults: PluginFaults | None = None,
+    ) -> None:
+        """``tap`` records what is asked and answered; ``faults`` are those to be shown."""
         self.path = path
         self._channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
         self._settings = settings
-        self._calls = Calls(self._channel, tap)
+        self._faults = faults
+        self._calls = Calls(self._channel, tap, faults)
         self._thread: threading.Thread | None = None
 
     async def options(self) -> PluginOptions:
@@ -143,6 +151,11 @@ class Connection:
             )
         return str(error)
 
+    def list_came(self) -> None:
+        """Wait as long as a fault holds up the reading of lists."""
+        if self._faults is not None:
+            self._faults.list_came()
+
     # -- calls -----------------------------------------------------------------------
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
@@ -196,6 +209,8 @@ class Connection:
     def close(self) -> None:
         """Close the connection; calls under way fail and the list thread ends."""
         self._channel.close()
+        if self._faults is not None:
+            self._faults.closed()
 
     def join(self) -> None:
         """Wait for the list thread, at most 10 s. Not from that thread itself."""

@@ -25,9 +25,12 @@ from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.events import EventKind, EventStream
+from devicemanager.faults.points import Point
+from devicemanager.faults.registry import FaultRegistry, Fired, Occasion
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.registration.connection import Connection, OnError
 from devicemanager.registration.dialing import Dialer, DialError
+from devicemanager.registration.faulty import PluginFaults
 from devicemanager.registration.loop import LoopThread
 from devicemanager.settings import Settings
 
@@ -44,12 +47,13 @@ T = TypeVar("T")
 
 
 class RegistrationRefused(PluginError):
-    """A registration that failed. The text is what the plugin is told; ``reason`` is more,
-    for the kubelet's own event."""
+    """A registration that failed. The text is what the plugin is told, with gRPC's ``code``;
+    ``reason`` is more, for the kubelet's own event."""
 
-    def __init__(self, text: str, reason: str = "") -> None:
+    def __init__(self, text: str, reason: str = "", code: str = "UNKNOWN") -> None:
         super().__init__(text)
         self.reason = reason
+        self.code = code  # by default what a Go error becomes
 
 
 class NotConnected(RegistrationRefused):
@@ -70,6 +74,7 @@ class Registrar:
         events: EventStream,
         on_error: OnError,
         calls: CallLog | None = None,
+        faults: FaultRegistry | None = None,
     ) -> None:
         self._handler = handler
         self._settings = settings
@@ -78,13 +83,15 @@ class Registrar:
         self._calls = calls
         self.quirks = settings.quirks
         self.behaviour = settings.behaviour
+        self.faults = faults or FaultRegistry()
         self.dialer = Dialer()
         self._loop = LoopThread("registration")
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
-        # Guards the two below.
+        # Guards the three below.
         self._lock = threading.Lock()
         self._counts: Counter[ResourceName] = Counter()
         self._processes: Counter[int] = Counter()
+        self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
 
     def counts(self) -> dict[ResourceName, int]:
         """Registrations per resource, refused ones included
@@ -154,14 +161,19 @@ class Registrar:
             await self._report(resource, socket, refused)
             raise NotConnected(str(refused), refused.reason) from refused
 
-    async def refuse(self, resource: ResourceName, reason: str) -> RegistrationRefused:
-        """Count and report a registration that is refused for another reason."""
+    async def refuse(
+        self, resource: ResourceName, reason: str, code: str = "UNKNOWN", more: str = ""
+    ) -> RegistrationRefused:
+        """Count and report a registration that is refused for another reason; ``more`` is for
+        the report alone."""
         self._count(resource)
-        return await self.report(resource, reason)
+        return await self.report(resource, reason, code, more)
 
-    async def report(self, resource: ResourceName, reason: str) -> RegistrationRefused:
+    async def report(
+        self, resource: ResourceName, reason: str, code: str = "UNKNOWN", more: str = ""
+    ) -> RegistrationRefused:
         """Report that a registration is refused for another reason."""
-        refused = RegistrationRefused(reason)
+        refused = RegistrationRefused(reason, more, code)
         await self.in_thread(self._report_refusal, resource, repr(shown(resource)), refused)
         return refused
 
@@ -204,7 +216,8 @@ class Registrar:
             text = dial_failed.format(error=messages.DEADLINE_EXCEEDED, socket=socket)
             raise RegistrationRefused(text, str(error)) from error
         self._check_process(pid, resource, name)
-        connection = Connection(socket, self._settings, self.tap(resource, name))
+        faults = PluginFaults(self.faults, resource, name, self.in_thread)
+        connection = Connection(socket, self._settings, self.tap(resource, name), faults)
         try:
             if options is None:
                 options = await connection.options()
@@ -265,6 +278,8 @@ class Registrar:
             raise RegistrationRefused(str(error)) from error
         with self._lock:
             self._processes[pid] += 1
+        if self.faults.armed and self._ends_here(endpoint, resource, name):
+            return endpoint
         try:
             self._follow(endpoint, connection, pid)
         except RuntimeError as error:
@@ -272,8 +287,28 @@ class Registrar:
             raise RegistrationRefused(f"the kubelet has no thread left: {error}") from error
         return endpoint
 
+    def _ends_here(self, endpoint: EndpointId, resource: ResourceName, name: str) -> bool:
+        """Whether a fault is to end this process once the plugin has its answer: then its list
+        is not asked for any more."""
+        occasion = Occasion(resource, Path(name).name)
+        fired = self.faults.at(Point.REGISTERED, occasion, start=False)
+        if fired:
+            with self._lock:
+                self._on_answer[endpoint] = fired
+        return any(each.kind.ends_process for each in fired)
+
+    def answered(self, endpoint: EndpointId) -> None:
+        """The plugin has been told that it is registered."""
+        if self._on_answer:
+            with self._lock:
+                fired = self._on_answer.pop(endpoint, ())
+            for each in fired:
+                each.start()
+
     def _follow(self, endpoint: EndpointId, connection: Connection, pid: int) -> None:
         def on_list(columns: Columns) -> None:
+            if self.faults.armed:
+                connection.list_came()
             self._handler.update(endpoint, columns)
 
         def on_end(cause: str) -> None:

@@ -18,7 +18,12 @@ from devicemanager.core import messages
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import StartError
 from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.faults.points import Point
+from devicemanager.faults.registry import Fired, Occasion, named
+from devicemanager.registration.calling import go_code
 from devicemanager.registration.connection import OnError
+from devicemanager.registration.dropping import drop_connections
+from devicemanager.registration.faulty import note
 from devicemanager.registration.registrar import STOPPING, Registrar, RegistrationRefused, shown
 from podresources import sockets
 from podresources.errors import PodResourcesError
@@ -67,6 +72,7 @@ class RegistrationServer:
         self._identity: sockets.FileIdentity | None = None
         self._background: set[asyncio.Task[None]] = set()
         """Plugins that were answered and are connected to now; asyncio keeps no task."""
+        self._bound = socket  # by what name the kernel knows it
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool, options=_OPTIONS)
         service, method = dp_grpc.REGISTER.strip("/").split("/")
@@ -78,6 +84,7 @@ class RegistrationServer:
         """Listen. Raises StartError with the kubelet's text."""
         try:
             with sockets.published(self._socket) as private:
+                self._bound = private
                 self._server.add_insecure_port(sockets.target(private))
                 self._server.start()
             self._identity = sockets.FileIdentity.of(self._socket)
@@ -104,37 +111,77 @@ class RegistrationServer:
         call = None
         if tap is not None:
             call = tap.begin("Register", _recorded(request), Direction.TO_KUBELET)
+        fired = self._fired(resource, request.endpoint, call)
         # Not the request itself, which may have 4 MB: somebody may wait for this long.
         options = PluginOptions(
             request.options.pre_start_required,
             request.options.get_preferred_allocation_available,
         )
-        task = self._taken(resource, request.version, request.endpoint, options)
+        task = self._taken(resource, request.version, request.endpoint, options, fired)
         try:
             future = self._registrar.run(task)
         except (OSError, RuntimeError) as error:
             return self._refuse(f"the kubelet cannot dial: {error}", call, context, send)
-        future.add_done_callback(lambda done: self._answer(done, call, context, send))
+
+        def answer(done: Future[EndpointId | None]) -> None:
+            self._answer(done, call, context, send)
+
+        future.add_done_callback(self._held_up(answer, fired) if fired else answer)
+
+    def _fired(
+        self, resource: ResourceName, endpoint: str, call: CallInProgress | None
+    ) -> tuple[Fired, ...]:
+        faults = self._registrar.faults
+        if not faults.armed:
+            return ()
+        fired = faults.at(Point.REGISTER, Occasion(resource, endpoint))
+        note(fired, call)
+        return fired
+
+    def _held_up(
+        self, answer: Callable[[Future[EndpointId | None]], None], fired: tuple[Fired, ...]
+    ) -> Callable[[Future[EndpointId | None]], None]:
+        """The answer with the faults that fired: later, or to nobody."""
+
+        def later(done: Future[EndpointId | None]) -> None:
+            drop = named(fired, "drop-register")
+            if drop is not None and drop["when"] == "after":
+                drop_connections(self._bound)
+            held_up = named(fired, "delay-register", "hang-register")
+            if held_up is None:
+                return answer(done)
+            held_up.hold().then(lambda: answer(done))
+
+        return later
 
     async def _taken(
-        self, resource: ResourceName, version: str, endpoint: str, options: PluginOptions
-    ) -> None:
+        self,
+        resource: ResourceName,
+        version: str,
+        endpoint: str,
+        options: PluginOptions,
+        fired: tuple[Fired, ...],
+    ) -> EndpointId | None:
+        """None if Register is answered before the plugin is connected to."""
+        if fired:
+            await self._refuse_on_purpose(resource, fired)
         registrar = self._registrar
         await registrar.check(resource, (version,), self._socket.parent / endpoint)
         given = options if registrar.behaviour.options_of_request else None
         connecting = self._connect(resource, endpoint, given)
         if registrar.behaviour.register_waits:
-            await connecting
-            return
+            return await connecting
         task = asyncio.create_task(self._unheard(connecting))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return None
 
     async def _unheard(self, connecting: Coroutine[Any, Any, EndpointId]) -> None:
         """Connect to a plugin that has its answer already: up to v1.24 a failure was only
         logged (``addEndpoint``)."""
         try:
-            await connecting
+            endpoint = await connecting
+            await self._registrar.in_thread(self._registrar.answered, endpoint)
         except RegistrationRefused:
             pass  # an event says so
         except Exception as error:
@@ -150,39 +197,65 @@ class RegistrationServer:
         socket = self._socket.parent / endpoint
         return await self._registrar.connect(resource, socket, socket.name, options=options)
 
+    async def _refuse_on_purpose(self, resource: ResourceName, fired: tuple[Fired, ...]) -> None:
+        """Raises RegistrationRefused if a fault says so."""
+        fault = named(fired, "refuse-register", "drop-register")
+        if fault is None:
+            return
+        if fault.kind.name == "refuse-register":
+            code, text = fault["code"], fault["text"]
+            raise await self._registrar.refuse(resource, text, code, str(fault))
+        if fault["when"] == "before":
+            drop_connections(self._bound)
+            text = "the connection was cut"
+            raise await self._registrar.refuse(resource, text, more=str(fault))
+
     def _answer(
         self,
-        done: Future[None],
+        done: Future[EndpointId | None],
         call: CallInProgress | None,
         context: grpc.ServicerContext,
         send: Send,
     ) -> None:
         try:
-            done.result()
+            endpoint = done.result()
         except CancelledError:
             return self._refuse(STOPPING, call, context, send)
         except RegistrationRefused as refused:
-            return self._refuse(str(refused), call, context, send)
+            return self._refuse(str(refused), call, context, send, refused.code)
         except BaseException as error:
             self._on_error(error)
             return self._refuse(f"a bug of the device manager: {error!r}", call, context, send)
         if call is not None:
             call.answered(b"")
         # A client may refuse to read: that must hold up nobody else.
-        thread = threading.Thread(target=_accept, args=(send,), name="registration", daemon=True)
+        thread = threading.Thread(
+            target=self._accept, args=(endpoint, send), name="registration", daemon=True
+        )
         try:
             thread.start()
         except RuntimeError:  # there is no thread left
-            _accept(send)
+            self._accept(endpoint, send)
+
+    def _accept(self, endpoint: EndpointId | None, send: Send) -> None:
+        send(dp.Empty())
+        send(None)
+        if endpoint is not None:
+            self._registrar.answered(endpoint)
 
     @staticmethod
     def _refuse(
-        text: str, call: CallInProgress | None, context: grpc.ServicerContext, send: Send
+        text: str,
+        call: CallInProgress | None,
+        context: grpc.ServicerContext,
+        send: Send,
+        code: str = "UNKNOWN",
     ) -> None:
         text = _fitting(text)
+        status = grpc.StatusCode[code]
         if call is not None:
-            call.failed("Unknown", text)
-        context.set_code(grpc.StatusCode.UNKNOWN)  # what a Go error becomes
+            call.failed(go_code(status), text)
+        context.set_code(status)
         context.set_details(text)
         send(None)
 
@@ -195,11 +268,6 @@ def _recorded(request: dp.RegisterRequest) -> bytes:
         resource_name=shown(request.resource_name),
         options=request.options if request.HasField("options") else None,
     ).SerializeToString()
-
-
-def _accept(send: Send) -> None:
-    send(dp.Empty())
-    send(None)
 
 
 def _fitting(text: str) -> str:

@@ -22,9 +22,12 @@ from devicemanager.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import PluginError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events import EventKind, EventStream
+from devicemanager.faults.points import Point
+from devicemanager.faults.registry import Fired, Occasion, named
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.registration.calling import Calls
 from devicemanager.registration.connection import OnError
+from devicemanager.registration.faulty import not_made
 from devicemanager.registration.registrar import (
     NotConnected,
     Registrar,
@@ -156,7 +159,9 @@ class PluginWatcher:
             pr_grpc.GET_INFO, b"", GET_INFO_TIMEOUT, pr.PluginInfo.FromString
         )
         error = ""
+        fired = await self._fired(plugin.path, info)
         try:
+            await self._refuse_on_purpose(info, fired)
             plugin.endpoint = await self._register(plugin.path, info)
         except RegistrationRefused as refused:
             error = str(refused)
@@ -165,12 +170,30 @@ class PluginWatcher:
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
         calls = Calls(channel, self._registrar.tap(info.name, str(plugin.path)))
+        if (fault := named(fired, "fail-notification")) is not None:
+            call = calls.begin(pr_grpc.NOTIFY_REGISTRATION_STATUS, status.SerializeToString())
+            raise not_made(fault, call)
         await calls.wait_for(
             pr_grpc.NOTIFY_REGISTRATION_STATUS,
             status.SerializeToString(),
             NOTIFY_TIMEOUT,
             pr.RegistrationStatusResponse.FromString,
         )
+        if plugin.endpoint is not None:
+            await self._registrar.in_thread(self._registrar.answered, plugin.endpoint)
+
+    async def _fired(self, path: Path, info: pr.PluginInfo) -> tuple[Fired, ...]:
+        faults = self._registrar.faults
+        if not faults.armed:
+            return ()
+        occasion = Occasion(info.name, path.name)
+        return await self._registrar.in_thread(faults.at, Point.NOTIFICATION, occasion)
+
+    async def _refuse_on_purpose(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
+        """Raises RegistrationRefused if a fault says so."""
+        if (fault := named(fired, "refuse-notification")) is not None:
+            resource = ResourceName(info.name)
+            raise await self._registrar.refuse(resource, fault["text"], more=str(fault))
 
     async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)

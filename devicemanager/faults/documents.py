@@ -1,0 +1,62 @@
+"""Faults from a file: YAML or JSON, a list of faults, or a mapping with ``seed`` too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from devicemanager.faults.fault import Fault, FaultError
+from devicemanager.faults.kinds import whole
+from devicemanager.io.regular import FileRefused, read_regular
+
+__all__ = ["read_faults"]
+
+_MOST_BYTES = 1 << 20
+
+
+def read_faults(path: Path) -> tuple[int | None, tuple[Fault, ...]]:
+    """The seed, if the file has one, and its faults.
+
+    The file is a list whose items are lines (``refuse-register:times=2``) or mappings with
+    ``kind`` and options; or a mapping of ``faults``, such a list, and ``seed``.
+
+    Raises FaultError with one line: the file, which fault, and what is wrong with it.
+    """
+    document = _document(path)
+    seed = None
+    if isinstance(document, Mapping):
+        if unknown := sorted(map(str, document.keys() - {"seed", "faults"})):
+            raise FaultError(f"{path}: unknown field {unknown[0]!r}: choose from seed, faults")
+        seed = _seed(path, document.get("seed"))
+        document = document.get("faults")
+    if not isinstance(document, list):
+        raise FaultError(f"{path}: not a list of faults, or a mapping of seed and faults")
+    faults = []
+    for number, entry in enumerate(document, start=1):
+        try:
+            faults.append(Fault.from_data(entry))
+        except FaultError as error:
+            raise FaultError(f"{path}: fault {number}: {error}") from None
+    return seed, tuple(faults)
+
+
+def _seed(path: Path, value: Any) -> int | None:
+    try:
+        return None if value is None else int(whole(0)(value))
+    except ValueError as error:
+        raise FaultError(f"{path}: seed is {error}: not {value!r}") from None
+
+
+def _document(path: Path) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(read_regular(path, _MOST_BYTES).decode())
+    except OSError as error:
+        raise FaultError(f"{path}: {error.strerror}") from error
+    except (FileRefused, UnicodeDecodeError) as error:
+        raise FaultError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())
+        raise FaultError(f"{path}: no YAML: {problem}") from error

@@ -1,0 +1,73 @@
+"""Waiting that a fault causes: for a time of the kubelet's clock, or until it is released."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+
+from devicemanager.clock import Cancel, Clock
+
+__all__ = ["Hold"]
+
+
+class Hold:
+    """Somebody waits until ``release``. May be used from any thread."""
+
+    def __init__(self) -> None:
+        # Guards the two below.
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+        self._is_over = False
+        self._cancel: Cancel | None = None
+
+    def start(self, clock: Clock, seconds: float | None) -> None:
+        """Release it after ``seconds``; None: not by itself."""
+        if seconds is not None:
+            self._cancel = clock.call_at(clock.monotonic() + seconds, self.release)
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when it is released: at once, if it is already."""
+        with self._lock:
+            if not self._is_over:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def release(self) -> None:
+        """Let everybody go on. Releasing twice does nothing."""
+        self._end(call=True)
+
+    def cancel(self) -> None:
+        """End it without calling anybody."""
+        self._end(call=False)
+
+    def _end(self, call: bool) -> None:
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+            if self._is_over:
+                return
+            self._is_over = True
+        if self._cancel is not None:
+            self._cancel()
+        for callback in callbacks if call else ():
+            callback()
+
+    def wait(self) -> None:
+        """Wait on this thread."""
+        over = threading.Event()
+        self.then(over.set)
+        over.wait()
+
+    async def wait_async(self) -> None:
+        """Wait on the running event loop."""
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(over.set)
+
+        self.then(wake)
+        await over.wait()

@@ -1,0 +1,166 @@
+"""Calls to a plugin, and its lists, with the faults that are set: what the registry says, done.
+
+Nothing here is called while no fault is set at all. Each fault that fires is noted in the
+record of the call that it concerns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from devicemanager.calls.log import CallInProgress
+from devicemanager.core.errors import InjectedError
+from devicemanager.core.ids import ResourceName
+from devicemanager.faults.holds import Hold
+from devicemanager.faults.points import Point
+from devicemanager.faults.registry import FaultRegistry, Fired, Occasion, named
+
+__all__ = ["PluginFaults", "not_made", "note"]
+
+InThread = Callable[..., Awaitable[Any]]
+_BEFORE, _AFTER = "before", "after"
+
+
+class PluginFaults:
+    """The faults of one connection to a plugin.
+
+    ``in_thread`` runs what may block, for calls that are waited for on the event loop.
+    """
+
+    def __init__(
+        self, registry: FaultRegistry, resource: ResourceName, name: str, in_thread: InThread
+    ) -> None:
+        self._registry = registry
+        self._resource = resource
+        self._plugin = Path(name).name
+        self._in_thread = in_thread
+        self._stalled: Hold | None = None
+
+    @property
+    def armed(self) -> bool:
+        """Whether any fault is set."""
+        return bool(self._registry.armed)
+
+    # -- calls -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def around(
+        self, rpc: str, call: CallInProgress | None, cut: Callable[[], None]
+    ) -> Iterator[None]:
+        """What happens before a call is made, during it and after it was answered; ``cut``
+        cuts the connection. Raises InjectedError in place of the call or of its answer."""
+        before = self._fired(rpc, _BEFORE, call)
+        for hold in _holds(before):
+            hold.wait()
+        _fail(before, cut)
+        with _cutting(before, cut):
+            yield
+        after = self._fired(rpc, _AFTER, call)
+        for hold in _holds(after):
+            hold.wait()
+        _fail(after, cut)
+
+    @contextlib.asynccontextmanager
+    async def around_async(
+        self, rpc: str, call: CallInProgress | None, cut: Callable[[], None]
+    ) -> AsyncIterator[None]:
+        """The same on the running event loop. Whoever asked for a plugin's options closes the
+        connection if that fails, on a thread that may wait."""
+        before = await self._in_thread(self._fired, rpc, _BEFORE, call)
+        for hold in _holds(before):
+            await hold.wait_async()
+        _fail(before, _left_to_the_caller)
+        with _cutting(before, cut):
+            yield
+        after = await self._in_thread(self._fired, rpc, _AFTER, call)
+        for hold in _holds(after):
+            await hold.wait_async()
+        _fail(after, _left_to_the_caller)
+
+    def _fired(self, rpc: str, phase: str, call: CallInProgress | None) -> tuple[Fired, ...]:
+        occasion = Occasion(self._resource, self._plugin, rpc, phase)
+        fired = self._registry.at(Point.CALL, occasion)
+        note(fired, call)
+        return fired
+
+    # -- lists -----------------------------------------------------------------------
+
+    def list_came(self) -> None:
+        """A list has come; whoever reads them waits here as long as a fault says."""
+        fired = self._registry.at(Point.LIST, Occasion(self._resource, self._plugin))
+        fault = named(fired, "stop-reading")
+        if fault is not None:
+            self._stalled = fault.hold()
+            self._stalled.wait()
+            self._stalled = None
+
+    def closed(self) -> None:
+        """The connection is closed: nobody waits for its lists any more."""
+        stalled = self._stalled
+        if stalled is not None:
+            stalled.release()
+
+
+def note(fired: Iterable[Fired], call: CallInProgress | None) -> None:
+    """Note in the record of a call what fired at it."""
+    if call is not None:
+        call.fault = "; ".join(filter(None, (call.fault, *map(str, fired))))
+
+
+def not_made(fault: Fired, call: CallInProgress | None) -> InjectedError:
+    """A call that a fault fails before it is made: what to raise; it is recorded."""
+    error = _injected(fault)
+    if call is not None:
+        note((fault,), call)
+        call.failed(error.code, error.description)
+    return error
+
+
+def _injected(fault: Fired) -> InjectedError:
+    return InjectedError(_go_name(fault["code"]), fault["text"], str(fault))
+
+
+def _go_name(code: str) -> str:
+    """``NOT_FOUND`` as grpc-go prints it: ``NotFound``."""
+    if code == "CANCELLED":
+        return "Canceled"
+    return "".join(part.capitalize() for part in code.split("_"))
+
+
+def _holds(fired: Iterable[Fired]) -> Iterator[Hold]:
+    return (each.hold() for each in fired if each.kind.name == "delay-call")
+
+
+def _is_during(fault: Fired) -> bool:
+    return fault.kind.name == "cut-call" and fault["when"] == "during"
+
+
+@contextlib.contextmanager
+def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
+    """Cut the connection while the call is under way, if a fault says so."""
+    holds = [each.hold() for each in fired if _is_during(each)]
+    for hold in holds:
+        hold.then(cut)
+    try:
+        yield
+    finally:
+        for hold in holds:
+            hold.cancel()
+
+
+def _left_to_the_caller() -> None:
+    pass
+
+
+def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
+    """Raise InjectedError if one of them fails the call; if it cuts the connection, do."""
+    fault = named((each for each in fired if not _is_during(each)), "fail-call", "cut-call")
+    if fault is None:
+        return
+    if fault.kind.name == "fail-call":
+        raise _injected(fault)
+    cut()
+    raise InjectedError("Unavailable", "the connection was cut", str(fault))
