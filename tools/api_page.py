@@ -20,6 +20,7 @@ PUBLIC = {
     "devicemanager.control": "a kubelet of another process: the control API (the extra `control`)",
     "devicemanager.testing": "for tests, besides the fixtures of the pytest plugin",
     "devicemanager.calls": "what the kubelet and plugins asked each other",
+    "devicemanager.faults": "faults of the kubelet's side, on purpose",
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",

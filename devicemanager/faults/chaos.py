@@ -37,12 +37,12 @@ _CHOICES: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "delay-pod-resources": {"seconds": _SHORT},
     "empty-pod-resources": {},
     "limit-pod-resources": {},
-    "end-list-stream": {"on": ("list", *RPCS)},
-    "delete-plugin-socket": {"on": _PLUGIN_POINTS},
-    "recreate-kubelet-socket": {"on": _PLUGIN_POINTS},
-    "restart": {"on": _PLUGIN_POINTS, "keep_sockets": (False, True)},
-    "restart-twice": {"on": _PLUGIN_POINTS, "gap": (0.0, 0.01, 0.05, 0.3, 1.0)},
-    "away": {"on": _PLUGIN_POINTS, "seconds": (0.5, 5.0)},
+    "end-list-stream": {"at": ("list", *RPCS)},
+    "delete-plugin-socket": {"at": _PLUGIN_POINTS},
+    "recreate-kubelet-socket": {"at": _PLUGIN_POINTS},
+    "restart": {"at": _PLUGIN_POINTS, "keep_sockets": (False, True)},
+    "restart-twice": {"at": _PLUGIN_POINTS, "gap": (0.0, 0.01, 0.05, 0.3, 1.0)},
+    "away": {"at": _PLUGIN_POINTS, "seconds": (0.5, 5.0)},
 }
 """What may be picked, and of each option which values. Faults that would last until they are
 cleared are not among them: a plugin must be able to come through."""
@@ -61,7 +61,7 @@ def chaos(seed: int) -> tuple[Fault, ...]:
 
 def _pick(kind: str, source: random.Random) -> Fault:
     options = {name: source.choice(values) for name, values in _CHOICES[kind].items()}
-    if "on" in options:
+    if "at" in options:
         options["times"] = source.choice(_TIMES)
     return Fault.of(
         kind,

@@ -17,10 +17,10 @@ from devicemanager.core.errors import RequestError
 from devicemanager.faults.kinds import KINDS, RPCS, Kind, Option, choice, probability, text, whole
 from devicemanager.faults.points import Point
 
-__all__ = ["COMMON", "NOW", "ON", "Fault", "FaultError"]
+__all__ = ["AT", "COMMON", "NOW", "Fault", "FaultError"]
 
 NOW = "now"
-_ON = (
+_AT = (
     NOW,
     *(each.value for each in Point if each not in (Point.START, Point.CALL)),
     *RPCS,
@@ -35,8 +35,11 @@ COMMON = (
     Option("plugin", text, "only for the plugin whose socket has this file name"),
 )
 """What can be said of every fault."""
-ON = Option(
-    "on", choice(*_ON), f"when it is executed: {', '.join(_ON)}; at a point once by default", NOW
+AT = Option(
+    "at",
+    choice(*_AT),
+    f"when it is executed: {', '.join(_AT)}; at a point once by default",
+    NOW,
 )
 """What can be said of actions, besides."""
 
@@ -66,7 +69,7 @@ class Fault:
     seed: int | None = None
     resource: str | None = None
     plugin: str | None = None
-    on: str = NOW
+    at: str = NOW
     options: Mapping[str, Any] = attrs.field(factory=dict, converter=_fixed)
     """The kind's own options by name, all of them, with their defaults."""
 
@@ -76,7 +79,7 @@ class Fault:
         found = KINDS.get(kind)
         if found is None:
             raise FaultError(f"unknown fault {kind!r}: choose from {', '.join(KINDS)}")
-        common = (*COMMON, ON) if found.is_action else COMMON
+        common = (*COMMON, AT) if found.is_action else COMMON
         known = {option.name: option for option in (*found.options, *common)}
         for name in given:
             if name not in known:
@@ -95,8 +98,8 @@ class Fault:
             )
         if self.is_immediate and (self.times, self.after, self.probability) != (None, 0, 1.0):
             raise FaultError(
-                f"{name} is executed at once: times, after and probability need on=POINT, "
-                f"POINT being one of {', '.join(_ON[1:])}"
+                f"{name} is executed at once: times, after and probability need at=POINT, "
+                f"POINT being one of {', '.join(_AT[1:])}"
             )
 
     @property
@@ -106,7 +109,7 @@ class Fault:
     @property
     def is_immediate(self) -> bool:
         """Whether it is an action that is executed as soon as it is set."""
-        return self.kind.is_action and self.on == NOW
+        return self.kind.is_action and self.at == NOW
 
     @property
     def point(self) -> Point | None:
@@ -115,13 +118,13 @@ class Fault:
             return self.kind.point
         if self.is_immediate:
             return None
-        return Point.CALL if self.on in RPCS else Point(self.on)
+        return Point.CALL if self.at in RPCS else Point(self.at)
 
     @property
     def rpc(self) -> str | None:
         """The one call, or method of PodResources, that it concerns; None: all."""
-        if self.on in RPCS:
-            return self.on
+        if self.at in RPCS:
+            return self.at
         return self.options.get("rpc") or self.options.get("method")
 
     @property
@@ -167,7 +170,7 @@ class Fault:
     def as_data(self) -> dict[str, Any]:
         """``kind``, what is not at its default, and the kind's own options: what
         ``from_data`` takes."""
-        common = (*COMMON, ON) if self.kind.is_action else COMMON
+        common = (*COMMON, AT) if self.kind.is_action else COMMON
         told = {option.name: getattr(self, option.name) for option in common}
         return {
             "kind": self.kind.name,

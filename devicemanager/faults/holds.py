@@ -15,11 +15,13 @@ __all__ = ["Hold"]
 class Hold:
     """Somebody waits until ``release``. May be used from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[Hold], None] | None = None) -> None:
+        """``ended`` is told of its end, whichever that is."""
+        self._ended = ended
         # Guards the two below.
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
-        self._is_over = False
+        self.is_over = False
         self._cancel: Cancel | None = None
 
     def start(self, clock: Clock, seconds: float | None) -> None:
@@ -30,7 +32,7 @@ class Hold:
     def then(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when it is released: at once, if it is already."""
         with self._lock:
-            if not self._is_over:
+            if not self.is_over:
                 self._callbacks.append(callback)
                 return
         callback()
@@ -46,11 +48,13 @@ class Hold:
     def _end(self, call: bool) -> None:
         with self._lock:
             callbacks, self._callbacks = self._callbacks, []
-            if self._is_over:
+            if self.is_over:
                 return
-            self._is_over = True
+            self.is_over = True
         if self._cancel is not None:
             self._cancel()
+        if self._ended is not None:
+            self._ended(self)
         for callback in callbacks if call else ():
             callback()
 

@@ -147,7 +147,7 @@ _KEEP = Option(
 @attrs.frozen
 class Kind:
     """One kind of fault. ``point`` is where it is asked for; an action has none, since it is
-    executed at once or where the option ``on`` says."""
+    executed at once or where the option ``at`` says."""
 
     name: str
     meaning: str

@@ -86,6 +86,8 @@ class FaultState:
     """How many occasions have been the fault's."""
     fired: int
     """At how many of them it fired."""
+    holding: int = 0
+    """How many calls or streams it holds up now."""
 
     @property
     def is_spent(self) -> bool:
@@ -93,13 +95,14 @@ class FaultState:
         return self.fault.times == self.fired or self.fault.is_immediate
 
     def as_data(self) -> dict[str, Any]:
-        """``id``, ``spec`` (the line that sets it), ``seen``, ``fired``, ``spent``, and the
-        fault's own fields as in :meth:`Fault.as_data`."""
+        """``id``, ``spec`` (the line that sets it), ``seen``, ``fired``, ``holding``,
+        ``spent``, and the fault's own fields as in :meth:`Fault.as_data`."""
         return {
             "id": self.id,
             "spec": str(self.fault),
             "seen": self.seen,
             "fired": self.fired,
+            "holding": self.holding,
             "spent": self.is_spent,
             **self.fault.as_data(),
         }
@@ -117,7 +120,7 @@ class _Entry:
     holds: set[Hold] = attrs.field(factory=set)
 
     def state(self) -> FaultState:
-        return FaultState(self.id, self.fault, self.seen, self.fired)
+        return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))
 
     def concerns(self, occasion: Occasion) -> bool:
         fault = self.fault
@@ -177,7 +180,7 @@ class FaultRegistry:
     def set(self, fault: Source, /, **options: Any) -> FaultState:
         """Set a fault: by its kind and options, ``set("refuse-register", times=2)``; as one
         line, ``set("refuse-register:times=2")``; as a mapping or a ``Fault``. It counts from
-        now on. An action without ``on`` is executed before this returns; what of it comes
+        now on. An action without ``at`` is executed before this returns; what of it comes
         later (``away``, a gap) is done by the kubelet's clock.
 
         Raises FaultError, which names the choices, for a fault that cannot be, and what an
@@ -285,21 +288,20 @@ class FaultRegistry:
     def _hold(self, entry: _Entry, seconds: float | None) -> Hold:
         from devicemanager.faults.holds import Hold
 
-        hold = Hold()
+        def ended(hold: Hold) -> None:
+            with self._lock:
+                entry.holds.discard(hold)
+
+        hold = Hold(ended)
+        # Before it is counted: whoever sees it may turn the clock.
+        hold.start(self._clock, seconds)
         with self._lock:
             is_over = self._is_stopping or entry.id not in self._entries
-            if not is_over:
+            if not (is_over or hold.is_over):
                 entry.holds.add(hold)
-        hold.then(lambda: self._forget(entry, hold))
         if is_over:
             hold.release()
-        else:
-            hold.start(self._clock, seconds)
         return hold
-
-    def _forget(self, entry: _Entry, hold: Hold) -> None:
-        with self._lock:
-            entry.holds.discard(hold)
 
     def stopping(self) -> None:
         """The kubelet's process stops: nobody is held up any more, until ``starting``."""

@@ -20,23 +20,32 @@ _DESCRIPTORS = Path("/proc/self/fd")
 def drop_connections(bound: Path) -> int:
     """Shut down every connection that was accepted on the socket bound to ``bound``; returns
     how many. The socket goes on listening."""
-    return sum(_drop(int(entry.name), str(bound)) for entry in list(_DESCRIPTORS.iterdir()))
+    numbers = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
+    with contextlib.ExitStack() as stack:
+        # All are found before the first is shut down: whoever notices may connect again at
+        # once, and that connection is to stay.
+        found = [stack.enter_context(each) for each in map(_socket, numbers) if each is not None]
+        ours = [each for each in found if _is_connection(each, str(bound))]
+        for each in ours:
+            with contextlib.suppress(OSError):  # its peer was faster
+                each.shutdown(socket.SHUT_RDWR)
+        return len(ours)
 
 
-def _drop(number: int, bound: str) -> bool:
-    # Of a descriptor that is another thread's anything may become meanwhile; not of a copy.
+def _socket(number: int) -> socket.socket | None:
+    """A copy of a descriptor, if it is a socket: what another thread does to it is no matter."""
     try:
         copy = os.dup(number)
     except OSError:
-        return False
+        return None
     try:
-        connection = socket.socket(fileno=copy)
-    except OSError:  # no socket
+        return socket.socket(fileno=copy)
+    except OSError:
         os.close(copy)
+        return None
+
+
+def _is_connection(each: socket.socket, bound: str) -> bool:
+    if each.family != socket.AF_UNIX or each.getsockname() != bound:
         return False
-    with connection, contextlib.suppress(OSError):
-        is_ours = connection.family == socket.AF_UNIX and connection.getsockname() == bound
-        if is_ours and not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            connection.shutdown(socket.SHUT_RDWR)
-            return True
-    return False
+    return not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)

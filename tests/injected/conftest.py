@@ -1,0 +1,128 @@
+"""One kubelet for all tests of faults on purpose, and peers that notice them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import attrs
+import grpc
+import pytest
+
+from devicemanager.clock import ManualClock
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from devicemanager.settings import Settings
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tests.faults import hostile, residue
+
+R = hostile.RESOURCE
+EAGER = PluginSettings(
+    register_backoff=0.01, register_backoff_limit=0.05, stream_delay=0.0, stop_grace=0.1
+)
+"""A plugin that tries again at once."""
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[MockKubelet]:
+    settings = Settings(durability="process", pod_resources_qps=None)
+    with MockKubelet(settings=settings, clock=ManualClock()) as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+def kubelet(shared: MockKubelet) -> Iterator[MockKubelet]:
+    """Serving, without faults, plugins and pods. Its clock is turned by hand."""
+    shared.faults.seed = 0
+    yield shared
+    shared.faults.clear()
+    for uid in shared.pods():
+        shared.terminate(uid)
+    shared.wait_for(lambda: not any(shared.allocatable().values()), what="all plugins to be gone")
+    shared.check()
+
+
+@pytest.fixture
+def clock(kubelet: MockKubelet) -> ManualClock:
+    assert isinstance(kubelet.clock, ManualClock)
+    return kubelet.clock
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
+    """Runs a call on a thread of its own: ``elsewhere(call, *arguments)``."""
+    with ThreadPoolExecutor(thread_name_prefix="elsewhere") as pool:
+        yield pool.submit
+
+
+@attrs.frozen
+class Outcome:
+    """What a client was answered."""
+
+    code: str
+    text: str
+
+
+def register(kubelet: MockKubelet, endpoint: str, resource: str = R) -> Outcome:
+    """Register once."""
+    request = dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
+    with grpc.insecure_channel(sockets.target(kubelet.plugin_socket)) as channel:
+        try:
+            dp_grpc.RegistrationStub(channel).Register(request, timeout=30)
+        except grpc.RpcError as error:
+            return Outcome(error.code().name, error.details())
+    return Outcome("OK", "")
+
+
+@pytest.fixture
+def plugin(kubelet: MockKubelet) -> Iterator[hostile.RawPlugin]:
+    """Serves two devices of ``R`` on ``p.sock``, and does not register by itself."""
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
+        yield plugin
+
+
+@pytest.fixture
+def simulated(kubelet: MockKubelet) -> Iterator[Callable[..., SimulatedPlugin]]:
+    """Runs plugins that stay registered: ``simulated("vendor.com/gpu", pre_start=True)``."""
+    with ExitStack() as stack:
+
+        def start(resource: str, **more: Any) -> SimulatedPlugin:
+            name = resource.rpartition("/")[2]
+            settings = SimulationSettings(
+                resource_name=resource, plugin_name=name, device_id_prefix=name, **more
+            )
+            plugin = SimulatedPlugin(settings, kubelet.plugin_dir, EAGER)
+            stack.enter_context(plugin)
+            kubelet.wait_for_resource(resource, settings.number_devices)
+            return plugin
+
+        yield start
+
+
+def holds_up(kubelet: MockKubelet, count: int = 1) -> bool:
+    """Wait until the faults hold up so many calls and streams."""
+    return residue.eventually(
+        lambda: sum(state.holding for state in kubelet.faults.list()) == count
+    )
+
+
+def endpoint_of(kubelet: MockKubelet, resource: str) -> str:
+    """The file name of the socket that the resource's plugin registered last."""
+    return kubelet.calls(resource, rpc="Register")[-1].plugin
+
+
+def cancelled_in(waiting: threading.Event) -> hostile.Unary:
+    """A handler that waits until its caller gives up, and sets the event then."""
+
+    def handler(request: bytes, context: grpc.ServicerContext) -> bytes:
+        hostile.until_cancelled(context)
+        waiting.set()
+        return b""
+
+    return handler

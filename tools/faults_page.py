@@ -1,0 +1,69 @@
+"""``python -m tools.faults_page``: write the tables of docs/faults.md from the kinds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from devicemanager.faults.fault import AT, COMMON
+from devicemanager.faults.kinds import KINDS, Kind, Option
+from devicemanager.faults.points import Point
+
+__all__ = ["PAGE", "page"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
+_TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+_GROUPS = {
+    "registration": (Point.REGISTER, Point.NOTIFICATION),
+    "calls": (Point.CALL, Point.LIST),
+    "checkpoint": (Point.CHECKPOINT, Point.START),
+    "podresources": (Point.POD_RESOURCES,),
+    "actions": (None,),
+}
+
+
+def page(text: str) -> str:
+    """The page with fresh tables in it."""
+    tables = {name: "\n".join(_kinds(name)) for name in _GROUPS}
+    tables["common"] = "\n".join(_options((*COMMON, AT)))
+    return _TABLE.sub(lambda found: f"{found[1]}{tables[found[2]]}\n{found[3]}", text)
+
+
+def _kinds(group: str) -> Iterator[str]:
+    yield "| kind | what happens | options |"
+    yield "|---|---|---|"
+    for kind in KINDS.values():
+        if kind.point in _GROUPS[group]:
+            yield f"| `{kind.name}` | {kind.meaning} | {_own(kind)} |"
+
+
+def _own(kind: Kind) -> str:
+    return "; ".join(
+        f"`{option.name}`: {option.meaning}{_default(option)}" for option in kind.options
+    )
+
+
+def _options(options: Iterable[Option]) -> Iterator[str]:
+    yield "| option | meaning |"
+    yield "|---|---|"
+    for option in options:
+        yield f"| `{option.name}` | {option.meaning}{_default(option)} |"
+
+
+def _default(option: Option) -> str:
+    if option.required:
+        return " (must be given)"
+    default = option.default
+    if default is None:
+        return ""
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return f" (default: `{shown:g}`)" if isinstance(default, float) else f" (default: `{shown}`)"
+
+
+if __name__ == "__main__":
+    fresh = page(PAGE.read_text())
+    sys.stdout.write(f"{PAGE}\n")
+    PAGE.write_text(fresh)
