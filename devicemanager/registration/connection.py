@@ -228,7 +228,7 @@ def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 0),
+        # Not grpc.min_reconnect_backoff_ms: that is how long a plugin may take to greet.
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 500),
     ]

@@ -168,6 +168,54 @@ def _accept(listening: socket.socket, answer: bytes) -> None:
                 peer.sendall(answer)
 
 
+@contextlib.contextmanager
+def slow_relay(path: Path, to: Path, seconds: float) -> Iterator[None]:
+    """A socket in front of another one. The first connection is served at once; each later
+    one hears nothing for so long, as from a server that gets no processor."""
+    ended = threading.Event()
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listening.bind(str(path))
+        listening.listen(16)
+
+        def relay() -> None:
+            waits = 0.0
+            with contextlib.suppress(OSError):
+                while True:
+                    peer = stack.enter_context(listening.accept()[0])
+                    server = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                    server.connect(str(to))
+                    opened.extend((peer, server))
+                    for ends, wait in (((peer, server), 0.0), ((server, peer), waits)):
+                        start(copy, *ends, wait)
+                    waits = seconds
+
+        def copy(source: socket.socket, sink: socket.socket, wait: float) -> None:
+            with contextlib.suppress(OSError):
+                if not ended.wait(wait):
+                    while data := source.recv(1 << 16):
+                        sink.sendall(data)
+                sink.shutdown(socket.SHUT_RDWR)
+
+        def start(target: Callable[..., None], *arguments: object) -> None:
+            thread = threading.Thread(target=target, args=arguments, name="slow-relay")
+            thread.start()
+            threads.append(thread)
+
+        threads: list[threading.Thread] = []
+        opened = [listening]
+        start(relay)
+        try:
+            yield
+        finally:
+            ended.set()
+            for each in opened:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)  # wakes accept and recv
+            for thread in threads:
+                thread.join()
+
+
 class Registry:
     """One plugin's connection to the kubelet's Registration service."""
 

@@ -6,6 +6,7 @@
 | endpoint `../x`, absolute, empty, 300 characters, NUL (Q23) | test_an_endpoint_that_is_no_file_name |
 | an endpoint nobody serves: absent, dead, a file, a path no socket can have | test_an_endpoint_nobody_serves |
 | one that hangs, one that does not speak HTTP/2 | test_a_socket_that_is_no_plugin |
+| one that answers after a while | test_a_plugin_that_gets_little_processor |
 | GetDevicePluginOptions hangs, fails, sends garbage | test_options_that_fail |
 | 200 registrations in a row | test_two_hundred_registrations |
 | 40 failed ones (Q3) | test_failed_registrations_leak_nothing |
@@ -111,6 +112,16 @@ def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None
         assert_refused(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
         event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
         assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
+
+
+def test_a_plugin_that_gets_little_processor(kubelet: MockKubelet) -> None:
+    path = kubelet.plugin_dir / "p.sock"
+    with (
+        hostile.RawPlugin(kubelet.root / "slow.sock") as plugin,
+        hostile.slow_relay(path, plugin.path, seconds=0.15),
+    ):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R)
 
 
 def _failing(request: bytes, context: hostile.Context) -> bytes:

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -80,7 +80,15 @@ def line(lap: Lap) -> str:
     )
 
 
-def grown(laps: Sequence[Lap]) -> list[str]:
+class Read(Protocol):
+    """A lap, as far as growth is judged by it."""
+
+    @property
+    def reading(self) -> Reading:
+        """The process in the quiet after it."""
+
+
+def grown(laps: Sequence[Read]) -> list[str]:
     """What was more at the end than at the start, beyond the slack: a sentence each.
 
     The first lap fills pools and caches, so it is left out where there are enough others;
@@ -99,7 +107,7 @@ def grown(laps: Sequence[Lap]) -> list[str]:
     ]
 
 
-def _middle(laps: Iterable[Lap], what: str) -> float:
+def _middle(laps: Iterable[Read], what: str) -> float:
     return round(median(float(getattr(lap.reading, what)) for lap in laps), 1)
 
 
