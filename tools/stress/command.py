@@ -15,6 +15,7 @@ from tools.soak.readings import Reading, grown
 from tools.stress.laps import Lap, Stress
 from tools.stress.remains import Remains
 
+_STDERR: Final = 2
 _STUCK: Final = 120.0
 """Seconds after which a lap that has not ended is a deadlock."""
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with remains, Stress(options.threads, seed) as stress:
             for number in range(options.laps):
                 # Says where every thread stands, and ends the process.
-                faulthandler.dump_traceback_later(seconds + _STUCK, exit=True, file=sys.__stderr__)
+                faulthandler.dump_traceback_later(seconds + _STUCK, exit=True, file=_STDERR)
                 laps.append(stress.lap(seconds))
                 print(f"lap {number + 1}: {_line(laps[-1])}", flush=True)
         problems += grown(laps)
