@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
 
+from devicemanager.calls.call import Call
 from devicemanager.clock import ManualClock
 from devicemanager.control import convert, shapes
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
+
+T = TypeVar("T")
+Wanted = Callable[[Sequence[T]], Sequence[T]]
+"""Chooses what a reader of a stream asked for."""
 
 
 @attrs.frozen
@@ -152,8 +159,30 @@ def claim(kubelet: MockKubelet, request: Request) -> None:
 # -- events, waits, time ---------------------------------------------------------------
 
 
-def events(kubelet: MockKubelet, request: Request) -> None:
-    """A stream: ``feed`` does it."""
+def events(kubelet: MockKubelet, request: Request) -> Wanted[Event]:
+    """A stream: what is wanted of the events."""
+    query = request.query
+    known = {kind.value for kind in EventKind}
+    for kind in query.kind:
+        if kind not in known:
+            names = ", ".join(sorted(known))
+            raise RequestError(f"there is no event {kind!r}: choose from {names}")
+    kinds = frozenset(query.kind)
+    return lambda events: [each for each in events if not kinds or each.kind in kinds]
+
+
+def calls(kubelet: MockKubelet, request: Request) -> Wanted[Call]:
+    """A stream: what is wanted of the calls."""
+    from devicemanager.calls.matching import Criteria
+
+    query = request.query
+    ids = query.device_id or None
+    return Criteria(query.resource, query.rpc, query.plugin, ids, code=query.code).matching
+
+
+def pending_calls(kubelet: MockKubelet, _: Request) -> shapes.PendingCallList:
+    found = sorted(kubelet.calls.in_progress, key=attrgetter("time"))
+    return shapes.PendingCallList(items=[convert.pending(each) for each in found])
 
 
 def wait_for_resource(kubelet: MockKubelet, request: Request) -> None:

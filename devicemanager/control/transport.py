@@ -72,6 +72,13 @@ class Transport:
         with self._asked("GET", path, None, "", timeout) as response:
             yield response
 
+    def lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        """The lines of a stream. Raises ControlError if it breaks off."""
+        try:
+            yield from response
+        except (OSError, http.client.HTTPException) as error:
+            raise self._broken(error) from error
+
     @contextlib.contextmanager
     def _asked(
         self, method: str, path: str, body: bytes | None, kind: str, timeout: float | None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from devicemanager.calls.queries import CallQueries, Mark
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
@@ -115,7 +116,11 @@ class KubeletInterface(Protocol):
     @property
     def events(self) -> EventsView: ...
     @property
+    def calls(self) -> CallQueries: ...
+    @property
     def clock(self) -> ClockView: ...
+
+    def mark(self) -> Mark: ...
 
     def start(self) -> object: ...
     def stop(self) -> None: ...

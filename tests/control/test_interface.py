@@ -16,6 +16,7 @@ from devicemanager import (
     RequestError,
     WaitTimeout,
 )
+from devicemanager.calls import CallMismatch
 from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.core.pods import Container
@@ -192,6 +193,26 @@ def test_events_and_time(kubelet, mock_kubelet):
     assert (kubelet.clock.time(), kubelet.clock.monotonic()) == (1000.0, 1000.0)
     kubelet.clock.advance(5)
     assert mock_kubelet.clock.monotonic() == 1005.0
+
+
+def test_calls(kubelet, mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    mark = kubelet.mark()
+    kubelet.admit(trained())
+    (allocate,) = kubelet.calls(GPU, rpc="Allocate", since=mark)
+    assert allocate.device_ids == {"gpu-mock-0", "gpu-mock-1"}
+    assert allocate == mock_kubelet.calls.all()[-1]
+    assert kubelet.calls.all() == mock_kubelet.calls.all()
+    assert kubelet.calls.latest == allocate.number > mark.call
+    assert kubelet.calls.dropped == 0
+    (stream,) = kubelet.calls.in_progress
+    assert (stream.resource, stream.rpc) == (GPU, "ListAndWatch")
+    kubelet.calls.assert_called(rpc="Register", times=1)
+    kubelet.calls.assert_not_called(rpc="PreStartContainer")
+    with pytest.raises(CallMismatch, match="gpu-mock-1"):
+        kubelet.calls.assert_called(rpc="Allocate", device_ids={"gpu-mock-0"})
+    with pytest.raises(RequestError, match="there is no RPC 'x'"):
+        kubelet.calls(rpc="x")
 
 
 def test_paths(kubelet, mock_kubelet):

@@ -109,6 +109,8 @@ STEPS = {
     "defineClasses": ((), "", "classes"),
     "createClaims": ((), "", "claims"),
     "getEvents": ((), "?since=1"),
+    "getCalls": ((), "?rpc=Allocate&bytes=true"),
+    "getPendingCalls": (),
     "waitForResource": ((), "", {"resource": GPU}),
     "waitForEvent": ((), "", {"after": 0}),
     "setSourcesReady": (),
