@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from devicemanager.calls.call import Call
 from devicemanager.calls.queries import CallQueries
 from devicemanager.control import convert, shapes
 from devicemanager.events import Event, EventKind
 
-if TYPE_CHECKING:
-    from devicemanager.control.client import MockKubeletClient
-
 __all__ = ["RemoteCalls", "RemoteClock", "RemoteEvents"]
+
+
+class Asking(Protocol):
+    """What these need of a client."""
+
+    def node(self) -> shapes.Node: ...
+    def ask(self, name: str, *, body: object = None) -> Any: ...
+    def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]: ...
 
 
 class RemoteEvents:
     """The events of a kubelet."""
 
-    def __init__(self, client: MockKubeletClient) -> None:
+    def __init__(self, client: Asking) -> None:
         self._client = client
 
     @property
@@ -45,7 +50,7 @@ class RemoteEvents:
 class RemoteCalls(CallQueries):
     """The calls of a kubelet's plugins; to be asked as ``MockKubelet.calls``."""
 
-    def __init__(self, client: MockKubeletClient) -> None:
+    def __init__(self, client: Asking) -> None:
         self._client = client
 
     @property
@@ -86,7 +91,7 @@ class RemoteCalls(CallQueries):
 class RemoteClock:
     """The clock of a kubelet."""
 
-    def __init__(self, client: MockKubeletClient) -> None:
+    def __init__(self, client: Asking) -> None:
         self._client = client
 
     def _read(self) -> shapes.Clock:
