@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from devicemanager.core.refusal import Refused
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
     from devicemanager.events import Event, EventKind
+    from devicemanager.kubelet.expected import Expected
     from devicemanager.kubelet.interface import KubeletInterface
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
     from devicemanager.manifests import ManifestError
@@ -35,6 +36,7 @@ __all__ = [
     "DeviceManagerError",
     "Event",
     "EventKind",
+    "Expected",
     "KubeletInterface",
     "ManifestError",
     "ManualClock",
@@ -60,6 +62,7 @@ __getattr__, __dir__ = lazy_names(
         "DeviceManagerError": "core.errors",
         "Event": "events",
         "EventKind": "events",
+        "Expected": "kubelet.expected",
         "KubeletInterface": "kubelet.interface",
         "ManifestError": "manifests",
         "ManualClock": "clock",

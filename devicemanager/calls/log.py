@@ -147,6 +147,15 @@ class CallLog(CallQueries):
         with self._lock:
             return tuple(self._in_progress.values())
 
+    def unanswered(self) -> list[str]:
+        """What is asked at this moment, a line each; open list streams do not count."""
+        now = time.monotonic()
+        return [
+            f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"
+            for call in self.in_progress
+            if call.rpc != "ListAndWatch"
+        ]
+
     def mark(self) -> Mark:
         """This moment, for ``since=``."""
         with self._lock:

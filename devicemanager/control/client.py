@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -290,10 +291,28 @@ class MockKubeletClient:
         self,
         *kinds: EventKind | str,
         resource: str | None = None,
+        pod: str | None = None,
+        text: str | re.Pattern[str] | None = None,
+        where: Callable[[Event], bool] | None = None,
+        since: Mark | int | None = None,
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event:
-        body = shapes.EventWait(
-            kinds=[str(kind) for kind in kinds], resource=resource, after=after, timeout=timeout
-        )
-        return convert.event_from(self.ask("waitForEvent", body=body, timeout=timeout))
+        if since is not None:
+            after = since.event if isinstance(since, Mark) else since
+        end = time.monotonic() + timeout
+        while True:
+            body = shapes.EventWait(
+                kinds=[str(kind) for kind in kinds],
+                resource=resource,
+                pod=pod,
+                text=text if isinstance(text, str) else None,
+                after=after,
+                timeout=timeout,
+            )
+            event = convert.event_from(self.ask("waitForEvent", body=body, timeout=timeout))
+            # Patterns and functions are of this process.
+            is_said = not isinstance(text, re.Pattern) or text.search(event.message)
+            if is_said and (where is None or where(event)):
+                return event
+            after, timeout = event.number, max(0.0, end - time.monotonic())

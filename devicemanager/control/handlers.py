@@ -196,6 +196,8 @@ def wait_for_event(kubelet: MockKubelet, request: Request) -> shapes.Event:
         kubelet.wait_for_event(
             *wanted.kinds,
             resource=wanted.resource,
+            pod=wanted.pod,
+            text=wanted.text,
             after=wanted.after,
             timeout=request.timeout,
         )

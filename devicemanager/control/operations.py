@@ -371,6 +371,23 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "faults": "the registry of faults: not over HTTP until now",
     "close": "ends the kubelet for good: whoever made it does that",
     "health_updates": "a queue of this process; events of kind device-health tell the same",
+    "wait_for_call": "not over HTTP until now",
+    "expect": "not over HTTP until now",
+    **{
+        f"{name}_async": "the same for asyncio; each is here without its ending, or stands above"
+        for name in (
+            "admit",
+            "expect",
+            "finish",
+            "reboot",
+            "restart",
+            "start_container",
+            "terminate",
+            "wait_for",
+            "wait_for_event",
+            "wait_for_resource",
+        )
+    },
     "wait_for": "asks a function of Python; the client does it with waitForEvent",
 }
 """Members of MockKubelet without an operation, and why."""

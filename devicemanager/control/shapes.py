@@ -309,6 +309,8 @@ class EventWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     kinds: Annotated[list[str], Meta(description="none given: of any kind")] = []
     resource: str | None = None
+    pod: Annotated[str | None, Meta(description="of the pod with this UID")] = None
+    text: Annotated[str | None, Meta(description="its message contains this")] = None
     after: Annotated[
         Count | None, Meta(description="later than the event of this number; null: than now")
     ] = None

@@ -6,6 +6,7 @@ written once for either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -160,6 +161,10 @@ class KubeletInterface(Protocol):
         self,
         *kinds: EventKind | str,
         resource: str | None = None,
+        pod: str | None = None,
+        text: str | re.Pattern[str] | None = None,
+        where: Callable[[Event], bool] | None = None,
+        since: Mark | int | None = None,
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event: ...
