@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from devicemanager import (
     RequestError,
     WaitTimeout,
 )
-from devicemanager.calls import CallMismatch
+from devicemanager.calls import CallMismatch, Mark
 from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.core.pods import Container
@@ -131,6 +132,10 @@ def test_lives_of_the_kubelet(kubelet, mock_kubelet, simulated_plugin):
     kubelet.wait_for_resource(GPU, 2)
     assert kubelet.devices("train") == {"main": {GPU: ["gpu-mock-0", "gpu-mock-1"]}}
     assert kubelet.wait_for_event(EventKind.STARTED, after=mark).number > mark
+    find = kubelet.wait_for_event
+    assert find(pod="train", text="started", since=0, timeout=0).kind == "container-started"
+    assert find(text=re.compile(r"^pod .* admitted$"), since=Mark(event=0, call=0), timeout=0)
+    assert find(where=lambda event: event.number > 2, after=0, timeout=0).number == 3
     kubelet.reboot()
     assert kubelet.is_serving
     kubelet.stop()
