@@ -92,9 +92,9 @@ class Application:
                 refused = HttpError(status, _word(status), _unrouted(scope, status))
                 await _answer_problem(problem_of(refused), sending, account)
             except Exception as error:
-                if started:
-                    raise
                 problem = self._problem(error, scope)
+                if started:
+                    raise  # the connection is cut, so that nobody takes this for the end
                 await _answer_problem(problem, sending, account)
 
     def close(self) -> None:
@@ -123,14 +123,13 @@ class Application:
         return problem
 
     def _is_missing(self, error: Exception, scope: Scope) -> bool:
-        """Whether the pod that the path names is not there."""
-        uid = unquote(scope.get("path_params", {}).get("uid", ""))
-        return (
-            isinstance(error, RequestError)
-            and uid != ""
-            and self._kubelet.is_serving
-            and uid not in self._kubelet.pods()
-        )
+        """Whether the pod or fault that the path names is not there."""
+        named = {name: unquote(text) for name, text in scope.get("path_params", {}).items()}
+        if not isinstance(error, RequestError) or not named:
+            return False
+        if "id" in named:
+            return True  # all that can be wrong with it
+        return self._kubelet.is_serving and named["uid"] not in self._kubelet.pods()
 
     async def _openapi(self, request: Request) -> Any:
         body = msgspec.json.encode(document())

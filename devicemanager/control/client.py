@@ -18,7 +18,7 @@ from devicemanager.control.answers import RemoteAdmission
 from devicemanager.control.documents import manifest_text, objects_text
 from devicemanager.control.errors import ControlError, error_of
 from devicemanager.control.operations import operation
-from devicemanager.control.records import RemoteCalls, RemoteClock, RemoteEvents
+from devicemanager.control.records import RemoteCalls, RemoteClock, RemoteEvents, RemoteFaults
 from devicemanager.control.transport import quoted, transport_to, with_query
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
@@ -61,6 +61,7 @@ class MockKubeletClient:
         self._timeout = timeout
         self.events = RemoteEvents(self)
         self.calls = RemoteCalls(self)
+        self.faults = RemoteFaults(self)
         self.clock = RemoteClock(self)
 
     def ask(

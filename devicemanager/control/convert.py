@@ -12,6 +12,8 @@ from devicemanager.control import shapes
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.events import Event, EventKind
+from devicemanager.faults.fault import Fault
+from devicemanager.faults.registry import FaultState
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.data import container_data, explanation_data
@@ -27,6 +29,8 @@ __all__ = [
     "event",
     "event_from",
     "events_dropped",
+    "fault",
+    "fault_from",
     "node",
     "pending",
     "pod",
@@ -218,6 +222,7 @@ def call_from(shape: shapes.Call) -> Call:
         shape.duration,
         shape.stream_message,
         shape.after_event,
+        shape.fault,
     )
 
 
@@ -249,10 +254,33 @@ def calls_dropped(count: int, last: int) -> bytes:
             message=f"{count} calls are missing here: they are not remembered any more",
             duration=0.0,
             after_event=0,
+            fault="",
             request_bytes=None,
             response_bytes=None,
         )
     )
+
+
+# -- faults ----------------------------------------------------------------------------
+
+
+def fault(state: FaultState) -> shapes.Fault:
+    options = state.fault.as_data()
+    return shapes.Fault(
+        id=state.id,
+        kind=options.pop("kind"),
+        spec=str(state.fault),
+        options=options,
+        seen=state.seen,
+        fired=state.fired,
+        holding=state.holding,
+        spent=state.is_spent,
+    )
+
+
+def fault_from(shape: shapes.Fault) -> FaultState:
+    """The fault as the kubelet has it."""
+    return FaultState(shape.id, Fault.parse(shape.spec), shape.seen, shape.fired, shape.holding)
 
 
 def _line(shape: msgspec.Struct) -> bytes:

@@ -17,6 +17,7 @@ from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import Event, EventKind
+from devicemanager.faults.fault import Fault
 from devicemanager.kubelet.mock import MockKubelet
 
 T = TypeVar("T")
@@ -154,6 +155,37 @@ def define(kubelet: MockKubelet, request: Request) -> None:
 
 def claim(kubelet: MockKubelet, request: Request) -> None:
     kubelet.claim(request.body)
+
+
+# -- faults ----------------------------------------------------------------------------
+
+
+def set_fault(kubelet: MockKubelet, request: Request) -> shapes.Fault:
+    asked: shapes.SetFault = request.body
+    if bool(asked.spec) is bool(asked.kind):
+        text = "body: give either spec, such as refuse-register:times=2, or kind and options"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    if asked.spec and asked.options:
+        text = "body: options go with kind; spec has its own"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    fault = asked.spec or Fault.of(asked.kind, **asked.options)
+    return convert.fault(kubelet.faults.set(fault))
+
+
+def faults(kubelet: MockKubelet, _: Request) -> shapes.FaultList:
+    found = [convert.fault(each) for each in kubelet.faults.list()]
+    return shapes.FaultList(seed=kubelet.faults.seed, items=found)
+
+
+def clear_faults(kubelet: MockKubelet, request: Request) -> shapes.Cleared:
+    return shapes.Cleared(count=kubelet.faults.clear(request.query.kind))
+
+
+def clear_fault(kubelet: MockKubelet, request: Request) -> shapes.Cleared:
+    text = request.path["id"]
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, f"a fault's id is a number, not {text!r}")
+    return shapes.Cleared(count=kubelet.faults.clear(int(text)))
 
 
 # -- events, waits, time ---------------------------------------------------------------

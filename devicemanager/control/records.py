@@ -9,15 +9,22 @@ from devicemanager.calls.call import Call
 from devicemanager.calls.queries import CallQueries
 from devicemanager.control import convert, shapes
 from devicemanager.events import Event, EventKind
+from devicemanager.faults.registry import FaultState, as_fault
 
-__all__ = ["RemoteCalls", "RemoteClock", "RemoteEvents"]
+__all__ = ["RemoteCalls", "RemoteClock", "RemoteEvents", "RemoteFaults"]
 
 
 class Asking(Protocol):
     """What these need of a client."""
 
     def node(self) -> shapes.Node: ...
-    def ask(self, name: str, *, body: object = None) -> Any: ...
+    def ask(
+        self,
+        name: str,
+        *path: str,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+    ) -> Any: ...
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]: ...
 
 
@@ -86,6 +93,42 @@ class RemoteCalls(CallQueries):
     def _not_kept(self) -> str:
         dropped = self.dropped
         return f"{dropped} earlier calls are not kept" if dropped else ""
+
+
+class RemoteFaults:
+    """The faults of a kubelet; to be used as ``MockKubelet.faults``."""
+
+    def __init__(self, client: Asking) -> None:
+        self._client = client
+
+    @property
+    def seed(self) -> int:
+        """Decides where a fault has a probability and no seed of its own."""
+        return self._list().seed
+
+    def set(self, fault: Any, /, **options: Any) -> FaultState:
+        """Set a fault: by its kind and options, as one line, as a mapping or a ``Fault``.
+        Raises FaultError, and what an action raises."""
+        body = shapes.SetFault(spec=str(as_fault(fault, options)))
+        return convert.fault_from(self._client.ask("setFault", body=body))
+
+    def list(self) -> tuple[FaultState, ...]:
+        """Every fault that was set and not cleared."""
+        return tuple([convert.fault_from(each) for each in self._list().items])
+
+    def clear(self, which: int | str | None = None) -> int:
+        """Take back a fault by its id, every fault of a kind, or all; returns how many. Raises
+        RequestError for an id or a kind of which none is set."""
+        cleared: shapes.Cleared
+        if isinstance(which, int):
+            cleared = self._client.ask("clearFault", str(which))
+        else:
+            cleared = self._client.ask("clearFaults", query={"kind": which})
+        return cleared.count
+
+    def _list(self) -> shapes.FaultList:
+        found: shapes.FaultList = self._client.ask("listFaults")
+        return found
 
 
 class RemoteClock:

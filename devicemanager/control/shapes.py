@@ -21,12 +21,16 @@ __all__ = [
     "Advance",
     "Call",
     "CallQuery",
+    "Cleared",
     "Clock",
     "ContainerOutcome",
     "DeviceList",
     "Event",
     "EventQuery",
     "EventWait",
+    "Fault",
+    "FaultList",
+    "FaultQuery",
     "Finish",
     "Finished",
     "Node",
@@ -45,6 +49,7 @@ __all__ = [
     "ResourceList",
     "ResourceQuery",
     "ResourceWait",
+    "SetFault",
     "StartQuery",
 ]
 
@@ -254,6 +259,7 @@ class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("c
     message: str
     duration: Annotated[float, Meta(description="seconds")]
     after_event: Annotated[int, Meta(description="the latest event when it ended")]
+    fault: Annotated[str, Meta(description="the faults that had a part in it, if any")]
     request_bytes: Annotated[bytes | None, Meta(description="null unless asked for")]
     response_bytes: bytes | None
 
@@ -275,6 +281,32 @@ class PendingCallList(
     """Calls in progress, the oldest first."""
 
     items: list[PendingCall]
+
+
+class Fault(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("fault")):
+    """A fault that was set; see docs/faults.md for the kinds and their options."""
+
+    id: Annotated[int, Meta(description="faults are numbered from 1")]
+    kind: str
+    spec: Annotated[str, Meta(description="the line that sets it")]
+    options: Annotated[dict[str, Any], Meta(description="those that are not at their default")]
+    seen: Annotated[int, Meta(description="how many occasions have been the fault's")]
+    fired: Annotated[int, Meta(description="at how many of them it fired")]
+    holding: Annotated[int, Meta(description="how many calls or streams it holds up now")]
+    spent: Annotated[bool, Meta(description="whether it has fired as often as it may")]
+
+
+class FaultList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("faults")):
+    """The faults that were set and not cleared, in the order in which they were set."""
+
+    seed: Annotated[int, Meta(description="decides where a fault has a probability")]
+    items: list[Fault]
+
+
+class Cleared(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("cleared")):
+    """How many faults were taken back."""
+
+    count: int
 
 
 class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("clock")):
@@ -321,6 +353,18 @@ class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """How far the clock is turned."""
 
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
+
+
+class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A fault to set: as one line, or by its kind and options."""
+
+    spec: Annotated[str, Meta(description="such as refuse-register:code=UNAVAILABLE,times=2")] = ""
+    kind: str = ""
+    options: dict[str, Any] = {}
+
+
+class FaultQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    kind: Annotated[str | None, Meta(description="of this kind only")] = None
 
 
 class StartQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

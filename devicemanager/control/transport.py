@@ -74,10 +74,17 @@ class Transport:
 
     def lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         """The lines of a stream. Raises ControlError if it breaks off."""
-        try:
-            yield from response
-        except (OSError, http.client.HTTPException) as error:
-            raise self._broken(error) from error
+        rest = b""
+        while True:
+            try:
+                # Not readline: that takes a stream that broke off for one that ended.
+                read = response.read1(1 << 16)
+            except (OSError, http.client.HTTPException) as error:
+                raise self._broken(error) from error
+            if not read:
+                return
+            *lines, rest = (rest + read).split(b"\n")
+            yield from lines
 
     @contextlib.contextmanager
     def _asked(

@@ -16,6 +16,7 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind
+from devicemanager.faults.registry import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.pods.records import Phase, PodRecord
 
@@ -28,6 +29,7 @@ __all__ = [
     "ClockView",
     "ContainerView",
     "EventsView",
+    "FaultsView",
     "FragmentView",
     "KubeletInterface",
 ]
@@ -88,6 +90,14 @@ class EventsView(Protocol):
     def recent(self, *kinds: EventKind) -> tuple[Event, ...]: ...
 
 
+class FaultsView(Protocol):
+    """The faults of the kubelet's side; see ``FaultRegistry``."""
+
+    def set(self, fault: Any, /, **options: Any) -> FaultState: ...
+    def list(self) -> tuple[FaultState, ...]: ...
+    def clear(self, which: int | str | None = None) -> int: ...
+
+
 class ClockView(Protocol):
     """The kubelet's time."""
 
@@ -118,6 +128,8 @@ class KubeletInterface(Protocol):
     def events(self) -> EventsView: ...
     @property
     def calls(self) -> CallQueries: ...
+    @property
+    def faults(self) -> FaultsView: ...
     @property
     def clock(self) -> ClockView: ...
 

@@ -22,6 +22,7 @@ from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.core.pods import Container
 from devicemanager.events import EventKind
+from devicemanager.faults import FaultError
 from devicemanager.testing import pod_manifest
 
 if TYPE_CHECKING:
@@ -218,6 +219,22 @@ def test_calls(kubelet, mock_kubelet, simulated_plugin):
         kubelet.calls.assert_called(rpc="Allocate", device_ids={"gpu-mock-0"})
     with pytest.raises(RequestError, match="there is no RPC 'x'"):
         kubelet.calls(rpc="x")
+
+
+def test_faults(kubelet, mock_kubelet, simulated_plugin):
+    fault = kubelet.faults.set("fail-call", rpc="Allocate", text="a, b=c", times=1)
+    assert kubelet.faults.list() == (fault,) == mock_kubelet.faults.list()
+    simulated_plugin(GPU, 1)
+    assert "a, b=c" in kubelet.admit(trained(1)).message
+    assert [each.is_spent for each in kubelet.faults.list()] == [True]
+    assert kubelet.calls(rpc="Allocate")[0].fault == "fault 1, fail-call"
+    kubelet.faults.set("refuse-register:times=2")
+    assert (kubelet.faults.clear(fault.id), kubelet.faults.clear("refuse-register")) == (1, 1)
+    assert kubelet.faults.clear() == 0
+    with pytest.raises(FaultError, match="unknown fault 'x'"):
+        kubelet.faults.set("x")
+    with pytest.raises(RequestError, match=r"^no fault 1 is set: there is none"):
+        kubelet.faults.clear(1)
 
 
 def test_paths(kubelet, mock_kubelet):
