@@ -93,6 +93,7 @@ class Manager:
             self.settings.topology_manager,
             grows=self.settings.topology_grows,
             over_device_nodes=self.settings.behaviour.hints_over_device_nodes,
+            empty_topology_aligns=self.settings.behaviour.empty_topology_aligns,
         )
         fresh = self.settings.providers if providers is None else providers
         node = Node(self.settings.node_amounts)

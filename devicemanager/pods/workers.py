@@ -28,6 +28,7 @@ from devicemanager.pods.admission import (
     affinity_nodes,
 )
 from devicemanager.pods.containers import Containers
+from devicemanager.pods.options import CdiRules
 from devicemanager.pods.records import Phase, PodRecord, PodStore, title
 from devicemanager.settings import Settings
 
@@ -55,7 +56,8 @@ class PodWorkers:
         self._claims = claims or ClaimsDoor(events, settings.node_name)
         self._settings = settings
         self._events = events
-        self._containers = Containers(store, manager, events, self._claims)
+        self._cdi = CdiRules(settings.behaviour.uses_cdi, settings.behaviour.annotates_cdi)
+        self._containers = Containers(store, manager, events, self._claims, self._cdi)
 
     # -- admission -------------------------------------------------------------------
 
@@ -151,6 +153,7 @@ class PodWorkers:
                 held.get(container.name, {}),
                 affinity_nodes(allocation.affinities.get(container.name)),
                 claims=self._claims.devices(pod, container.name),
+                merging=self._cdi.merging(held, pod.uid, container.name),
             )
             for container, _ in pod.all_containers()
         }
