@@ -109,6 +109,7 @@ class KubeletProcess:
             allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
             quirks=settings.quirks,
             claims=claims,
+            free_inactive=self.manager.free_inactive,
         )
         self.profile = _api_profile(settings)
         self.pod_resources = PodResourcesServer(

@@ -87,7 +87,11 @@ class PodWorkers:
         """After a restart: admit every pod again that had been, and start what does not
         run any more."""
         for record in self._store.records():
-            if not (record.admitted and record.is_active):
+            if not record.is_active:
+                # The checkpoint may still name what it held.
+                self._manager.deactivate(record.pod.uid)
+                continue
+            if not record.admitted:
                 continue
             was_running = bool(record.running)
             if not was_running and self._settings.wait_for_plugin:
