@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         AllocationError,
         DeviceManagerError,
         RequestError,
+        RpcError,
         StartError,
         StopError,
     )
@@ -45,6 +46,7 @@ __all__ = [
     "NumaTopologyError",
     "Refused",
     "RequestError",
+    "RpcError",
     "Settings",
     "StartError",
     "StopError",
@@ -71,6 +73,7 @@ __getattr__, __dir__ = lazy_names(
         "NumaTopologyError": "core.topology",
         "Refused": "core.refusal",
         "RequestError": "core.errors",
+        "RpcError": "core.errors",
         "Settings": "settings",
         "StartError": "core.errors",
         "StopError": "core.errors",

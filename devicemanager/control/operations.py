@@ -411,6 +411,9 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "health_updates": "a queue of this process; events of kind device-health tell the same",
     "wait_for_call": "not over HTTP until now",
     "expect": "not over HTTP until now",
+    **dict.fromkeys(
+        ("allocate", "preferred", "pre_start", "options", "watch"), "not over HTTP until now"
+    ),
     **{
         f"{name}_async": "the same for asyncio; each is here without its ending, or stands above"
         for name in (

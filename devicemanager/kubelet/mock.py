@@ -32,6 +32,7 @@ from devicemanager.kubelet import inventory
 from devicemanager.kubelet.arguments import check_arguments, parser
 from devicemanager.kubelet.asynchronous import AsyncMethods
 from devicemanager.kubelet.claiming import ClaimObjects
+from devicemanager.kubelet.direct import DirectCalls
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["MockKubelet", "WaitTimeout"]
 
 
-class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods):
+class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCalls):
     """A kubelet's device manager, PodResources API and plugin watcher under ``root``.
 
     Use it as a context manager, or call ``start`` and ``stop``. Everything may be called
