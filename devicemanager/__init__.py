@@ -16,14 +16,12 @@ if TYPE_CHECKING:
         AllocationError,
         DeviceManagerError,
         RequestError,
-        RpcError,
         StartError,
         StopError,
     )
     from devicemanager.core.refusal import Refused
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
     from devicemanager.events import Event, EventKind
-    from devicemanager.kubelet.expected import Expected
     from devicemanager.kubelet.interface import KubeletInterface
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
     from devicemanager.manifests import ManifestError
@@ -37,7 +35,6 @@ __all__ = [
     "DeviceManagerError",
     "Event",
     "EventKind",
-    "Expected",
     "KubeletInterface",
     "ManifestError",
     "ManualClock",
@@ -46,7 +43,6 @@ __all__ = [
     "NumaTopologyError",
     "Refused",
     "RequestError",
-    "RpcError",
     "Settings",
     "StartError",
     "StopError",
@@ -64,7 +60,6 @@ __getattr__, __dir__ = lazy_names(
         "DeviceManagerError": "core.errors",
         "Event": "events",
         "EventKind": "events",
-        "Expected": "kubelet.expected",
         "KubeletInterface": "kubelet.interface",
         "ManifestError": "manifests",
         "ManualClock": "clock",
@@ -73,7 +68,6 @@ __getattr__, __dir__ = lazy_names(
         "NumaTopologyError": "core.topology",
         "Refused": "core.refusal",
         "RequestError": "core.errors",
-        "RpcError": "core.errors",
         "Settings": "settings",
         "StartError": "core.errors",
         "StopError": "core.errors",

@@ -25,6 +25,7 @@ PUBLIC = {
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
     "devicemanager.recording": "recorded traffic between a kubelet and its plugins",
+    "devicemanager.scripted": "PodResources from scripted content",
     "devicemanager.claims": "structured claims",
     "devicemanager.runtime.oci": "what an OCI runtime would be told",
     "devicemanager.runtime.cdi": "devices by name, from specification files",

@@ -34,6 +34,7 @@ _COMMANDS = {
         "claims",
         "pods",
         "resources",
+        "podresources",
     )
 } | {"checkpoint": "devicemanager.cli.checkpoints"}
 """Subcommand to the module with its ``add``, in the order in which help lists them."""

@@ -19,6 +19,7 @@ from devicemanager.core.topology import ScopeName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.faults.points import Point
 from devicemanager.faults.registry import FaultRegistry
+from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.faultyanswers import FaultyAnswers
 from devicemanager.kubelet.faultyfiles import FaultyFiles
@@ -33,7 +34,6 @@ from devicemanager.registration.watcher import PluginWatcher
 from devicemanager.settings import Settings
 from devicemanager.versions.behaviour import StartRemoves
 from podresources.errors import PodResourcesError
-from podresources.profile import Profile
 from podresources.server import PodResourcesServer
 
 _WAITS = (0.05, 0.2)
@@ -109,9 +109,8 @@ class KubeletProcess:
             allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
             quirks=settings.quirks,
             claims=claims,
-            free_inactive=self.manager.free_inactive,
         )
-        self.profile = _api_profile(settings)
+        self.profile = api_profile(settings)
         self.pod_resources = PodResourcesServer(
             self.pod_source,
             directories.pod_resources_socket,
@@ -224,10 +223,10 @@ class KubeletProcess:
         """Try again what may pass: the disk, or a process that has all descriptors."""
         for wait in _WAITS:
             try:
-                return self._store.load(v1=self._settings.behaviour.reads_v1)
+                return self._store.load()
             except checkpoint.CheckpointUnreadable:
                 time.sleep(wait)
-        return self._store.load(v1=self._settings.behaviour.reads_v1)
+        return self._store.load()
 
     def _refuse_to_start(self, error: checkpoint.CheckpointUnreadable) -> None:
         """What was not read may be right. To start afresh would hand out devices that
@@ -253,21 +252,3 @@ class KubeletProcess:
             # Without the error's advice: it is followed already.
             f"{error.source}: {error.problem}; set aside as {aside}, starting afresh",
         )
-
-
-def _api_profile(settings: Settings) -> Profile:
-    """PodResources as the kubelet of that version has it."""
-    behaviour = settings.behaviour
-    disabled = behaviour.has_get_allocatable and not behaviour.get_allocatable_enabled
-    return Profile(
-        has_get_allocatable=behaviour.has_get_allocatable,
-        get_allocatable_disabled=behaviour.get_allocatable_disabled if disabled else "",
-        has_get=behaviour.has_get,
-        get_enabled=behaviour.get_enabled,
-        list_inactive=settings.pod_resources_list_inactive,
-        get_inactive=behaviour.get_inactive,
-        sidecars=behaviour.lists_sidecars,
-        memory=behaviour.tells_memory,
-        share_id=behaviour.tells_share_id,
-        dynamic_resources=behaviour.tells_dynamic_resources,
-    )

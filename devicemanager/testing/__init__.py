@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
     from devicemanager.testing.processes import PluginProcess, PluginProcessFactory, ProcessEnded
     from devicemanager.testing.replays import ReplayPluginFactory
+    from devicemanager.testing.scripts import PodResourcesServerFactory
 
 __all__ = [
     "KUBELET_VERSIONS",
     "MockKubeletFactory",
     "PluginProcess",
     "PluginProcessFactory",
+    "PodResourcesServerFactory",
     "ProcessEnded",
     "ReplayPluginFactory",
     "SimulatedPluginFactory",
@@ -36,6 +38,7 @@ __getattr__, __dir__ = lazy_names(
         "MockKubeletFactory": "factories",
         "PluginProcess": "processes",
         "PluginProcessFactory": "processes",
+        "PodResourcesServerFactory": "scripts",
         "ProcessEnded": "processes",
         "ReplayPluginFactory": "replays",
         "SimulatedPluginFactory": "factories",

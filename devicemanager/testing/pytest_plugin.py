@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
     from devicemanager.testing.processes import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
+    from devicemanager.testing.scripts import PodResourcesServerFactory
 
 _SECTION = "mock kubelet events"
 _PROCESS_SECTION = "plugin process output"
@@ -111,6 +112,16 @@ def replay_plugin(
 
     with ReplayPluginFactory(mock_kubelet) as factory:
         request.node.stash[_REPLAYS] = factory
+        yield factory
+
+
+@pytest.fixture
+def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
+    """Serves PodResources from scripted content, without a kubelet:
+    ``pod_resources_server("node.yaml")``, or a dict in place of the file."""
+    from devicemanager.testing.scripts import PodResourcesServerFactory
+
+    with PodResourcesServerFactory() as factory:
         yield factory
 
 

@@ -52,9 +52,7 @@ def _facts(outcome: Mapping[str, Any]) -> Iterator[_Pair]:
     yield from _lists(outcome.get("lists") or {})
 
 
-def _options(path: str, options: Mapping[str, Any] | None) -> Iterator[_Pair]:
-    # A container that has no devices has no options at all.
-    options = options or dict.fromkeys(_FIELDS)
+def _options(path: str, options: Mapping[str, Any]) -> Iterator[_Pair]:
     if "error" in options:
         yield f"{path} error", options["error"]
         return

@@ -1,0 +1,75 @@
+"""``devicemanager podresources serve``: the PodResources service from scripted content."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.options import CommandError, CommandParser, command
+from devicemanager.cli.output import clean
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+
+_DESCRIPTION = """\
+Serve the PodResources API as a kubelet does, from content that files script: pods and what
+they hold, changes over time, errors. A file may also be what `devicemanager pods -o json` or
+`devicemanager resources -o json` has printed on a node. Ends at SIGTERM or Ctrl-C.
+"""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add ``devicemanager podresources`` and its subcommand."""
+    parser = subparsers.add_parser(
+        "podresources",
+        help="serve PodResources from a script",
+        description="The PodResources API without a kubelet. To ask a kubelet, see "
+        "`devicemanager pods` and `devicemanager resources`.",
+    )
+    below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
+    serve = command(below, "serve", _serve, "serve PodResources from a script", _DESCRIPTION)
+    serve.add_argument("files", metavar="FILE", nargs="+", help="YAML or JSON")
+    serve.add_argument(
+        "--socket",
+        metavar="PATH",
+        help="where to serve; at most 107 bytes (default: in a new directory under /tmp, "
+        "removed at the end)",
+    )
+    serve.add_argument(
+        "--kubelet-version",
+        metavar="VERSION",
+        help="whose methods, fields and pods the answers have (default: the script's "
+        "kubelet_version, else all that there are)",
+    )
+
+
+def _serve(args: argparse.Namespace) -> int:
+    import attrs
+
+    from devicemanager.cli.stopping import Stopped, StopSignals
+    from devicemanager.scripted import ScriptedPodResources, load_script
+    from devicemanager.versions.version import KubeletVersion, VersionError
+
+    with StopSignals() as signals:
+        script = load_script(*args.files)
+        if args.kubelet_version is not None:
+            try:
+                KubeletVersion.parse(args.kubelet_version)
+            except VersionError as error:
+                raise CommandError(f"--kubelet-version: {error}") from error
+            script = attrs.evolve(script, kubelet_version=args.kubelet_version)
+        with (
+            ScriptedPodResources(script, args.socket, report=_report),
+            contextlib.suppress(Stopped),
+            signals.interruptible(),
+        ):
+            signals.wait()
+    return 0
+
+
+def _report(line: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stdout.write(f"{clean(line)}\n")
+        sys.stdout.flush()

@@ -1,0 +1,26 @@
+"""PodResources as the kubelet of a version has it."""
+
+from __future__ import annotations
+
+from devicemanager.settings import Settings
+from podresources.profile import Profile
+
+__all__ = ["api_profile"]
+
+
+def api_profile(settings: Settings) -> Profile:
+    """PodResources as the kubelet of that version has it."""
+    behaviour = settings.behaviour
+    disabled = behaviour.has_get_allocatable and not behaviour.get_allocatable_enabled
+    return Profile(
+        has_get_allocatable=behaviour.has_get_allocatable,
+        get_allocatable_disabled=behaviour.get_allocatable_disabled if disabled else "",
+        has_get=behaviour.has_get,
+        get_enabled=behaviour.get_enabled,
+        list_inactive=settings.pod_resources_list_inactive,
+        get_inactive=behaviour.get_inactive,
+        sidecars=behaviour.lists_sidecars,
+        memory=behaviour.tells_memory,
+        share_id=behaviour.tells_share_id,
+        dynamic_resources=behaviour.tells_dynamic_resources,
+    )

@@ -1,0 +1,55 @@
+"""``devicemanager podresources serve``."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cli import main
+from podresources import PodResourcesClient
+
+COMMAND = Path(sys.executable).with_name("devicemanager")
+
+
+def test_it_serves_until_it_is_told_to_stop(tmp_path):
+    script = tmp_path / "node.yaml"
+    script.write_text("pod_resources: [{name: a}]\nsteps: [{set_pods: [{name: b}]}]\n")
+    with subprocess.Popen(
+        [COMMAND, "podresources", "serve", script, "--kubelet-version", "1.32"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            first, *_ = lines = [process.stdout.readline() for _ in range(3)]
+            socket = Path(first.removeprefix("pod resources socket: ").strip())
+            with PodResourcesClient(socket) as client:
+                assert [pod.name for pod in client.list()] == ["a", "b"]
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert lines[1:] == ["ready: 1 pods, 1 steps\n", "step 1: 2 pods\n"]
+    assert process.returncode == 0
+    assert not socket.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["/nowhere"], "cannot read /nowhere: No such file or directory"),
+        (
+            ["{script}", "--kubelet-version", "x"],
+            "--kubelet-version: kubelet version 'x' is no ver",
+        ),
+        (["{script}", "--socket", "/" + "x" * 200], "the kernel allows 107"),
+        (["{wrong}"], "wrong.yaml: pod_resources[0]: name is missing"),
+    ],
+)
+def test_what_cannot_work_is_one_line(tmp_path, arguments, text, capsys):
+    (tmp_path / "script.yaml").touch()
+    (tmp_path / "wrong.yaml").write_text("pod_resources: [{}]")
+    names = {"script": tmp_path / "script.yaml", "wrong": tmp_path / "wrong.yaml"}
+    filled = [argument.format(**names) for argument in arguments]
+    assert main(["podresources", "serve", *filled]) == 2
+    captured = capsys.readouterr()
+    assert text in captured.err and captured.err.count("\n") == 1
