@@ -8,6 +8,7 @@ is read.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from binascii import a2b_base64
 from typing import Final, NoReturn
@@ -16,6 +17,7 @@ from checkpoint.decode import Number, Object, Problem, Repeated, Value, decode, 
 from checkpoint.errors import CheckpointCorrupt, ChecksumMismatch
 from checkpoint.model import Checkpoint, PodDevicesEntry
 from checkpoint.text import checksum
+from checkpoint.v1 import NODE, checksum_v1
 
 __all__ = [
     "loads",
@@ -31,25 +33,39 @@ _BASE64: Final = re.compile("[A-Za-z0-9+/]*={0,2}")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def loads(data: bytes, *, source: str = "checkpoint", verify: bool = True) -> Checkpoint:
+def loads(
+    data: bytes, *, source: str = "checkpoint", verify: bool = True, v1: bool = False
+) -> Checkpoint:
     """The checkpoint in ``data``; ``source`` names it in errors.
 
-    Raises CheckpointCorrupt, and ChecksumMismatch unless ``verify`` is false, which is for
-    looking into a file that a kubelet would refuse.
+    With ``v1`` also one of a kubelet before v1.20, whose devices are put on node 0. Raises
+    CheckpointCorrupt, and ChecksumMismatch unless ``verify`` is false, which is for looking
+    into a file that a kubelet would refuse.
     """
+    try:
+        return _loads(data, source, verify, v1=False)
+    except CheckpointCorrupt:
+        if v1:
+            with contextlib.suppress(CheckpointCorrupt):
+                return _loads(data, source, verify, v1=True)
+        raise
+
+
+def _loads(data: bytes, source: str, verify: bool, *, v1: bool) -> Checkpoint:
     try:
         entries, registered, found = read_file(decode(data))
         checkpoint = Checkpoint(
             None
             if entries is None
-            else tuple([read_entry(item, i) for i, item in enumerate(entries)]),
+            else tuple([read_entry(item, i, v1=v1) for i, item in enumerate(entries)]),
             None
             if registered is None
             else dict([read_resource(name, ids) for name, ids in registered.items()]),
         )
     except Problem as problem:
         raise CheckpointCorrupt(str(problem), source) from None
-    if verify and found != (expected := checksum(checkpoint)):
+    sum_of = checksum_v1 if v1 else checksum
+    if verify and found != (expected := sum_of(checkpoint)):
         raise ChecksumMismatch(expected, found, source)
     return checkpoint
 
@@ -74,15 +90,15 @@ def read_resource(name: str, ids: Value) -> tuple[str, tuple[str, ...] | None]:
 _ENTRY: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
 
 
-def read_entry(value: Value, index: int) -> PodDevicesEntry:
-    """An element of PodDeviceEntries. Raises Problem."""
+def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry:
+    """An element of PodDeviceEntries; with ``v1`` its devices are a list. Raises Problem."""
     where = f"Data.PodDeviceEntries[{index}]"
     fields = _fields(value, where, _ENTRY)
     return PodDevicesEntry(
         _string(fields.get("PodUID"), f"{where}.PodUID"),
         _string(fields.get("ContainerName"), f"{where}.ContainerName"),
         _string(fields.get("ResourceName"), f"{where}.ResourceName"),
-        _devices_per_numa(fields.get("DeviceIDs"), f"{where}.DeviceIDs"),
+        (_devices if v1 else _devices_per_numa)(fields.get("DeviceIDs"), f"{where}.DeviceIDs"),
         _bytes(fields.get("AllocResp"), f"{where}.AllocResp"),
     )
 
@@ -100,6 +116,11 @@ def _devices_per_numa(value: Value, where: str) -> dict[int, tuple[str, ...] | N
     if len(devices) != len(nodes):
         raise Problem(f"{where}: a NUMA node stands twice")
     return devices
+
+
+def _devices(value: Value, where: str) -> dict[int, tuple[str, ...] | None] | None:
+    ids = _strings(value, where)
+    return None if ids is None else {NODE: ids}
 
 
 def _node(key: str, where: str) -> int:

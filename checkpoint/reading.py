@@ -43,12 +43,13 @@ def read(path: str | os.PathLike[str]) -> bytes:
         raise CheckpointUnreadable(source, reason or str(error)) from error
 
 
-def load(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read and check a checkpoint file, of this project or of a kubelet (v1.20 or later).
+def load(path: str | os.PathLike[str], *, v1: bool = False) -> Checkpoint:
+    """Read and check a checkpoint file, of this project or of a kubelet (v1.20 or later, with
+    ``v1`` any).
 
     Raises CheckpointNotFound, CheckpointUnreadable, CheckpointCorrupt or ChecksumMismatch.
     """
-    return loads(read(path), source=os.fspath(path))
+    return loads(read(path), source=os.fspath(path), v1=v1)
 
 
 def verify(path: str | os.PathLike[str]) -> int:

@@ -74,9 +74,9 @@ class FileStore:
         """The file's contents, unchecked. Raises as :func:`checkpoint.read` does."""
         return read(self.path)
 
-    def load(self) -> Checkpoint:
-        """The checkpoint. Raises as :func:`checkpoint.load` does."""
-        return load(self.path)
+    def load(self, *, v1: bool = False) -> Checkpoint:
+        """The checkpoint. Takes and raises what :func:`checkpoint.load` does."""
+        return load(self.path, v1=v1)
 
     def write(self, data: Contents) -> None:
         """Replace the file's contents, whole or in pieces, atomically and as durably as the

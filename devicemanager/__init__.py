@@ -16,12 +16,14 @@ if TYPE_CHECKING:
         AllocationError,
         DeviceManagerError,
         RequestError,
+        RpcError,
         StartError,
         StopError,
     )
     from devicemanager.core.refusal import Refused
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
     from devicemanager.events import Event, EventKind
+    from devicemanager.kubelet.expected import Expected
     from devicemanager.kubelet.interface import KubeletInterface
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
     from devicemanager.manifests import ManifestError
@@ -35,6 +37,7 @@ __all__ = [
     "DeviceManagerError",
     "Event",
     "EventKind",
+    "Expected",
     "KubeletInterface",
     "ManifestError",
     "ManualClock",
@@ -43,6 +46,7 @@ __all__ = [
     "NumaTopologyError",
     "Refused",
     "RequestError",
+    "RpcError",
     "Settings",
     "StartError",
     "StopError",
@@ -60,6 +64,7 @@ __getattr__, __dir__ = lazy_names(
         "DeviceManagerError": "core.errors",
         "Event": "events",
         "EventKind": "events",
+        "Expected": "kubelet.expected",
         "KubeletInterface": "kubelet.interface",
         "ManifestError": "manifests",
         "ManualClock": "clock",
@@ -68,6 +73,7 @@ __getattr__, __dir__ = lazy_names(
         "NumaTopologyError": "core.topology",
         "Refused": "core.refusal",
         "RequestError": "core.errors",
+        "RpcError": "core.errors",
         "Settings": "settings",
         "StartError": "core.errors",
         "StopError": "core.errors",

@@ -236,30 +236,3 @@ class EventStream:
                         self._changed.wait(min(rest, _POLL_SECONDS))
                     finally:
                         self._waiting -= 1
-
-    def wait_for_event(
-        self, matches: Callable[[Event], bool], timeout: float, after: int | None = None
-    ) -> Event | None:
-        """Wait for the first event that matches and is later than the one numbered
-        ``after``; without it, later than this call. None after ``timeout`` seconds.
-
-        Misses none, however many are published while it waits; of those before the call it
-        knows the ones that ``recent`` has.
-        """
-        found: list[Event] = []
-
-        def look(event: Event) -> None:
-            if not found and matches(event):
-                found.append(event)
-
-        with self._lock:
-            first = self._latest if after is None else after
-            earlier = [event for event in self._recent if event.number > first]
-            self._subscribers = (*self._subscribers, look)
-        try:
-            for event in earlier:
-                look(event)
-            self.wait_for(lambda: bool(found), timeout)
-        finally:
-            self._unsubscribe(look)
-        return found[0] if found else None

@@ -25,6 +25,7 @@ from devicemanager.core.topology import (
 from devicemanager.versions.behaviour import Behaviour, resolve
 from devicemanager.versions.quirks import QUIRKS as _ALL
 from devicemanager.versions.quirks import REFERENCE, check_quirks, quirks_of
+from devicemanager.versions.values import MergeRule
 from devicemanager.versions.version import PROVED, KubeletVersion
 
 if TYPE_CHECKING:
@@ -310,9 +311,11 @@ class Settings:
             frozenset(["stable", *(level for level, gate in levels if gates[gate])]),
             self.behaviour.capital_option_levels,
         )
-        return configure(
+        policy = configure(
             self.topology, self.topology_policy, self.topology_scope, self.topology_options, rules
         )
+        is_narrowest = self.behaviour.merge_rule is MergeRule.NARROWEST
+        return attrs.evolve(policy, narrowest=True) if is_narrowest else policy
 
     @property
     def topology(self) -> NumaTopology:

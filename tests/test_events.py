@@ -90,35 +90,6 @@ def test_a_message_is_safe_to_print_and_bounded():
     assert event.details == {"device": "\x1b[2J"}  # data stays what it is
 
 
-def test_the_next_event_is_not_one_from_before():
-    stream = EventStream()
-    stream.publish(STARTED, "old")
-    assert stream.wait_for_event(lambda event: True, timeout=0) is None
-    assert stream.wait_for_event(lambda event: True, 0, after=0).message == "old"
-    assert stream.wait_for_event(lambda event: True, 0, after=stream.latest) is None
-
-
-def test_the_next_event_comes_while_waiting_even_if_many_follow():
-    stream = EventStream(keep=2)
-    waits = threading.Event()
-
-    def publish():
-        assert waits.wait(PATIENCE)
-        for number in range(50):
-            stream.publish(STARTED, str(number))
-
-    def matches(event):
-        waits.set()  # at the latest with the first, which it knows from before
-        return event.kind is STARTED and event.message == "3"
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    stream.publish(STOPPED, "first")
-    event = stream.wait_for_event(matches, PATIENCE, after=0)
-    thread.join(PATIENCE)
-    assert event.number == 5
-
-
 def test_whether_a_callback_runs_on_this_thread():
     stream = EventStream()
     seen = []

@@ -10,18 +10,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from heapq import merge
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.calls.call import OK, Call, Direction
+from devicemanager.calls.queries import CallQueries, Mark
 from devicemanager.events import EventStream
 
 if TYPE_CHECKING:
-    from devicemanager.calls.matching import Criteria
+    pass
 
 __all__ = ["CallInProgress", "CallLog", "Mark", "Tap"]
 
@@ -31,16 +32,6 @@ _LONGEST_NAME = 512
 _LOG = logging.getLogger("devicemanager")
 
 Callback = Callable[[Call], None]
-
-
-@attrs.frozen
-class Mark:
-    """A moment among the events and calls of a kubelet, for ``since=``."""
-
-    event: int
-    """The number of the latest event before it."""
-    call: int
-    """The number of the latest call that had ended before it."""
 
 
 @attrs.define
@@ -65,7 +56,7 @@ def _size(call: Call) -> int:
     return len(call.request_bytes) + len(call.response_bytes or b"")
 
 
-class CallLog:
+class CallLog(CallQueries):
     """The calls of a kubelet's plugins, over all restarts; may be asked from any thread.
 
     ``keep`` calls of at most ``keep_bytes`` stay of those that pods cause, and as many of
@@ -156,6 +147,15 @@ class CallLog:
         with self._lock:
             return tuple(self._in_progress.values())
 
+    def unanswered(self) -> list[str]:
+        """What is asked at this moment, a line each; open list streams do not count."""
+        now = time.monotonic()
+        return [
+            f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"
+            for call in self.in_progress
+            if call.rpc != "ListAndWatch"
+        ]
+
     def mark(self) -> Mark:
         """This moment, for ``since=``."""
         with self._lock:
@@ -178,90 +178,6 @@ class CallLog:
                 self._subscribers = tuple(c for c in self._subscribers if c is not callback)
 
         return unsubscribe
-
-    def __call__(
-        self,
-        resource: str | None = None,
-        *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
-        since: Mark | int = 0,
-    ) -> list[Call]:
-        """The calls that meet all criteria given, in the order in which they ended.
-
-        ``device_ids`` are exactly the devices that the request names. ``request`` and
-        ``response`` are parts of what ``Call.request`` and ``Call.response`` show: an object
-        has at least these keys, a list just these elements. ``since`` is a mark, or the number
-        of a call: only later ones count.
-
-        Raises RequestError for an RPC or a status code that there is not.
-        """
-        criteria = self._criteria(resource, rpc, plugin, device_ids, request, response, code)
-        return criteria.matching(self._later(since))
-
-    def assert_called(
-        self,
-        resource: str | None = None,
-        *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
-        since: Mark | int = 0,
-        times: int | None = None,
-    ) -> list[Call]:
-        """There are such calls, and ``times`` of them if that is given; returns them. The
-        criteria are those of a call of this object.
-
-        Raises CallMismatch, an AssertionError, that shows the closest call and where it
-        differs.
-        """
-        criteria = self._criteria(resource, rpc, plugin, device_ids, request, response, code)
-        found = criteria.matching(self._later(since))
-        if not found if times is None else len(found) != times:
-            self._fail(criteria, found, times, since)
-        return found
-
-    def assert_not_called(
-        self,
-        resource: str | None = None,
-        *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
-        since: Mark | int = 0,
-    ) -> None:
-        """There is no such call. Raises CallMismatch, an AssertionError, that shows them."""
-        criteria = self._criteria(resource, rpc, plugin, device_ids, request, response, code)
-        found = criteria.matching(self._later(since))
-        if found:
-            self._fail(criteria, found, 0, since)
-
-    def _later(self, since: Mark | int) -> list[Call]:
-        number = since.call if isinstance(since, Mark) else since
-        return [call for call in self.all() if call.number > number]
-
-    @staticmethod
-    def _criteria(*given: Any) -> Criteria:
-        from devicemanager.calls.matching import Criteria
-
-        return Criteria(*given)
-
-    def _fail(
-        self, criteria: Criteria, found: list[Call], times: int | None, since: Mark | int
-    ) -> NoReturn:
-        from devicemanager.calls.matching import mismatch
-
-        raise mismatch(criteria, found, self._later(since), times, self._not_kept())
 
     def _not_kept(self) -> str:
         if self._is_off:

@@ -17,15 +17,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from devicemanager.control import handlers
+from devicemanager.control import handlers, shapes
 from devicemanager.control.access import Access
 from devicemanager.control.decode import decode_body, decode_query
 from devicemanager.control.errors import HttpError, problem_of
-from devicemanager.control.feed import EventFeed
+from devicemanager.control.feed import Feed, call_source, event_source
 from devicemanager.control.limits import BODY_SECONDS, MAX_BODY, WORKERS, Account, Budget
 from devicemanager.control.openapi import document
 from devicemanager.control.operations import OPERATIONS, Kind, Operation
-from devicemanager.control.shapes import Problem
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -51,7 +50,9 @@ class Application:
         self._accesses = accesses
         self._budget = Budget()
         self._workers = CapacityLimiter(WORKERS)
-        self.feed = EventFeed(kubelet.events)
+        self._events = Feed(event_source(kubelet.events))
+        self._calls = Feed(call_source(kubelet.calls, with_bytes=False))
+        self._calls_with_bytes = Feed(call_source(kubelet.calls, with_bytes=True))
         by_path: dict[str, dict[str, Operation]] = {}
         for each in OPERATIONS:
             by_path.setdefault(each.path, {})[each.method] = each
@@ -91,10 +92,20 @@ class Application:
                 refused = HttpError(status, _word(status), _unrouted(scope, status))
                 await _answer_problem(problem_of(refused), sending, account)
             except Exception as error:
-                if started:
-                    raise
                 problem = self._problem(error, scope)
+                if started:
+                    raise  # the connection is cut, so that nobody takes this for the end
                 await _answer_problem(problem, sending, account)
+
+    def close(self) -> None:
+        """The server ends: let streams and waits come to their ends."""
+        for feed in (self._events, self._calls, self._calls_with_bytes):
+            feed.close()
+
+    def _feed_of(self, operation: Operation, query: Any) -> Feed[Any]:
+        if operation.answer is shapes.Event:
+            return self._events
+        return self._calls_with_bytes if query.bytes else self._calls
 
     def _check_access(self, scope: Scope) -> None:
         server = scope.get("server")
@@ -105,21 +116,20 @@ class Application:
         elif server and server[1]:
             raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "nobody listens there")
 
-    def _problem(self, error: Exception, scope: Scope) -> Problem:
+    def _problem(self, error: Exception, scope: Scope) -> shapes.Problem:
         problem = problem_of(error, missing=self._is_missing(error, scope))
         if problem.reason == "internal":
             self._kubelet.events.publish(EventKind.SERVER_ERROR, f"control API: {problem.detail}")
         return problem
 
     def _is_missing(self, error: Exception, scope: Scope) -> bool:
-        """Whether the pod that the path names is not there."""
-        uid = unquote(scope.get("path_params", {}).get("uid", ""))
-        return (
-            isinstance(error, RequestError)
-            and uid != ""
-            and self._kubelet.is_serving
-            and uid not in self._kubelet.pods()
-        )
+        """Whether the pod or fault that the path names is not there."""
+        named = {name: unquote(text) for name, text in scope.get("path_params", {}).items()}
+        if not isinstance(error, RequestError) or not named:
+            return False
+        if "id" in named:
+            return True  # all that can be wrong with it
+        return self._kubelet.is_serving and named["uid"] not in self._kubelet.pods()
 
     async def _openapi(self, request: Request) -> Any:
         body = msgspec.json.encode(document())
@@ -137,7 +147,7 @@ class Application:
         path = {name: unquote(value) for name, value in request.path_params.items()}
         asked = handlers.Request(path, query, body)
         if operation.kind is Kind.STREAM:
-            return self._stream(asked)
+            return self._stream(operation, asked)
         if operation.kind is Kind.WAIT:
             answer = await self._wait(operation, asked)
         else:
@@ -166,19 +176,16 @@ class Application:
                 return await self._call(operation, asked)
             except WaitTimeout as error:
                 rest = end - time.monotonic()
-                if rest <= 0 or self.feed.closed:
+                if rest <= 0 or self._events.closed:
                     text = str(error).replace("waited 0 s", f"waited {timeout:g} s", 1)
                     raise WaitTimeout(text) from None
-                await self.feed.changes(seen, min(rest, _LOOK_SECONDS))
+                await self._events.changes(seen, min(rest, _LOOK_SECONDS))
 
-    def _stream(self, asked: handlers.Request) -> Any:
-        wanted = asked.query
-        known = {kind.value for kind in EventKind}
-        for kind in wanted.kind:
-            if kind not in known:
-                text = f"there is no event {kind!r}: choose from {', '.join(sorted(known))}"
-                raise RequestError(text)
-        lines = self.feed.lines(wanted.since, follow=wanted.follow, kinds=frozenset(wanted.kind))
+    def _stream(self, operation: Operation, asked: handlers.Request) -> Any:
+        query = asked.query
+        wanted = operation.handler(self._kubelet, asked)
+        feed = self._feed_of(operation, query)
+        lines = feed.lines(query.since, follow=query.follow, wanted=wanted)
 
         async def stream(scope: Scope, receive: Receive, send: Send) -> None:
             headers = [(b"content-type", _LINES.encode()), (b"cache-control", b"no-store")]
@@ -236,7 +243,7 @@ class _Answer:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _answer_problem(problem: Problem, send: Send, account: Account) -> None:
+async def _answer_problem(problem: shapes.Problem, send: Send, account: Account) -> None:
     answer = _Answer(HTTPStatus(problem.status), _PROBLEM, msgspec.json.encode(problem), account)
 
     async def receive() -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from devicemanager.calls.queries import Mark
 from devicemanager.control import convert, shapes
 from devicemanager.control.answers import RemoteAdmission
 from devicemanager.control.documents import manifest_text, objects_text
 from devicemanager.control.errors import ControlError, error_of
 from devicemanager.control.operations import operation
+from devicemanager.control.records import RemoteCalls, RemoteClock, RemoteEvents, RemoteFaults
 from devicemanager.control.transport import quoted, transport_to, with_query
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource
     from devicemanager.manifests import Source
 
-__all__ = ["MockKubeletClient", "RemoteClock", "RemoteEvents"]
+__all__ = ["MockKubeletClient"]
 
 _LOOK_SECONDS = 0.25
 _SHOWN_EVENTS = 20
@@ -57,6 +60,8 @@ class MockKubeletClient:
         self._transport = transport_to(address, token)
         self._timeout = timeout
         self.events = RemoteEvents(self)
+        self.calls = RemoteCalls(self)
+        self.faults = RemoteFaults(self)
         self.clock = RemoteClock(self)
 
     def ask(
@@ -93,53 +98,55 @@ class MockKubeletClient:
                 f"control API promises: {error}"
             ) from None
 
-    def read_events(self, query: Mapping[str, object]) -> Iterator[shapes.Event]:
-        """The lines of getEvents. Raises ControlError if they end in the middle of one."""
-        follows = bool(query.get("follow"))
-        path = with_query(operation("getEvents").path, query)
-        with self._transport.stream(path, None if follows else self._timeout) as response:
+    def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
+        """The lines of a stream, by its ``operationId``. Raises ControlError if they end in the
+        midst of one."""
+        row = operation(name)
+        timeout = None if query.get("follow") else self._timeout
+        with self._transport.stream(with_query(row.path, query), timeout) as response:
             if response.status >= 400:
                 raise error_of(msgspec.json.decode(response.read(), type=shapes.Problem))
-            for line in response:
-                yield msgspec.json.decode(line, type=shapes.Event)
+            for line in self._transport.lines(response):
+                yield msgspec.json.decode(line, type=row.answer)
 
-    # -- where things are ------------------------------------------------------------
-
-    def _node(self) -> shapes.Node:
+    def node(self) -> shapes.Node:
+        """The node, and where its kubelet's files are."""
         found: shapes.Node = self.ask("getNode")
         return found
 
+    # -- where things are ------------------------------------------------------------
+
     @property
     def is_serving(self) -> bool:
-        return self._node().serving
+        return self.node().serving
 
     @property
     def root(self) -> Path:
-        return Path(self._node().root)
+        return Path(self.node().root)
 
     @property
     def plugin_dir(self) -> Path:
-        return Path(self._node().plugin_dir)
+        return Path(self.node().plugin_dir)
 
     @property
     def plugin_socket(self) -> Path:
-        return Path(self._node().plugin_socket)
+        return Path(self.node().plugin_socket)
 
     @property
     def pod_resources_socket(self) -> Path:
-        return Path(self._node().pod_resources_socket)
+        return Path(self.node().pod_resources_socket)
 
     @property
     def plugins_registry_dir(self) -> Path:
-        return Path(self._node().plugins_registry_dir)
+        return Path(self.node().plugins_registry_dir)
 
     @property
     def checkpoint_path(self) -> Path:
-        return Path(self._node().checkpoint_path)
+        return Path(self.node().checkpoint_path)
 
     @property
     def claims_state_path(self) -> Path:
-        return Path(self._node().claims_state_path)
+        return Path(self.node().claims_state_path)
 
     # -- life ------------------------------------------------------------------------
 
@@ -250,6 +257,10 @@ class MockKubeletClient:
         found: shapes.PodResourcesStatus = self.ask("getPodResourcesStatus", uid)
         return {name: tuple(resources) for name, resources in found.containers.items()}
 
+    def mark(self) -> Mark:
+        node = self.node()
+        return Mark(node.latest_event, node.latest_call)
+
     # -- waiting ---------------------------------------------------------------------
 
     def wait_for_resource(
@@ -281,59 +292,28 @@ class MockKubeletClient:
         self,
         *kinds: EventKind | str,
         resource: str | None = None,
+        pod: str | None = None,
+        text: str | re.Pattern[str] | None = None,
+        where: Callable[[Event], bool] | None = None,
+        since: Mark | int | None = None,
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event:
-        body = shapes.EventWait(
-            kinds=[str(kind) for kind in kinds], resource=resource, after=after, timeout=timeout
-        )
-        return convert.event_from(self.ask("waitForEvent", body=body, timeout=timeout))
-
-
-class RemoteEvents:
-    """The events of a kubelet."""
-
-    def __init__(self, client: MockKubeletClient) -> None:
-        self._client = client
-
-    @property
-    def latest(self) -> int:
-        """The number of the latest event; 0 before the first."""
-        return self._client._node().latest_event
-
-    def recent(self, *kinds: EventKind) -> tuple[Event, ...]:
-        """The latest events, oldest first; of the given kinds only, if any are given."""
-        return tuple(self._read(0, follow=False, kinds=kinds))
-
-    def follow(self, since: int | None = None, *kinds: EventKind) -> Iterator[Event]:
-        """Events later than ``since``, or than now, as they come, until the server ends."""
-        return self._read(self.latest if since is None else since, follow=True, kinds=kinds)
-
-    def _read(self, since: int, *, follow: bool, kinds: tuple[EventKind, ...]) -> Iterator[Event]:
-        query = {"since": since, "follow": follow, "kind": [kind.value for kind in kinds]}
-        for shape in self._client.read_events(query):
-            if shape.kind != "events-dropped":
-                yield convert.event_from(shape)
-
-
-class RemoteClock:
-    """The clock of a kubelet."""
-
-    def __init__(self, client: MockKubeletClient) -> None:
-        self._client = client
-
-    def _read(self) -> shapes.Clock:
-        found: shapes.Clock = self._client.ask("getClock")
-        return found
-
-    def monotonic(self) -> float:
-        """Seconds; never goes back."""
-        return self._read().monotonic
-
-    def time(self) -> float:
-        """Seconds since the epoch."""
-        return self._read().time
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass. Raises RequestError unless the kubelet has a manual clock."""
-        self._client.ask("advanceClock", body=shapes.Advance(seconds=seconds))
+        if since is not None:
+            after = since.event if isinstance(since, Mark) else since
+        end = time.monotonic() + timeout
+        while True:
+            body = shapes.EventWait(
+                kinds=[str(kind) for kind in kinds],
+                resource=resource,
+                pod=pod,
+                text=text if isinstance(text, str) else None,
+                after=after,
+                timeout=timeout,
+            )
+            event = convert.event_from(self.ask("waitForEvent", body=body, timeout=timeout))
+            # Patterns and functions are of this process.
+            is_said = not isinstance(text, re.Pattern) or text.search(event.message)
+            if is_said and (where is None or where(event)):
+                return event
+            after, timeout = event.number, max(0.0, end - time.monotonic())

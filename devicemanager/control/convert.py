@@ -6,16 +6,41 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from devicemanager.calls.call import Call, Direction, call_data
+from devicemanager.calls.log import CallInProgress
 from devicemanager.control import shapes
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.events import Event, EventKind
+from devicemanager.faults.fault import Fault
+from devicemanager.faults.registry import FaultState
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.data import container_data, explanation_data
 from devicemanager.pods.records import PodRecord
 
-__all__ = ["admission", "event", "event_from", "node", "pod", "record_from"]
+__all__ = [
+    "CALLS_DROPPED",
+    "EVENTS_DROPPED",
+    "admission",
+    "call",
+    "call_from",
+    "calls_dropped",
+    "event",
+    "event_from",
+    "events_dropped",
+    "fault",
+    "fault_from",
+    "node",
+    "pending",
+    "pod",
+    "record_from",
+]
+
+EVENTS_DROPPED = "events-dropped"
+"""The kind of the line that stands for events which are not remembered any more."""
+CALLS_DROPPED = "dropped"
+"""The same among calls, in the place of the RPC."""
 
 
 def node(kubelet: MockKubelet) -> shapes.Node:
@@ -24,6 +49,8 @@ def node(kubelet: MockKubelet) -> shapes.Node:
         kubelet_version=kubelet.settings.kubelet_version,
         serving=kubelet.is_serving,
         latest_event=kubelet.events.latest,
+        latest_call=kubelet.calls.latest,
+        dropped_calls=kubelet.calls.dropped,
         root=str(kubelet.root),
         plugin_dir=str(kubelet.plugin_dir),
         plugin_socket=str(kubelet.plugin_socket),
@@ -150,3 +177,111 @@ def event_from(shape: shapes.Event) -> Event:
         shape.details,
         shape.number,
     )
+
+
+def events_dropped(count: int, last: int) -> bytes:
+    """The line in place of so many events."""
+    return _line(
+        shapes.Event(
+            number=last,
+            time=0.0,
+            kind=EVENTS_DROPPED,
+            message=f"{count} events are missing here: they are not remembered any more",
+            warning=True,
+            resource=None,
+            pod=None,
+            details={"dropped": count},
+        )
+    )
+
+
+# -- calls -----------------------------------------------------------------------------
+
+
+def call(given: Call, *, with_bytes: bool) -> shapes.Call:
+    return shapes.Call(
+        **call_data(given),
+        request_bytes=given.request_bytes if with_bytes else None,
+        response_bytes=given.response_bytes if with_bytes else None,
+    )
+
+
+def call_from(shape: shapes.Call) -> Call:
+    """The call as the kubelet has it; of a shape with bytes."""
+    return Call(
+        shape.number,
+        shape.time,
+        shape.resource,
+        shape.plugin,
+        Direction(shape.direction),
+        shape.rpc,
+        shape.request_bytes or b"",
+        shape.response_bytes,
+        shape.code,
+        shape.message,
+        shape.duration,
+        shape.stream_message,
+        shape.after_event,
+        shape.fault,
+    )
+
+
+def pending(given: CallInProgress) -> shapes.PendingCall:
+    return shapes.PendingCall(
+        time=given.time,
+        resource=given.resource,
+        plugin=given.plugin,
+        direction=given.direction.value,
+        rpc=given.rpc,
+        messages=given.received,
+    )
+
+
+def calls_dropped(count: int, last: int) -> bytes:
+    """The line in place of so many calls."""
+    return _line(
+        shapes.Call(
+            number=last,
+            time=0.0,
+            resource=None,
+            plugin="",
+            direction="to-plugin",
+            rpc=CALLS_DROPPED,
+            stream_message=None,
+            request={},
+            response={"dropped": count},
+            code="OK",
+            message=f"{count} calls are missing here: they are not remembered any more",
+            duration=0.0,
+            after_event=0,
+            fault="",
+            request_bytes=None,
+            response_bytes=None,
+        )
+    )
+
+
+# -- faults ----------------------------------------------------------------------------
+
+
+def fault(state: FaultState) -> shapes.Fault:
+    options = state.fault.as_data()
+    return shapes.Fault(
+        id=state.id,
+        kind=options.pop("kind"),
+        spec=str(state.fault),
+        options=options,
+        seen=state.seen,
+        fired=state.fired,
+        holding=state.holding,
+        spent=state.is_spent,
+    )
+
+
+def fault_from(shape: shapes.Fault) -> FaultState:
+    """The fault as the kubelet has it."""
+    return FaultState(shape.id, Fault.parse(shape.spec), shape.seen, shape.fired, shape.holding)
+
+
+def _line(shape: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(shape) + b"\n"

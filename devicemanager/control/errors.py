@@ -17,6 +17,7 @@ from devicemanager.core.errors import (
     StartError,
     StopError,
 )
+from devicemanager.faults.fault import FaultError
 from devicemanager.kubelet.waiting import WaitTimeout
 from devicemanager.manifests.errors import ManifestError
 
@@ -41,6 +42,7 @@ _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (WaitTimeout, HTTPStatus.GATEWAY_TIMEOUT, "wait-timeout"),
     (ManifestError, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-manifest"),
     (InvalidObject, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-object"),
+    (FaultError, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-fault"),
     (ClaimsError, HTTPStatus.CONFLICT, "claims-conflict"),
     (AllocationError, HTTPStatus.CONFLICT, "allocation-failed"),
     (RequestError, HTTPStatus.CONFLICT, "conflict"),

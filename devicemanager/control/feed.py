@@ -1,7 +1,8 @@
-"""Events for any number of readers: one subscription, each event made into JSON once.
+"""What happens, for any number of readers: one subscription, each thing made into JSON once.
 
 Everything here runs on the server's loop, but for the callback of the subscription, which
-runs on the thread that publishes and costs it next to nothing.
+runs on the thread that publishes and costs it next to nothing, and for making JSON of what
+may be large.
 """
 
 from __future__ import annotations
@@ -9,44 +10,94 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from itertools import islice
-from typing import Final
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+import anyio.to_thread
 import attrs
 import msgspec
 
-from devicemanager.control import convert, shapes
-from devicemanager.events import EventStream
+from devicemanager.calls.call import Call
+from devicemanager.calls.log import CallLog
+from devicemanager.control import convert
+from devicemanager.events import Event, EventStream
 
-__all__ = ["EventFeed"]
+__all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 
-_KEPT: Final = 1000
-"""As many as an event stream remembers."""
-_AT_ONCE: Final = 100
+_AT_ONCE: Final = 50
 """Lines that a reader is given at a time."""
+_CACHED: Final = 1000
+_CACHED_BYTES: Final = 8 << 20
+
+
+class Numbered(Protocol):
+    """Something that happened."""
+
+    @property
+    def number(self) -> int: ...
+
+
+T = TypeVar("T", bound=Numbered)
 
 
 @attrs.frozen
-class _Line:
-    number: int
-    kind: str
-    json: bytes
+class Source(Generic[T]):
+    """A record of things that are numbered from 1, of which the oldest are forgotten."""
+
+    latest: Callable[[], int]
+    later: Callable[[int], Sequence[T]]
+    """Those kept that are later than a number, in order."""
+    subscribe: Callable[[Callable[[T], None]], Callable[[], None]]
+    line: Callable[[T], bytes]
+    dropped: Callable[[int, int], bytes]
+    """The line for things that are missing: how many, and the number of the last of them."""
 
 
-class EventFeed:
-    """The events of one kubelet."""
+def event_source(events: EventStream) -> Source[Event]:
+    """The events of a kubelet."""
 
-    def __init__(self, events: EventStream) -> None:
+    def later(number: int) -> Sequence[Event]:
+        recent = events.recent()
+        # Numbered one by one.
+        return recent[max(0, number + 1 - recent[0].number) :] if recent else ()
+
+    return Source(
+        lambda: events.latest, later, events.subscribe, _event_line, convert.events_dropped
+    )
+
+
+def call_source(calls: CallLog, with_bytes: bool) -> Source[Call]:
+    """The calls of a kubelet's plugins; ``with_bytes`` with their messages as they were."""
+
+    def later(number: int) -> Sequence[Call]:
+        return [call for call in calls.all() if call.number > number]
+
+    line = partial(_call_line, with_bytes=with_bytes)
+    return Source(lambda: calls.latest, later, calls.subscribe, line, convert.calls_dropped)
+
+
+def _event_line(event: Event) -> bytes:
+    return msgspec.json.encode(convert.event(event), enc_hook=str) + b"\n"
+
+
+def _call_line(call: Call, *, with_bytes: bool) -> bytes:
+    return msgspec.json.encode(convert.call(call, with_bytes=with_bytes), enc_hook=str) + b"\n"
+
+
+class Feed(Generic[T]):
+    """The readers of one source."""
+
+    def __init__(self, source: Source[T]) -> None:
         """To be made on the loop."""
-        self._events = events
+        self._source = source
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._readers = 0
         self._unsubscribe: Callable[[], None] | None = None
-        self._lines: deque[_Line] = deque(maxlen=_KEPT)
-        self._latest = 0
+        self._cache: OrderedDict[int, bytes] = OrderedDict()
+        self._cached_bytes = 0
         self.closed = False
         # Set from an event until the loop has looked: a burst of events wakes it once.
         self._is_waking = threading.Event()
@@ -57,56 +108,92 @@ class EventFeed:
         self._wake()
 
     async def lines(
-        self, since: int, *, follow: bool, kinds: frozenset[str] = frozenset()
+        self, since: int, *, follow: bool, wanted: Callable[[Sequence[T]], Sequence[T]]
     ) -> AsyncIterator[bytes]:
-        """Events later than ``since``, some lines at a time; with ``follow`` until the feed
-        closes. What the kubelet does not remember any more is one line that counts it."""
-        self._enter()
-        try:
+        """What ``wanted`` chooses of everything later than ``since``, some lines at a time;
+        with ``follow`` until the feed closes. Where something is not kept any more stands a
+        line that counts it."""
+        with self._reading():
             last = since
             while True:
                 changed = self._changed
-                batch = self._after(last)
+                batch = self._source.later(last)[:_AT_ONCE] if self._latest() > last else ()
                 if batch:
-                    if missing := batch[0].number - last - 1:
-                        yield _dropped(missing, last)
+                    for part in self._parts(batch, last):
+                        if isinstance(part, bytes):
+                            yield part
+                        elif chosen := wanted(part):
+                            yield await self._text(chosen)
                     last = batch[-1].number
-                    if wanted := [x.json for x in batch if not kinds or x.kind in kinds]:
-                        yield b"".join(wanted)
                 elif not follow or self.closed:
                     return
                 else:
                     await changed.wait()
-        finally:
-            self._leave()
 
     async def changes(self, since: int, seconds: float) -> None:
-        """Wait for an event later than ``since``, but not longer."""
-        self._enter()
-        try:
+        """Wait for something later than ``since``, but not longer."""
+        with self._reading():
             changed = self._changed
-            if self._events.latest > since or self.closed:
+            if self._latest() > since or self.closed:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await changed.wait()
-        finally:
-            self._leave()
 
     # -- inside --------------------------------------------------------------------------
 
-    def _enter(self) -> None:
+    def _latest(self) -> int:
+        return self._source.latest()
+
+    def _parts(self, batch: Sequence[T], last: int) -> list[bytes | Sequence[T]]:
+        """The batch, in pieces without gaps, and lines for the gaps."""
+        parts: list[bytes | Sequence[T]] = []
+        piece: list[T] = []
+        for each in batch:
+            if missing := each.number - last - 1:
+                parts += [piece, self._source.dropped(missing, each.number - 1)]
+                piece = []
+            piece.append(each)
+            last = each.number
+        return [part for part in (*parts, piece) if part]
+
+    async def _text(self, chosen: Sequence[T]) -> bytes:
+        missing = [each for each in chosen if each.number not in self._cache]
+        if missing:
+            lines = await anyio.to_thread.run_sync(
+                lambda: [self._source.line(each) for each in missing]
+            )
+        made = dict(zip((each.number for each in missing), lines, strict=True)) if missing else {}
+        text = b"".join(
+            made[each.number] if each.number in made else self._cache[each.number]
+            for each in chosen
+        )
+        for number, line in made.items():
+            self._keep(number, line)
+        return text
+
+    def _keep(self, number: int, line: bytes) -> None:
+        if number in self._cache:
+            return  # another reader was quicker
+        self._cache[number] = line
+        self._cached_bytes += len(line)
+        while len(self._cache) > _CACHED or self._cached_bytes > _CACHED_BYTES:
+            self._cached_bytes -= len(self._cache.popitem(last=False)[1])
+
+    @contextlib.contextmanager
+    def _reading(self) -> Any:
         self._readers += 1
         if self._unsubscribe is None:
-            self._unsubscribe = self._events.subscribe(self._published)
-
-    def _leave(self) -> None:
-        self._readers -= 1
-        if not self._readers and self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
-            self._lines.clear()
-            self._latest = 0
+            self._unsubscribe = self._source.subscribe(self._published)
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            if not self._readers and self._unsubscribe is not None:
+                self._unsubscribe()
+                self._unsubscribe = None
+                self._cache.clear()
+                self._cached_bytes = 0
 
     def _published(self, _: object) -> None:
         """On the thread that publishes."""
@@ -119,30 +206,3 @@ class EventFeed:
         self._is_waking.clear()
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _after(self, number: int) -> list[_Line]:
-        """The oldest lines later than that number."""
-        if self._latest < self._events.latest:
-            for event in self._events.recent():
-                if event.number > self._latest:
-                    line = msgspec.json.encode(convert.event(event), enc_hook=str) + b"\n"
-                    self._lines.append(_Line(event.number, event.kind.value, line))
-                    self._latest = event.number
-        if not self._lines or number >= self._latest:
-            return []
-        first = max(0, number + 1 - self._lines[0].number)
-        return list(islice(self._lines, first, first + _AT_ONCE))
-
-
-def _dropped(count: int, after: int) -> bytes:
-    event = shapes.Event(
-        number=after + count,
-        time=0.0,
-        kind="events-dropped",
-        message=f"{count} events are missing here: they are not remembered any more",
-        warning=True,
-        resource=None,
-        pod=None,
-        details={"dropped": count},
-    )
-    return msgspec.json.encode(event) + b"\n"

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
 
+from devicemanager.calls.call import Call
 from devicemanager.clock import ManualClock
 from devicemanager.control import convert, shapes
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.events import Event, EventKind
+from devicemanager.faults.fault import Fault
 from devicemanager.kubelet.mock import MockKubelet
+
+T = TypeVar("T")
+Wanted = Callable[[Sequence[T]], Sequence[T]]
+"""Chooses what a reader of a stream asked for."""
 
 
 @attrs.frozen
@@ -149,11 +157,64 @@ def claim(kubelet: MockKubelet, request: Request) -> None:
     kubelet.claim(request.body)
 
 
+# -- faults ----------------------------------------------------------------------------
+
+
+def set_fault(kubelet: MockKubelet, request: Request) -> shapes.Fault:
+    asked: shapes.SetFault = request.body
+    if bool(asked.spec) is bool(asked.kind):
+        text = "body: give either spec, such as refuse-register:times=2, or kind and options"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    if asked.spec and asked.options:
+        text = "body: options go with kind; spec has its own"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    fault = asked.spec or Fault.of(asked.kind, **asked.options)
+    return convert.fault(kubelet.faults.set(fault))
+
+
+def faults(kubelet: MockKubelet, _: Request) -> shapes.FaultList:
+    found = [convert.fault(each) for each in kubelet.faults.list()]
+    return shapes.FaultList(seed=kubelet.faults.seed, items=found)
+
+
+def clear_faults(kubelet: MockKubelet, request: Request) -> shapes.Cleared:
+    return shapes.Cleared(count=kubelet.faults.clear(request.query.kind))
+
+
+def clear_fault(kubelet: MockKubelet, request: Request) -> shapes.Cleared:
+    text = request.path["id"]
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, f"a fault's id is a number, not {text!r}")
+    return shapes.Cleared(count=kubelet.faults.clear(int(text)))
+
+
 # -- events, waits, time ---------------------------------------------------------------
 
 
-def events(kubelet: MockKubelet, request: Request) -> None:
-    """A stream: ``feed`` does it."""
+def events(kubelet: MockKubelet, request: Request) -> Wanted[Event]:
+    """A stream: what is wanted of the events."""
+    query = request.query
+    known = {kind.value for kind in EventKind}
+    for kind in query.kind:
+        if kind not in known:
+            names = ", ".join(sorted(known))
+            raise RequestError(f"there is no event {kind!r}: choose from {names}")
+    kinds = frozenset(query.kind)
+    return lambda events: [each for each in events if not kinds or each.kind in kinds]
+
+
+def calls(kubelet: MockKubelet, request: Request) -> Wanted[Call]:
+    """A stream: what is wanted of the calls."""
+    from devicemanager.calls.matching import Criteria
+
+    query = request.query
+    ids = query.device_id or None
+    return Criteria(query.resource, query.rpc, query.plugin, ids, code=query.code).matching
+
+
+def pending_calls(kubelet: MockKubelet, _: Request) -> shapes.PendingCallList:
+    found = sorted(kubelet.calls.in_progress, key=attrgetter("time"))
+    return shapes.PendingCallList(items=[convert.pending(each) for each in found])
 
 
 def wait_for_resource(kubelet: MockKubelet, request: Request) -> None:
@@ -167,6 +228,8 @@ def wait_for_event(kubelet: MockKubelet, request: Request) -> shapes.Event:
         kubelet.wait_for_event(
             *wanted.kinds,
             resource=wanted.resource,
+            pod=wanted.pod,
+            text=wanted.text,
             after=wanted.after,
             timeout=request.timeout,
         )

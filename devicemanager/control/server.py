@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
         self.ready.set()
         await self._ending.wait()
         assert self._application is not None
-        self._application.feed.close()
+        self._application.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)

@@ -19,16 +19,24 @@ from devicemanager.pods.records import Phase
 __all__ = [
     "Admission",
     "Advance",
+    "Call",
+    "CallQuery",
+    "Cleared",
     "Clock",
     "ContainerOutcome",
     "DeviceList",
     "Event",
     "EventQuery",
     "EventWait",
+    "Fault",
+    "FaultList",
+    "FaultQuery",
     "Finish",
     "Finished",
     "Node",
     "NodeStatus",
+    "PendingCall",
+    "PendingCallList",
     "PluginList",
     "Pod",
     "PodContainer",
@@ -41,6 +49,7 @@ __all__ = [
     "ResourceList",
     "ResourceQuery",
     "ResourceWait",
+    "SetFault",
     "StartQuery",
 ]
 
@@ -76,6 +85,8 @@ class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("n
     kubelet_version: str
     serving: Annotated[bool, Meta(description="false while the kubelet is stopped")]
     latest_event: Annotated[int, Meta(description="the number of the latest event; 0 for none")]
+    latest_call: Annotated[int, Meta(description="the number of the latest call; 0 for none")]
+    dropped_calls: Annotated[int, Meta(description="calls that are not remembered any more")]
     root: str
     plugin_dir: str
     plugin_socket: str
@@ -228,6 +239,76 @@ class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("
     details: dict[str, Any]
 
 
+class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("call")):
+    """One RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Of the
+    rpc "dropped": so many (response.dropped) are missing at this place, since the kubelet does
+    not remember them any more."""
+
+    number: Annotated[int, Meta(description="calls are numbered from 1, as they end")]
+    time: Annotated[float, Meta(description="when it began, in seconds since the epoch")]
+    resource: str | None
+    plugin: Annotated[str, Meta(description="the plugin's endpoint")]
+    direction: Annotated[str, Meta(description="to-plugin or to-kubelet")]
+    rpc: Annotated[str, Meta(description="the method, such as Allocate")]
+    stream_message: Annotated[
+        int | None, Meta(description="which list of its stream it is, from 1")
+    ]
+    request: Annotated[dict[str, Any], Meta(description="with the .proto file's names")]
+    response: Annotated[dict[str, Any] | None, Meta(description="null if there was none")]
+    code: Annotated[str, Meta(description="OK, or the status code's name")]
+    message: str
+    duration: Annotated[float, Meta(description="seconds")]
+    after_event: Annotated[int, Meta(description="the latest event when it ended")]
+    fault: Annotated[str, Meta(description="the faults that had a part in it, if any")]
+    request_bytes: Annotated[bytes | None, Meta(description="null unless asked for")]
+    response_bytes: bytes | None
+
+
+class PendingCall(Struct, kw_only=True, frozen=True):
+    """A call that is not answered yet, or a list stream that is open."""
+
+    time: Annotated[float, Meta(description="when it began, in seconds since the epoch")]
+    resource: str | None
+    plugin: str
+    direction: str
+    rpc: str
+    messages: Annotated[int, Meta(description="of the stream so far")]
+
+
+class PendingCallList(
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pending-calls")
+):
+    """Calls in progress, the oldest first."""
+
+    items: list[PendingCall]
+
+
+class Fault(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("fault")):
+    """A fault that was set; see docs/faults.md for the kinds and their options."""
+
+    id: Annotated[int, Meta(description="faults are numbered from 1")]
+    kind: str
+    spec: Annotated[str, Meta(description="the line that sets it")]
+    options: Annotated[dict[str, Any], Meta(description="those that are not at their default")]
+    seen: Annotated[int, Meta(description="how many occasions have been the fault's")]
+    fired: Annotated[int, Meta(description="at how many of them it fired")]
+    holding: Annotated[int, Meta(description="how many calls or streams it holds up now")]
+    spent: Annotated[bool, Meta(description="whether it has fired as often as it may")]
+
+
+class FaultList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("faults")):
+    """The faults that were set and not cleared, in the order in which they were set."""
+
+    seed: Annotated[int, Meta(description="decides where a fault has a probability")]
+    items: list[Fault]
+
+
+class Cleared(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("cleared")):
+    """How many faults were taken back."""
+
+    count: int
+
+
 class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("clock")):
     """The kubelet's clock."""
 
@@ -260,6 +341,8 @@ class EventWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     kinds: Annotated[list[str], Meta(description="none given: of any kind")] = []
     resource: str | None = None
+    pod: Annotated[str | None, Meta(description="of the pod with this UID")] = None
+    text: Annotated[str | None, Meta(description="its message contains this")] = None
     after: Annotated[
         Count | None, Meta(description="later than the event of this number; null: than now")
     ] = None
@@ -270,6 +353,18 @@ class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """How far the clock is turned."""
 
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
+
+
+class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A fault to set: as one line, or by its kind and options."""
+
+    spec: Annotated[str, Meta(description="such as refuse-register:code=UNAVAILABLE,times=2")] = ""
+    kind: str = ""
+    options: dict[str, Any] = {}
+
+
+class FaultQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    kind: Annotated[str | None, Meta(description="of this kind only")] = None
 
 
 class StartQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -290,3 +385,18 @@ class EventQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     ] = 0
     follow: Annotated[bool, Meta(description="go on with those that come")] = False
     kind: Annotated[list[str], Meta(description="of these kinds only; may be repeated")] = []
+
+
+class CallQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    since: Annotated[
+        Count, Meta(description="calls later than the one of this number; 0: all remembered")
+    ] = 0
+    follow: Annotated[bool, Meta(description="go on with those that come")] = False
+    resource: Annotated[str | None, Meta(description="of this resource only")] = None
+    rpc: Annotated[str | None, Meta(description="of this method only, such as Allocate")] = None
+    plugin: Annotated[str | None, Meta(description="of this endpoint only")] = None
+    code: Annotated[str | None, Meta(description="with this status code only")] = None
+    device_id: Annotated[
+        list[str], Meta(description="that ask for exactly these; may be repeated")
+    ] = []
+    bytes: Annotated[bool, Meta(description="with the messages as they were, in base64")] = False

@@ -72,6 +72,20 @@ class Transport:
         with self._asked("GET", path, None, "", timeout) as response:
             yield response
 
+    def lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        """The lines of a stream. Raises ControlError if it breaks off."""
+        rest = b""
+        while True:
+            try:
+                # Not readline: that takes a stream that broke off for one that ended.
+                read = response.read1(1 << 16)
+            except (OSError, http.client.HTTPException) as error:
+                raise self._broken(error) from error
+            if not read:
+                return
+            *lines, rest = (rest + read).split(b"\n")
+            yield from lines
+
     @contextlib.contextmanager
     def _asked(
         self, method: str, path: str, body: bytes | None, kind: str, timeout: float | None

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from devicemanager.faults.fault import Fault
     from devicemanager.faults.holds import Hold
 
-__all__ = ["NOBODY", "Actions", "FaultRegistry", "FaultState", "Fired", "Occasion", "named"]
+__all__ = [
+    "NOBODY",
+    "Actions",
+    "FaultRegistry",
+    "FaultState",
+    "Fired",
+    "Occasion",
+    "as_fault",
+    "named",
+]
 
 Source = Any
 """A fault as it may be given: a ``Fault``, a line of text, a mapping."""
@@ -186,7 +195,7 @@ class FaultRegistry:
         Raises FaultError, which names the choices, for a fault that cannot be, and what an
         action raises.
         """
-        parsed = _parsed(fault, options)
+        parsed = as_fault(fault, options)
         with self._lock:
             self._latest += 1
             entry = _Entry(self._latest, parsed)
@@ -349,7 +358,8 @@ def named(fired: Iterable[Fired], *kinds: str) -> Fired | None:
     return next((each for each in fired if each.kind.name in kinds), None)
 
 
-def _parsed(fault: Source, options: Mapping[str, Any]) -> Fault:
+def as_fault(fault: Source, options: Mapping[str, Any]) -> Fault:
+    """The fault that was given. Raises FaultError."""
     from devicemanager.faults.fault import Fault, FaultError
 
     if isinstance(fault, Fault):

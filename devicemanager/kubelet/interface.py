@@ -6,14 +6,17 @@ written once for either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from devicemanager.calls.queries import CallQueries, Mark
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind
+from devicemanager.faults.registry import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.pods.records import Phase, PodRecord
 
@@ -26,6 +29,7 @@ __all__ = [
     "ClockView",
     "ContainerView",
     "EventsView",
+    "FaultsView",
     "FragmentView",
     "KubeletInterface",
 ]
@@ -86,6 +90,14 @@ class EventsView(Protocol):
     def recent(self, *kinds: EventKind) -> tuple[Event, ...]: ...
 
 
+class FaultsView(Protocol):
+    """The faults of the kubelet's side; see ``FaultRegistry``."""
+
+    def set(self, fault: Any, /, **options: Any) -> FaultState: ...
+    def list(self) -> tuple[FaultState, ...]: ...
+    def clear(self, which: int | str | None = None) -> int: ...
+
+
 class ClockView(Protocol):
     """The kubelet's time."""
 
@@ -115,7 +127,13 @@ class KubeletInterface(Protocol):
     @property
     def events(self) -> EventsView: ...
     @property
+    def calls(self) -> CallQueries: ...
+    @property
+    def faults(self) -> FaultsView: ...
+    @property
     def clock(self) -> ClockView: ...
+
+    def mark(self) -> Mark: ...
 
     def start(self) -> object: ...
     def stop(self) -> None: ...
@@ -155,6 +173,10 @@ class KubeletInterface(Protocol):
         self,
         *kinds: EventKind | str,
         resource: str | None = None,
+        pod: str | None = None,
+        text: str | re.Pattern[str] | None = None,
+        where: Callable[[Event], bool] | None = None,
+        since: Mark | int | None = None,
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event: ...

@@ -11,14 +11,14 @@ import os
 import queue
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from devicemanager.calls.log import CallLog, Mark
+from devicemanager.calls.log import CallLog
 from devicemanager.claims.door import ClaimsDoor
 from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import RequestError
@@ -26,11 +26,13 @@ from devicemanager.core.ids import PodUid
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
-from devicemanager.events import Event, EventKind, EventStream
+from devicemanager.events import EventKind, EventStream
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.kubelet import inventory
 from devicemanager.kubelet.arguments import check_arguments, parser
+from devicemanager.kubelet.asynchronous import AsyncMethods
 from devicemanager.kubelet.claiming import ClaimObjects
+from devicemanager.kubelet.direct import DirectCalls
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
@@ -39,6 +41,7 @@ from devicemanager.kubelet.paths import NodePaths
 from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
+from devicemanager.kubelet.waits import KubeletWaits
 from devicemanager.manager.manager import Capacity, Manager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import Phase, PodRecord, PodStore
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["MockKubelet", "WaitTimeout"]
 
 
-class MockKubelet(NodePaths, ClaimObjects):
+class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCalls):
     """A kubelet's device manager, PodResources API and plugin watcher under ``root``.
 
     Use it as a context manager, or call ``start`` and ``stop``. Everything may be called
@@ -88,7 +91,7 @@ class MockKubelet(NodePaths, ClaimObjects):
             self.clock, self._life, self.plugin_dir, self._resume, self._failed
         )
         self._faults = self._fault_actions.registry(self.events)
-        self._waits = Waits(self.events, self._life, lambda: self.plugin_socket)
+        self._waits = Waits(self.events, self.calls, self._life, lambda: self.plugin_socket)
         # Guards _errors and _node_status.
         self._lock = threading.Lock()
         self._errors: list[BaseException] = []
@@ -322,51 +325,6 @@ class MockKubelet(NodePaths, ClaimObjects):
     def health_updates(self) -> queue.Queue[PodUid]:
         """UIDs of pods whose devices changed health, oldest first."""
         return self.manager.health_updates
-
-    def mark(self) -> Mark:
-        """This moment among the events and calls: take it before you do something, and give
-        it as ``since`` to what waits for or looks at the consequences."""
-        return self.calls.mark()
-
-    # -- waiting ---------------------------------------------------------------------
-
-    def wait_for_resource(
-        self, resource: str, count: int | None = None, timeout: float = 10.0
-    ) -> None:
-        """Wait until ``count`` devices of the resource are allocatable (None: any).
-
-        A resource that no plugin has registered has no count, not even 0. Raises
-        WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError at
-        once for a name that no plugin can register.
-        """
-        self._waits.resource(resource, count, timeout)
-
-    def wait_for(
-        self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
-    ) -> None:
-        """Wait until ``condition()`` holds; it is looked at again after every event.
-
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen.
-        """
-        self._waits.condition(condition, timeout, what)
-
-    def wait_for_event(
-        self,
-        *kinds: EventKind | str,
-        resource: str | None = None,
-        after: int | None = None,
-        timeout: float = 10.0,
-    ) -> Event:
-        """Wait for the next event of one of these kinds (none given: of any) and return it.
-
-        Only events later than this call count. With ``after``, all that are later than the
-        event of that number: take ``kubelet.events.latest`` before you do what causes the
-        event, or 0 for everything since the kubelet was made.
-
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError
-        for a kind that there is not.
-        """
-        return self._waits.event(kinds, resource, after, timeout)
 
     # -- faults on purpose -------------------------------------------------------------
 

@@ -109,6 +109,7 @@ class KubeletProcess:
             allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
             quirks=settings.quirks,
             claims=claims,
+            free_inactive=self.manager.free_inactive,
         )
         self.profile = api_profile(settings)
         self.pod_resources = PodResourcesServer(
@@ -223,10 +224,10 @@ class KubeletProcess:
         """Try again what may pass: the disk, or a process that has all descriptors."""
         for wait in _WAITS:
             try:
-                return self._store.load()
+                return self._store.load(v1=self._settings.behaviour.reads_v1)
             except checkpoint.CheckpointUnreadable:
                 time.sleep(wait)
-        return self._store.load()
+        return self._store.load(v1=self._settings.behaviour.reads_v1)
 
     def _refuse_to_start(self, error: checkpoint.CheckpointUnreadable) -> None:
         """What was not read may be right. To start afresh would hand out devices that

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
+import time
 from collections.abc import Callable, Sequence
 
 from devicemanager.api.names import is_extended_resource_name
+from devicemanager.calls.log import CallLog
+from devicemanager.calls.queries import Mark
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
-from devicemanager.events import Event, EventKind, EventStream
+from devicemanager.events import EventStream
+from devicemanager.kubelet.expected import Expected, Search
 from devicemanager.kubelet.lifecycle import Lifecycle
+from devicemanager.kubelet.watching import Entry, Watch, is_later, place
 
 __all__ = ["WaitTimeout", "Waits"]
 
-_SHOWN_EVENTS = 20
+_SHOWN = 20
+_SHOWN_BEFORE = 10
+_POLL_SECONDS = 0.25
 
 
 class WaitTimeout(DeviceManagerError, AssertionError):
@@ -24,50 +33,96 @@ class WaitTimeout(DeviceManagerError, AssertionError):
 class Waits:
     """The waits of one kubelet; see ``MockKubelet.wait_for`` and its neighbours."""
 
-    def __init__(self, events: EventStream, life: Lifecycle, socket: Callable[[], object]) -> None:
+    def __init__(
+        self, events: EventStream, calls: CallLog, life: Lifecycle, socket: Callable[[], object]
+    ) -> None:
         """``socket`` returns where plugins register, for people."""
         self._events = events
+        self._calls = calls
         self._life = life
         self._socket = socket
 
+    # -- conditions ------------------------------------------------------------------
+
     def resource(self, resource: str, count: int | None, timeout: float) -> None:
         """Until ``count`` devices are allocatable; None: any."""
-        if not is_extended_resource_name(resource):
-            raise RequestError(
-                f"no plugin can register {resource!r}: a resource is named with its domain, "
-                "such as vendor.com/gpu"
-            )
-        name = ResourceName(resource)
-        wanted = "any" if count is None else str(count)
-        what = f"{wanted} allocatable devices of {resource}"
+        name = _checked(resource)
         if not self._events.wait_for(lambda: self._is_there(name, count), timeout):
-            raise self._too_late(timeout, what, self._missing(name))
+            raise self._without_devices(name, count, timeout)
+
+    async def resource_async(self, resource: str, count: int | None, timeout: float) -> None:
+        """The same on the running event loop."""
+        name = _checked(resource)
+        if not await self._holds(lambda: self._is_there(name, count), timeout):
+            raise self._without_devices(name, count, timeout)
 
     def condition(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
         """Until ``condition()`` holds."""
         if not self._events.wait_for(condition, timeout):
             raise self._too_late(timeout, what)
 
-    def event(
-        self,
-        kinds: Sequence[EventKind | str],
-        resource: str | None,
-        after: int | None,
-        timeout: float,
-    ) -> Event:
-        """Until an event later than ``after``, or than this call, matches; returns it."""
-        wanted = frozenset(map(_kind, kinds))
+    async def condition_async(
+        self, condition: Callable[[], bool], timeout: float, what: str
+    ) -> None:
+        """The same on the running event loop; the condition is called on other threads."""
+        if not await self._holds(condition, timeout):
+            raise self._too_late(timeout, what)
 
-        def matches(event: Event) -> bool:
-            right_kind = not wanted or event.kind in wanted
-            return right_kind and (resource is None or event.resource == resource)
+    async def _holds(self, condition: Callable[[], bool], timeout: float) -> bool:
+        limit = time.monotonic() + timeout
+        woken = _Woken()
+        end = self._events.subscribe(lambda _: woken.set())
+        try:
+            while True:
+                woken.clear()
+                # Not on the loop: it may wait for a lock, or write the checkpoint.
+                if await asyncio.to_thread(condition):
+                    return True
+                rest = limit - time.monotonic()
+                if rest <= 0:
+                    return False
+                # Bounded, so that conditions which time alone fulfils are seen too.
+                await woken.wait(min(rest, _POLL_SECONDS))
+        finally:
+            end()
 
-        found = self._events.wait_for_event(matches, timeout, after)
-        if found is None:
-            names = " or ".join(kind.value for kind in EventKind if kind in wanted) or "of any kind"
-            suffix = f" of {resource}" if resource else ""
-            raise self._too_late(timeout, f"the event {names}{suffix}")
-        return found
+    # -- events and calls ------------------------------------------------------------
+
+    def sequence(self, steps: Sequence[Expected], since: Mark) -> list[Entry]:
+        """Until all these have happened after ``since``, in this order; returns them."""
+        woken = threading.Event()
+        with Watch(self._events, self._calls, since, woken.set) as watch:
+            search = Search(steps, watch)
+            while True:
+                woken.clear()
+                if (rest := search.look()) is None:
+                    return search.found
+                if rest <= 0:
+                    raise self._not_found(steps, search, since)
+                woken.wait(rest)
+
+    async def sequence_async(self, steps: Sequence[Expected], since: Mark) -> list[Entry]:
+        """The same on the running event loop."""
+        woken = _Woken()
+        with Watch(self._events, self._calls, since, woken.set) as watch:
+            search = Search(steps, watch)
+            while True:
+                woken.clear()
+                if (rest := search.look()) is None:
+                    return search.found
+                if rest <= 0:
+                    raise self._not_found(steps, search, since)
+                await woken.wait(rest)
+
+    def mark(self, since: Mark | int | None, after: int | None = None) -> Mark:
+        """The moment that the caller means: a mark, the number of an event, or now."""
+        now = self._calls.mark()
+        number = after if since is None else since
+        if number is None:
+            return now
+        return Mark(number, now.call) if isinstance(number, int) else number
+
+    # -- what is there ---------------------------------------------------------------
 
     def _is_there(self, resource: ResourceName, count: int | None) -> bool:
         process = self._life.process
@@ -95,22 +150,80 @@ class Waits:
             return f"its plugin has not registered on {self._socket()} since the restart; "
         return "" if state.endpoints.is_connected(serving.id) else "its plugin has left; "
 
+    # -- what to say -----------------------------------------------------------------
+
+    def _without_devices(
+        self, resource: ResourceName, count: int | None, timeout: float
+    ) -> WaitTimeout:
+        wanted = "any" if count is None else str(count)
+        what = f"{wanted} allocatable devices of {resource}"
+        return self._too_late(timeout, what, self._missing(resource))
+
     def _too_late(self, timeout: float, what: str, why: str = "") -> WaitTimeout:
         waited = printable(f"waited {timeout:g} s for {what}; {why}")
-        return WaitTimeout(f"{waited}{self._story()}")
+        return WaitTimeout(f"{waited}what did happen:\n" + self._shown(self._all()[-_SHOWN:]))
 
-    def _story(self) -> str:
-        events = self._events.recent()[-_SHOWN_EVENTS:]
-        lines = [f"  {event}" for event in events] or ["  nothing"]
+    def _not_found(self, steps: Sequence[Expected], search: Search, since: Mark) -> WaitTimeout:
+        """With what happened around the mark, and what was found of it."""
+        wanted = steps[len(search.found)]
+        which = f" (number {len(search.found) + 1} of {len(steps)})" if len(steps) > 1 else ""
+        waited = printable(f"waited {wanted.within:g} s for {wanted}{which}; ")
+        entries = self._all()
+        before = [entry for entry in entries if not is_later(entry, since)]
+        later = [entry for entry in entries if is_later(entry, since)]
+        shown = self._shown(before[-_SHOWN_BEFORE:], later, search.found)
+        return WaitTimeout(f"{waited}what did happen:\n{shown}")
+
+    def _all(self) -> list[Entry]:
+        return sorted((*self._events.recent(), *self._calls.all()), key=place)
+
+    def _shown(
+        self,
+        before: Sequence[Entry],
+        later: Sequence[Entry] | None = None,
+        found: Sequence[Entry] = (),
+    ) -> str:
+        """Lines for people; ``later`` are those from where the wait looks."""
+        lines = [f"  {entry}" for entry in before]
+        if later is not None:
+            numbers = {place(entry): f"   <- number {n}" for n, entry in enumerate(found, 1)}
+            lines += ["  -- looked at from here --"]
+            shown = [f"  {entry}{numbers.get(place(entry), '')}" for entry in later]
+            left_out = len(shown) - 2 * _SHOWN
+            if left_out > 0:
+                shown[_SHOWN:-_SHOWN] = [f"  ... {left_out} more ..."]
+            lines += shown
+        lines = lines if before or later else ["  nothing"]
+        lines += [f"  not answered yet: {call}" for call in self._calls.unanswered()]
         with contextlib.suppress(DeviceManagerError):
             allocatable = dict(self._life.serving().manager.capacity().allocatable)
             lines.append(printable(f"  allocatable now: {allocatable}"))
-        return "what did happen:\n" + "\n".join(lines)
+        return "\n".join(lines)
 
 
-def _kind(kind: EventKind | str) -> EventKind:
-    try:
-        return EventKind(kind)
-    except ValueError:
-        known = ", ".join(each.value for each in EventKind)
-        raise RequestError(f"there is no event {kind!r}: choose from {known}") from None
+class _Woken:
+    """An event of the running loop that any thread may set."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    async def wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), seconds)
+
+
+def _checked(resource: str) -> ResourceName:
+    if not is_extended_resource_name(resource):
+        raise RequestError(
+            f"no plugin can register {resource!r}: a resource is named with its domain, "
+            "such as vendor.com/gpu"
+        )
+    return ResourceName(resource)

@@ -273,7 +273,10 @@ class ClientHandler:
         is_news = bool(change.changes) or not self._state.is_noted(resource)
         if is_news:
             self._state.note_list(resource, change.healthy)
-        held = self._holders(resource, change.touched)
+        # The kubelet writes after every list, also when it equals the one before.
+        is_news |= self._state.is_stale
+        touched = _listed_otherwise(change) if "Q9" in self._quirks else change.touched
+        held = self._holders(resource, touched)
         return _Difference(change.changes, held, change.after, is_news)
 
     def _holders(
@@ -315,6 +318,15 @@ class ClientHandler:
             resource=resource,
             pod=pod,
         )
+
+
+def _listed_otherwise(change: _Change) -> frozenset[DeviceId]:
+    """Q9: the devices that are new, or of which the plugin wrote another health than the last
+    time. Those that vanished, or whose plugin left, have not changed
+    (``genericDeviceUpdateCallback``, v1.32)."""
+    before = dict(zip(change.before.device_index.ids, change.before.health, strict=True))
+    after = zip(change.after.device_index.ids, change.after.health, strict=True)
+    return frozenset(id_ for id_, health in after if before.get(id_) != health)
 
 
 def _states(ids: Iterable[DeviceId], devices: DeviceList) -> str:

@@ -93,6 +93,7 @@ class Manager:
             self.settings.topology_manager,
             grows=self.settings.topology_grows,
             over_device_nodes=self.settings.behaviour.hints_over_device_nodes,
+            empty_topology_aligns=self.settings.behaviour.empty_topology_aligns,
         )
         fresh = self.settings.providers if providers is None else providers
         node = Node(self.settings.node_amounts)
@@ -208,10 +209,13 @@ class Manager:
         uid = allocation.pod.uid
         if self._pods.get(uid).admission is not None:
             raise RequestError(f"pod {uid} is being admitted already: wait for the answer")
+        self._forget_inactive()
+        self._pods.begin(allocation)
+
+    def _forget_inactive(self) -> None:
         if self._sources_ready:
             for inactive in self._pods.inactive():
                 self._forget(inactive)
-        self._pods.begin(allocation)
 
     def _carry_out(
         self,
@@ -330,10 +334,17 @@ class Manager:
 
     def deactivate(self, pod: PodUid) -> None:
         """A pod has failed, but is not deleted: what it holds is freed before the next
-        allocation, and shown until then (``UpdateAllocatedDevices``, v1.32)."""
+        allocation or List, and shown until then (``UpdateAllocatedDevices``, v1.32)."""
         with self.state.lock:
             self._pods.deactivate(pod)
             self.state.node.remove(pod)
+
+    def free_inactive(self) -> None:
+        """Free what inactive pods hold, as a List does (``UpdateAllocatedDevices``, v1.32).
+        The checkpoint has that with the next write."""
+        if self._pods.has_inactive:
+            with self.state.lock:
+                self._forget_inactive()
 
     def _forget(self, pod: PodUid) -> bool:
         self._pods.forget(pod)

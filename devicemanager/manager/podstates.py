@@ -81,6 +81,11 @@ class PodStates:
         """What the pod holds goes with the next admission of another."""
         self._inactive.add(pod)
 
+    @property
+    def has_inactive(self) -> bool:
+        """Whether devices of some pod are to be freed. May be read without the lock."""
+        return bool(self._inactive)
+
     def inactive(self) -> list[PodUid]:
         """The pods whose devices are to be freed now, each by ``forget``."""
         return sorted(self._inactive)

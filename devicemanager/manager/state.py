@@ -46,6 +46,8 @@ class State:
         self.pod_versions: dict[PodUid, int] = {}
         """The version at which what a pod holds last changed."""
         self._document = checkpoint.Document()
+        self.is_stale = False
+        """Whether the file names devices that no plugin has listed since it was read."""
         self._kept: set[PodUid] = set()  # deleted pods whose entries wait for a write (Q10)
         self.writer = Writer(store, self._render, written)
 
@@ -123,15 +125,17 @@ class State:
         restore(self.ledger, saved.entries or ())
         for pod in self.ledger.pods():
             self.note_pod(pod)
-        for name in sorted(saved.registered_devices or ()):
+        for name, ids in sorted((saved.registered_devices or {}).items()):
             resource = ResourceName(name)
             self.endpoints.restore(resource, now)
             self.note_list(resource, ())
+            self.is_stale |= bool(ids)
 
     # -- taking the lock -------------------------------------------------------------
 
     def _render(self) -> checkpoint.Contents:
         with self.lock:
+            self.is_stale = False
             while self._kept:
                 self._document.remove(self._kept.pop())
             snapshot = self._document.snapshot()

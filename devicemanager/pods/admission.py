@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from devicemanager.core import runoptions
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.pods import Pod
@@ -15,20 +14,12 @@ from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.topology import Hint
 from devicemanager.core.topology.numa import nodes_of
-from devicemanager.wire.settings import settings_from_bytes
+from devicemanager.pods.options import merged_options
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation
     from devicemanager.runtime.cdi import Registry
     from devicemanager.runtime.oci import Fragment
-
-
-def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
-    """What a container gets from all its resources together. Raises WireError if a stored
-    response cannot be read."""
-    return runoptions.merge(
-        {resource: settings_from_bytes(held[resource].response or b"") for resource in held}
-    )
 
 
 @attrs.frozen
@@ -45,6 +36,8 @@ class ContainerOutcome:
     """Why the container did not start; empty if it did, or was not asked to."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """The devices of the structured claims that the container uses, as ``pool/device``."""
+    merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
+    """Merges the settings by rules of the kubelet's version; None by those of today."""
 
     @property
     def devices(self) -> dict[str, list[str]]:
@@ -55,7 +48,9 @@ class ContainerOutcome:
     def run_options(self) -> RunOptions:
         """The merged settings of all resources. Raises WireError if the plugin's answer
         cannot be read."""
-        return merged_options(self.holdings) if self.options is None else self.options
+        if self.options is not None:
+            return self.options
+        return merged_options(self.holdings) if self.merging is None else self.merging()
 
     def oci(self, cdi: Registry | None = None) -> Fragment:
         """What a runtime would be told of the settings: part of an OCI configuration.

@@ -11,7 +11,8 @@ from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.manager import Manager
-from devicemanager.pods.admission import Admission, merged_options
+from devicemanager.pods.admission import Admission
+from devicemanager.pods.options import CdiRules
 from devicemanager.pods.records import PodRecord, PodStore, title
 
 
@@ -19,8 +20,14 @@ class Containers:
     """Starts containers of admitted pods. May be called from any thread."""
 
     def __init__(
-        self, store: PodStore, manager: Manager, events: EventStream, claims: ClaimsDoor
+        self,
+        store: PodStore,
+        manager: Manager,
+        events: EventStream,
+        claims: ClaimsDoor,
+        cdi: CdiRules | None = None,
     ) -> None:
+        self._cdi = cdi or CdiRules()
         self._store = store
         self._manager = manager
         self._events = events
@@ -74,13 +81,18 @@ class Containers:
         self._allocate_missing(pod, container, is_init)
         self._check_there(record)
         self._claims.prepare(pod)
-        options = merged_options(self._manager.holdings(pod.uid).get(container.name, {}))
+        held = self._manager.holdings(pod.uid).get(container.name, {})
+        options = self._cdi.options(held, pod.uid, container.name)
+        fault = self._cdi.fault(options, pod.uid, container.name)
         options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
         with self._store.lock:
             record.started(container, is_init)
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)
+        if fault:
+            text = f"{where}: no annotation for its CDI devices: {fault}"
+            self._events.publish(EventKind.CONFLICT, text, pod=pod.uid)
         self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
         return options
 

@@ -62,10 +62,13 @@ class PodSource:
         allocatable_unhealthy: bool = False,
         quirks: frozenset[str] = frozenset(),
         claims: ClaimSource | None = None,
+        free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
         """``pod_level`` tells CPUs and memory of the pod as a whole, too;
-        ``allocatable_unhealthy`` counts unhealthy devices among the allocatable ones."""
+        ``allocatable_unhealthy`` counts unhealthy devices among the allocatable ones;
+        ``free_inactive`` frees what inactive pods hold, and is called before every answer."""
         self._state = state
+        self._free_inactive = free_inactive
         self._claims = claims
         self._pod_level = pod_level
         self._allocatable_unhealthy = allocatable_unhealthy
@@ -83,6 +86,8 @@ class PodSource:
 
     def version(self) -> int:
         """Grows with every change of pods, holdings, claims or lists."""
+        # Every request asks for it, so a List tells nothing of what inactive pods held.
+        self._free_inactive()
         claims = self._claims.version if self._claims else 0
         return self._state.version + self._snapshot().version + claims
 

@@ -28,6 +28,7 @@ from devicemanager.pods.admission import (
     affinity_nodes,
 )
 from devicemanager.pods.containers import Containers
+from devicemanager.pods.options import CdiRules
 from devicemanager.pods.records import Phase, PodRecord, PodStore, title
 from devicemanager.settings import Settings
 
@@ -55,7 +56,8 @@ class PodWorkers:
         self._claims = claims or ClaimsDoor(events, settings.node_name)
         self._settings = settings
         self._events = events
-        self._containers = Containers(store, manager, events, self._claims)
+        self._cdi = CdiRules(settings.behaviour.uses_cdi, settings.behaviour.annotates_cdi)
+        self._containers = Containers(store, manager, events, self._claims, self._cdi)
 
     # -- admission -------------------------------------------------------------------
 
@@ -85,7 +87,11 @@ class PodWorkers:
         """After a restart: admit every pod again that had been, and start what does not
         run any more."""
         for record in self._store.records():
-            if not (record.admitted and record.is_active):
+            if not record.is_active:
+                # The checkpoint may still name what it held.
+                self._manager.deactivate(record.pod.uid)
+                continue
+            if not record.admitted:
                 continue
             was_running = bool(record.running)
             if not was_running and self._settings.wait_for_plugin:
@@ -151,6 +157,7 @@ class PodWorkers:
                 held.get(container.name, {}),
                 affinity_nodes(allocation.affinities.get(container.name)),
                 claims=self._claims.devices(pod, container.name),
+                merging=self._cdi.merging(held, pod.uid, container.name),
             )
             for container, _ in pod.all_containers()
         }

@@ -9,7 +9,7 @@ import attrs
 from devicemanager.versions.gates import resolve_gates
 from devicemanager.versions.steps import value_at
 from devicemanager.versions.table import STEPS
-from devicemanager.versions.values import Level, StartRemoves
+from devicemanager.versions.values import Level, MergeRule, StartRemoves
 from devicemanager.versions.version import KubeletVersion
 
 __all__ = ["STEPS", "Behaviour", "Level", "StartRemoves", "resolve"]
@@ -54,8 +54,20 @@ class Behaviour:
     """The gates that a refusal of all options names."""
     capital_option_levels: bool
     """Whether the refusal of an option's level begins ``Topology Manager Policy``."""
+    merge_rule: MergeRule
+    """Which combination of hints the topology manager takes: preferred is one whose hints all
+    are (``narrowest``), and besides name the same nodes (``balanced``)."""
+    empty_topology_aligns: bool
+    """Whether a resource of which a device has a topology without nodes is aligned, so that
+    it fits nowhere if no other device has a node."""
     hints_over_device_nodes: bool
     """Whether hints are made of the NUMA nodes only that have devices of the resource."""
+    uses_cdi: bool
+    """Whether the CDI devices of a plugin's answer are used; if not, they are an unknown field."""
+    annotates_cdi: bool
+    """Whether they are told to the runtime as an annotation besides."""
+    reads_v1: bool
+    """Whether a checkpoint of 1.19 or older is read; if not, it is a corrupt file."""
     no_topology_node: int
     """The NUMA node under which the checkpoint has a device without topology; PodResources
     tells of the nodes that are not negative."""

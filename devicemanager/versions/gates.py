@@ -30,6 +30,9 @@ def _steps(*steps: tuple[int, bool, str] | tuple[int, bool, str, bool]) -> Stage
 
 
 GATES: Mapping[str, Stage] = {
+    "DevicePluginCDIDevices": _steps(
+        (28, False, "alpha"), (29, True, "beta"), (31, True, "GA", True), (34, True, _GONE)
+    ),
     "DynamicResourceAllocation": _steps(
         (26, False, "alpha"),
         (32, False, "beta"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from devicemanager.versions.steps import Steps, since
-from devicemanager.versions.values import Level, StartRemoves
+from devicemanager.versions.values import Level, MergeRule, StartRemoves
 
 __all__ = ["STEPS"]
 
@@ -84,9 +84,28 @@ STEPS: Mapping[str, Steps] = {
         since("1.20"),
         since("1.33", value=False, row="seen in 1.34.4"),
     ),
+    "merge_rule": (
+        since("1.20", value=MergeRule.NARROWEST),
+        since("1.24", value=MergeRule.BALANCED, row="k/k#108052, k/k#108154"),
+    ),
+    "empty_topology_aligns": (
+        since("1.20"),
+        since("1.26", value=False, row="read in 1.26.1"),
+    ),
     "hints_over_device_nodes": (
         since("1.20", value=False),
         since("1.36", row="k/k#138244, seen in 1.36.3"),
+    ),
+    "uses_cdi": (since("1.20", gate="DevicePluginCDIDevices"),),
+    "annotates_cdi": (
+        since("1.20", value=False),
+        since("1.28", gate="DevicePluginCDIDevices", row="k/k#118254"),
+        since("1.32", value=False, row="k/k#126435"),
+    ),
+    "reads_v1": (
+        since("1.20", value=False),
+        since("1.22", row="not in 1.21.4"),
+        since("1.31", value=False, row="k/k#123398"),
     ),
     "no_topology_node": (
         since("1.20", value=0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -16,10 +17,12 @@ from devicemanager import (
     RequestError,
     WaitTimeout,
 )
+from devicemanager.calls import CallMismatch, Mark
 from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.core.pods import Container
 from devicemanager.events import EventKind
+from devicemanager.faults import FaultError
 from devicemanager.testing import pod_manifest
 
 if TYPE_CHECKING:
@@ -130,6 +133,10 @@ def test_lives_of_the_kubelet(kubelet, mock_kubelet, simulated_plugin):
     kubelet.wait_for_resource(GPU, 2)
     assert kubelet.devices("train") == {"main": {GPU: ["gpu-mock-0", "gpu-mock-1"]}}
     assert kubelet.wait_for_event(EventKind.STARTED, after=mark).number > mark
+    find = kubelet.wait_for_event
+    assert find(pod="train", text="started", since=0, timeout=0).kind == "container-started"
+    assert find(text=re.compile(r"^pod .* admitted$"), since=Mark(event=0, call=0), timeout=0)
+    assert find(where=lambda event: event.number > 2, after=0, timeout=0).number == 3
     kubelet.reboot()
     assert kubelet.is_serving
     kubelet.stop()
@@ -192,6 +199,42 @@ def test_events_and_time(kubelet, mock_kubelet):
     assert (kubelet.clock.time(), kubelet.clock.monotonic()) == (1000.0, 1000.0)
     kubelet.clock.advance(5)
     assert mock_kubelet.clock.monotonic() == 1005.0
+
+
+def test_calls(kubelet, mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    mark = kubelet.mark()
+    kubelet.admit(trained())
+    (allocate,) = kubelet.calls(GPU, rpc="Allocate", since=mark)
+    assert allocate.device_ids == {"gpu-mock-0", "gpu-mock-1"}
+    assert allocate == mock_kubelet.calls.all()[-1]
+    assert kubelet.calls.all() == mock_kubelet.calls.all()
+    assert kubelet.calls.latest == allocate.number > mark.call
+    assert kubelet.calls.dropped == 0
+    (stream,) = kubelet.calls.in_progress
+    assert (stream.resource, stream.rpc) == (GPU, "ListAndWatch")
+    kubelet.calls.assert_called(rpc="Register", times=1)
+    kubelet.calls.assert_not_called(rpc="PreStartContainer")
+    with pytest.raises(CallMismatch, match="gpu-mock-1"):
+        kubelet.calls.assert_called(rpc="Allocate", device_ids={"gpu-mock-0"})
+    with pytest.raises(RequestError, match="there is no RPC 'x'"):
+        kubelet.calls(rpc="x")
+
+
+def test_faults(kubelet, mock_kubelet, simulated_plugin):
+    fault = kubelet.faults.set("fail-call", rpc="Allocate", text="a, b=c", times=1)
+    assert kubelet.faults.list() == (fault,) == mock_kubelet.faults.list()
+    simulated_plugin(GPU, 1)
+    assert "a, b=c" in kubelet.admit(trained(1)).message
+    assert [each.is_spent for each in kubelet.faults.list()] == [True]
+    assert kubelet.calls(rpc="Allocate")[0].fault == "fault 1, fail-call"
+    kubelet.faults.set("refuse-register:times=2")
+    assert (kubelet.faults.clear(fault.id), kubelet.faults.clear("refuse-register")) == (1, 1)
+    assert kubelet.faults.clear() == 0
+    with pytest.raises(FaultError, match="unknown fault 'x'"):
+        kubelet.faults.set("x")
+    with pytest.raises(RequestError, match=r"^no fault 1 is set: there is none"):
+        kubelet.faults.clear(1)
 
 
 def test_paths(kubelet, mock_kubelet):

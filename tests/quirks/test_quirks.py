@@ -257,10 +257,19 @@ def test_the_health_of_what_is_gone(quirks: Quirks) -> None:
         (of_gpus,) = node.manager.allocated_resources_status(PodUid("p"))["app"]
         return [one.health.value for one in of_gpus.resources]
 
+    def reports() -> int:
+        return node.manager.health_updates.qsize()
+
     plugin.send_list(devices("a"))
     assert health() == ["Healthy", "Healthy" if quirks else "Unknown"]
+    assert reports() == (0 if quirks else 1)
     plugin.leave()
     assert health() == (["Healthy"] * 2 if quirks else ["Unhealthy", "Unknown"])
+    assert reports() == (0 if quirks else 2)
+    plugin.register(node.manager.plugins)
+    plugin.send_list([device("a", health="Unhealthy")])
+    # To us it was unhealthy already; the reference goes by what plugins wrote last.
+    assert reports() == (1 if quirks else 2)
 
 
 @sides("Q10")

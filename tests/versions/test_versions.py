@@ -15,6 +15,7 @@ from devicemanager import Settings
 from devicemanager.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
 from devicemanager.versions.gates import GATES
 from devicemanager.versions.quirks import QUIRKS
+from devicemanager.versions.values import MergeRule
 from devicemanager.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
 from tools.versions_page import PAGE, page
 
@@ -97,8 +98,15 @@ def test_the_page_is_fresh():
         ("running_survive_restart", "1.26.8", "1.28.0", (False, True)),
         ("sidecars", "1.28", "1.29", (False, True)),
         ("sidecars_keep", "1.28", "1.29", (False, True)),
+        ("uses_cdi", "1.28", "1.29", (False, True)),
+        ("annotates_cdi", "1.28", "1.29", (False, True)),
+        ("annotates_cdi", "1.31", "1.32", (True, False)),
+        ("reads_v1", "1.21", "1.22", (False, True)),
+        ("reads_v1", "1.30", "1.31", (True, False)),
         ("no_topology_node", "1.22", "1.23", (0, -1)),
         ("capital_option_levels", "1.32", "1.33", (True, False)),
+        ("merge_rule", "1.23", "1.24", (MergeRule.NARROWEST, MergeRule.BALANCED)),
+        ("empty_topology_aligns", "1.25", "1.26", (True, False)),
         ("hints_over_device_nodes", "1.35.4", "1.36.0", (False, True)),
         ("has_get_allocatable", "1.20", "1.21", (False, True)),
         ("get_allocatable_enabled", "1.22", "1.23", (False, True)),

@@ -33,7 +33,9 @@ class Fact:
         return self.path.partition(" ")[0]
 
     def is_about(self, pods: frozenset[str]) -> bool:
-        """Whether it is what one of these pods holds."""
+        """Whether it is what one of these pods holds, or that its health is reported."""
+        if self.path == "health updates":
+            return {*self.expected} > {*self.actual} and {*self.expected} - {*self.actual} <= pods
         words = self.path.split()
         return words[0] in _HOLDINGS and any(uid in words for uid in pods)
 

@@ -52,7 +52,9 @@ def _facts(outcome: Mapping[str, Any]) -> Iterator[_Pair]:
     yield from _lists(outcome.get("lists") or {})
 
 
-def _options(path: str, options: Mapping[str, Any]) -> Iterator[_Pair]:
+def _options(path: str, options: Mapping[str, Any] | None) -> Iterator[_Pair]:
+    # A container that has no devices has no options at all.
+    options = options or dict.fromkeys(_FIELDS)
     if "error" in options:
         yield f"{path} error", options["error"]
         return

@@ -40,7 +40,6 @@ from protos import podresources_v1_grpc as pr_grpc
 from protos import podresources_v1alpha1 as old
 from protos import podresources_v1alpha1_grpc as old_grpc
 from tools.differential.deviations import steps_of
-from tools.differential.versions import quirks_of
 
 __all__ = ["play"]
 
@@ -80,7 +79,7 @@ def _settings(scenario: Mapping[str, Any], version: str) -> Settings:
         topology_options=scenario.get("policy_options") or {},
         pod_resources_qps=None,
         durability="process",
-        quirks=quirks_of(version),
+        quirks="reference",
     )
 
 

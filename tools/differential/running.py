@@ -18,7 +18,7 @@ __all__ = ["Comparison", "Finding", "Tally"]
 Plain = dict[str, Any]
 
 _RUNS: Final = 4
-_MORE_RUNS: Final = 40
+_MORE_RUNS: Final = 100
 """A choice that looked the same in the first runs may still be random."""
 
 

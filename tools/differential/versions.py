@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["RELEASES", "minor", "quirks_of", "release", "staging_version"]
+__all__ = ["RELEASES", "minor", "release", "staging_version"]
 
 RELEASES: Final = (
     "1.29.6",
@@ -20,11 +20,18 @@ RELEASES: Final = (
 )
 """One a minor, ascending."""
 
-_NEIGHBOURS: Final[Mapping[str, str]] = MappingProxyType(
-    {"1.31.14": "0.31.10", "1.32.13": "0.32.10"}
+_NEIGHBOURS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("1.31.14", "k8s.io/cri-client"): "v0.32.10",
+        ("1.31.14", "k8s.io/csi-translation-lib"): "v0.32.10",
+        ("1.31.14", "k8s.io/kube-scheduler"): "v0.32.10",
+        ("1.32.13", "k8s.io/cri-client"): "v0.32.10",
+        ("1.32.13", "k8s.io/csi-translation-lib"): "v0.32.10",
+        ("1.32.13", "k8s.io/kube-scheduler"): "v0.32.10",
+    }
 )
-"""Releases of which the modules below were never published, and what is taken for them."""
-_MISSING: Final = frozenset({"k8s.io/cri-client", "k8s.io/kube-scheduler"})
+"""Modules that cannot be had of a release, and the version that is taken instead. The device
+manager imports what imports them; it does not use them."""
 
 
 def release(asked: str) -> str:
@@ -42,13 +49,4 @@ def minor(of: str) -> int:
 
 def staging_version(of: str, module: str) -> str:
     """The version of one of Kubernetes' own modules, such as ``v0.34.4``."""
-    if module in _MISSING and of in _NEIGHBOURS:
-        return f"v{_NEIGHBOURS[of]}"
-    return f"v0.{of.partition('.')[2]}"
-
-
-def quirks_of(version: str) -> frozenset[str]:
-    """The defects of ours that are switched on to be compared with this version."""
-    number = minor(version)
-    found = {"Q4", "Q5", "Q10", "Q13", "Q14", "Q16", "Q21", "Q1", "Q3"}
-    return frozenset(found | ({"Q8", "Q9"} if number >= 31 else set()))
+    return _NEIGHBOURS.get((of, module), f"v0.{of.partition('.')[2]}")

@@ -50,6 +50,9 @@ class DeviceHintProvider:
     """Whether nobody said which NUMA nodes there are: as many as the devices need."""
     over_device_nodes: bool = False
     """Whether hints name only nodes that have devices of the resource (since v1.36)."""
+    empty_topology_aligns: bool = False
+    """Whether a resource is aligned if a device has a topology, though without nodes (up to
+    v1.25)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def make_room(self, nodes: Iterable[int]) -> tuple[int, ...]:
@@ -117,7 +120,8 @@ class DeviceHintProvider:
             return None
         device_index = devices.device_index
         handed_on = device_index.bits(reusable)
-        if handed_on & device_index.without_nodes and devices.has_topology:
+        aligns = self.empty_topology_aligns and device_index.without_nodes != 0
+        if handed_on & device_index.without_nodes and (devices.has_topology or aligns):
             # A set of nodes must touch every reusable device that has a topology, and
             # none touches one without nodes (generateDeviceTopologyHints, v1.32).
             return ()
@@ -128,6 +132,7 @@ class DeviceHintProvider:
             request=request,
             held=device_index.bits(held or ()),
             held_count=len(held or ()),
+            aligns=aligns,
         )
 
 

@@ -28,6 +28,7 @@ from devicemanager.core.topology import (
 from devicemanager.core.topology.merging import (
     flatten_hints,
     only_single_nodes,
+    ranked_narrowest,
     ranked_unpreferred,
 )
 from devicemanager.core.topology.numa import nodes_of
@@ -184,7 +185,11 @@ def explain_merge(
         hints = flatten_hints(provider_hints)
         if policy.name is PolicyName.SINGLE_NUMA_NODE:
             hints = only_single_nodes(hints)
-        ranked = ranked_unpreferred(policy.topology, hints, policy.options.prefer_closest)
+        ranked = (
+            ranked_narrowest(policy.topology, hints)
+            if policy.narrowest
+            else ranked_unpreferred(policy.topology, hints, policy.options.prefer_closest)
+        )
         candidates = tuple(Hint(mask, False) for mask in islice(ranked, SHOWN_CANDIDATES))
     return MergeExplanation(policy.name, named, affinity, admitted, candidates)
 

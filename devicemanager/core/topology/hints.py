@@ -150,15 +150,18 @@ def resource_hints(
     request: int,
     held: int = 0,
     held_count: int | None = None,
+    *,
+    aligns: bool = False,
 ) -> Hints | None:
     """A resource's hints with the rules around them; ``None`` is no preference.
 
     ``held`` are the devices the asker already has: hints then name exactly where they
     are, and there are none if their count is not the request. Give ``held_count`` if
-    some are no longer listed and so have no bit. ``GetTopologyHints`` and
+    some are no longer listed and so have no bit. ``aligns``: there are hints, if only an
+    empty list, though no device has a node. ``GetTopologyHints`` and
     ``GetPodTopologyHints`` (devicemanager/topology_hints.go, v1.32).
     """
-    if not layout.has_topology:
+    if not (layout.has_topology or aligns):
         return None
     count = held.bit_count() if held_count is None else held_count
     if count:

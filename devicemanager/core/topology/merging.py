@@ -79,6 +79,25 @@ def _merge(topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: boo
     return Hint(fittest(topology, fitting, prefer_closest), False)
 
 
+def merge_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> Hint:
+    """The same up to v1.23 (``mergeFilteredHints``, topologymanager/policy.go, v1.23).
+
+    A combination is preferred if all of its hints are, whatever nodes each names. Among
+    equals the fewest nodes count.
+    """
+    preferred = [tuple(hint for hint in one if hint.preferred) for one in hints]
+    for each, is_preferred in ((preferred, True), (hints, False)):
+        reachable = reachable_masks(topology, each)
+        if reachable:
+            return Hint(fittest(topology, reachable, False), is_preferred)
+    return Hint(topology.all_mask, False)
+
+
+def ranked_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]:
+    """Every reachable set, in the order in which ``merge_narrowest`` chooses."""
+    return sorted(reachable_masks(topology, hints), key=lambda mask: (mask.bit_count(), mask))
+
+
 def ranked_unpreferred(
     topology: NumaTopology, hints: Sequence[Hints], prefer_closest: bool
 ) -> list[int]:

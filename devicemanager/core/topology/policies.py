@@ -10,11 +10,12 @@ import attrs
 
 from devicemanager.core.errors import RequestError
 from devicemanager.core.messages import go_quoted
-from devicemanager.core.topology.hints import Hint
+from devicemanager.core.topology.hints import Hint, Hints
 from devicemanager.core.topology.merging import (
     ProviderHints,
     flatten_hints,
     merge_hints,
+    merge_narrowest,
     only_single_nodes,
 )
 from devicemanager.core.topology.numa import MAX_NODE_ID, NumaTopology
@@ -100,6 +101,8 @@ class TopologyPolicy:
     name: PolicyName = PolicyName.NONE
     scope: ScopeName = ScopeName.CONTAINER
     options: PolicyOptions = attrs.field(factory=PolicyOptions)
+    narrowest: bool = False
+    """Whether hints are merged as up to v1.23."""
 
     @property
     def asks_for_hints(self) -> bool:
@@ -131,12 +134,18 @@ class TopologyPolicy:
             return Hint(None, True), True
         hints = flatten_hints(provider_hints)
         if self.name is not PolicyName.SINGLE_NUMA_NODE:
-            best = merge_hints(self.topology, hints, self.options.prefer_closest)
+            best = self._merge(hints)
             return best, self.name is PolicyName.BEST_EFFORT or best.preferred
-        best = merge_hints(self.topology, only_single_nodes(hints))
+        single = only_single_nodes(hints)
+        best = self._merge(single) if self.narrowest else merge_hints(self.topology, single)
         if best.mask == self.topology.all_mask:
             best = Hint(None, best.preferred)
         return best, best.preferred
+
+    def _merge(self, hints: tuple[Hints, ...]) -> Hint:
+        if self.narrowest:
+            return merge_narrowest(self.topology, hints)
+        return merge_hints(self.topology, hints, self.options.prefer_closest)
 
 
 def configure(

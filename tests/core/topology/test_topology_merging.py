@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from devicemanager.core.topology import Hint, Hints, NumaTopology, ProviderHints, merge_hints
 from devicemanager.core.topology.merging import (
     flatten_hints,
+    merge_narrowest,
     only_single_nodes,
     preferred_masks,
+    ranked_narrowest,
     reachable_masks,
 )
 from tests.strategies import examples
@@ -93,6 +95,32 @@ def walk(machine: Machine, prefer_closest: bool) -> Hint:
 def test_the_winner_is_that_of_the_walk(machine: Machine, prefer_closest: bool) -> None:
     merged = merge_hints(machine.topology, machine.hints, prefer_closest)
     assert merged == walk(machine, prefer_closest)
+
+
+def walk_narrowest(machine: Machine) -> Hint:
+    """The same by the rules up to v1.23."""
+    everything = machine.topology.all_mask
+    best = Hint(everything, False)
+    for combination in product(*machine.hints):
+        masks = [hint.mask for hint in combination if hint.mask is not None]
+        mask = reduce(lambda a, b: a & b, masks, everything)
+        new = Hint(mask, all(hint.preferred for hint in combination))
+        if not mask or (best.preferred and not new.preferred):
+            continue
+        narrower = (mask.bit_count(), mask) < ((best.mask or 0).bit_count(), best.mask)
+        if narrower or new.preferred is not best.preferred:
+            best = new
+    return best
+
+
+@examples(4)
+@given(machines())
+def test_the_winner_up_to_1_23_is_that_of_the_walk(machine: Machine) -> None:
+    merged = merge_narrowest(machine.topology, machine.hints)
+    assert merged == walk_narrowest(machine)
+    if not merged.preferred:
+        ranked = ranked_narrowest(machine.topology, machine.hints)
+        assert ranked[:1] in ([], [merged.mask])
 
 
 @given(machines(), st.booleans(), st.randoms())

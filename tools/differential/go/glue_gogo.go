@@ -1,10 +1,10 @@
-//go:build !k135
+//go:build !k134
 
 package main
 
 import pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-// Up to 1.34 the API is generated with gogo.
+// Up to 1.33 the API is generated with gogo.
 
 type unimplemented struct{}
 

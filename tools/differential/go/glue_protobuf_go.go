@@ -1,4 +1,4 @@
-//go:build k135
+//go:build k134
 
 package main
 
@@ -7,7 +7,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// From 1.35 on the API is generated with protobuf-go.
+// From 1.34 on the API is generated with protobuf-go.
 
 type unimplemented = pluginapi.UnimplementedDevicePluginServer
 

@@ -1,0 +1,71 @@
+"""What pods refused at a restart hold, and what the checkpoint says, as the reference has it
+(found by ``tools.differential``)."""
+
+from __future__ import annotations
+
+import pytest
+
+import checkpoint
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.testing import pod_manifest
+from devicemanager.testing.factories import MockKubeletFactory
+from devicemanager.testing.fakes import FakePlugin
+from podresources import PodResourcesClient
+from tests.helpers import devices
+
+GPU = "vendor.com/gpu"
+
+
+@pytest.fixture
+def kubelet(make_mock_kubelet: MockKubeletFactory) -> MockKubelet:
+    return make_mock_kubelet()
+
+
+def register(kubelet: MockKubelet, *ids: str) -> None:
+    plugin = FakePlugin(GPU)
+    plugin.register(kubelet.manager.plugins)
+    plugin.send_list(devices(*ids))
+
+
+def told(kubelet: MockKubelet) -> list[str]:
+    """The device ids that v1alpha1 List, which tells of refused pods, has of all pods."""
+    with PodResourcesClient(kubelet.pod_resources_socket) as client:
+        return [
+            id_
+            for pod in client.list_v1alpha1()
+            for container in pod.containers
+            for device in container.devices
+            for id_ in device.device_ids
+        ]
+
+
+def entries(kubelet: MockKubelet) -> int:
+    return len(checkpoint.loads(kubelet.checkpoint_path.read_bytes()).entries or ())
+
+
+def test_a_list_frees_what_refused_pods_hold(kubelet: MockKubelet) -> None:
+    register(kubelet, "a")
+    uid = kubelet.admit(pod_manifest("p", {GPU: 1})).pod.uid
+    kubelet.reboot()
+    assert kubelet.devices(uid) == {"main": {GPU: ["a"]}}
+    assert told(kubelet) == []
+    assert kubelet.devices(uid) == {}
+    # The file has it until something else is written.
+    assert entries(kubelet) == 1
+    # So does another kubelet, but the pod is as inactive as before.
+    kubelet.restart()
+    assert kubelet.devices(uid) == {"main": {GPU: ["a"]}}
+    assert told(kubelet) == []
+    register(kubelet, "a")
+    assert entries(kubelet) == 0
+    kubelet.manager.self_check()
+
+
+def test_the_first_list_after_a_restart_is_written(kubelet: MockKubelet) -> None:
+    register(kubelet, "a")
+    kubelet.restart()
+    assert checkpoint.loads(kubelet.checkpoint_path.read_bytes()).registered_devices == {
+        GPU: ("a",)
+    }
+    register(kubelet)
+    assert checkpoint.loads(kubelet.checkpoint_path.read_bytes()).registered_devices == {GPU: ()}

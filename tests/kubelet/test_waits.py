@@ -1,0 +1,254 @@
+"""Waiting for events and calls, in any thread and in event loops, and what a failure says."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from devicemanager import Event, EventKind, Expected, MockKubelet, RequestError, WaitTimeout
+from devicemanager.calls import Mark
+from devicemanager.calls.log import CallLog
+from devicemanager.events import EventStream
+from devicemanager.kubelet.watching import Watch
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from devicemanager.testing import pod_manifest
+
+GPU = "vendor.com/gpu"
+PATIENCE = 30.0
+Log = tuple[EventStream, CallLog]
+
+
+@pytest.fixture(scope="module")
+def kubelet() -> Iterator[MockKubelet]:
+    with (
+        MockKubelet() as kubelet,
+        SimulatedPlugin(
+            SimulationSettings(resource_name=GPU, number_devices=2), kubelet.plugin_dir
+        ),
+    ):
+        kubelet.wait_for_resource(GPU, 2)
+        yield kubelet
+
+
+def run(kubelet: MockKubelet, name: str) -> str:
+    admission = kubelet.admit(pod_manifest(name, {GPU: 1}))
+    kubelet.terminate(admission.uid)
+    return admission.uid
+
+
+# -- what a wait sees ----------------------------------------------------------------------
+
+
+def test_events_and_calls_are_seen_in_their_order_and_none_is_missed() -> None:
+    events = EventStream(keep=2)
+    calls = CallLog(events, 2, 1000)
+    tap = calls.tap(GPU, "g.sock")
+    assert tap is not None
+    events.publish(EventKind.STARTED, "before")
+    early = tap.begin("Allocate")
+    woken: list[bool] = []
+    with Watch(events, calls, calls.mark(), lambda: woken.append(True)) as watch:
+        assert watch.entries() == []
+        early.answered(b"")
+        for number in range(3):
+            events.publish(EventKind.LISTED, str(number))
+            tap.begin("PreStartContainer").answered(b"")
+        seen = [
+            entry.message if isinstance(entry, Event) else entry.rpc for _, entry in watch.entries()
+        ]
+    later = "PreStartContainer"
+    assert seen == ["Allocate", "0", later, "1", later, "2", later]
+    assert len(woken) == 7
+    events.publish(EventKind.STOPPED, "after")
+    assert len(woken) == 7
+
+
+# -- waits ---------------------------------------------------------------------------------
+
+
+def test_an_event_since_a_mark(kubelet: MockKubelet) -> None:
+    mark = kubelet.mark()
+    uid = run(kubelet, "since")
+    event = kubelet.wait_for_event("admitted", since=mark, timeout=0)
+    assert (event.kind, event.pod) == (EventKind.ADMITTED, uid)
+    assert kubelet.wait_for_event(since=mark.event, timeout=0).number == mark.event + 1
+    assert kubelet.wait_for_event(after=0, timeout=0).number == 1
+    with pytest.raises(WaitTimeout, match="the event admitted"):
+        kubelet.wait_for_event("admitted", timeout=0)
+
+
+def test_an_event_by_text_pod_and_predicate(kubelet: MockKubelet) -> None:
+    mark = kubelet.mark()
+    run(kubelet, "one")
+    uid = run(kubelet, "two")
+    find = kubelet.wait_for_event
+    assert find("admitted", text="default/two", since=mark, timeout=0).pod == uid
+    assert find(text=re.compile(r"two term.*d$"), since=mark, timeout=0).kind == "terminated"
+    assert find("admitted", pod=uid, since=mark, timeout=0).pod == uid
+    assert find(where=lambda event: event.pod == uid, since=mark, timeout=0).pod == uid
+    with pytest.raises(WaitTimeout, match=r"the event listed of vendor.com/gpu .*with 'x' where"):
+        find("listed", resource=GPU, text="x", where=lambda event: True, since=mark, timeout=0)
+
+
+def test_an_event_that_comes_while_waiting(kubelet: MockKubelet) -> None:
+    thread = threading.Timer(0.01, run, (kubelet, "while"))
+    mark = kubelet.mark()
+    thread.start()
+    assert kubelet.wait_for_event("terminated", since=mark, timeout=PATIENCE)
+    call = kubelet.wait_for_call(GPU, rpc="Allocate", since=mark, timeout=PATIENCE)
+    assert call.rpc == "Allocate"
+    thread.join()
+
+
+def test_a_call_that_does_not_come(kubelet: MockKubelet) -> None:
+    with pytest.raises(WaitTimeout, match=r"waited 0 s for the call\(rpc='Allocate', code='OK'\)"):
+        kubelet.wait_for_call(rpc="Allocate", code="OK", timeout=0)
+
+
+def test_a_sequence(kubelet: MockKubelet) -> None:
+    mark = kubelet.mark()
+    uid = run(kubelet, "sequence")
+    found = kubelet.expect(
+        "Allocate", EventKind.ADMITTED, Expected.event(pod=uid, text="started"), since=mark
+    )
+    assert [each.kind if isinstance(each, Event) else each.rpc for each in found] == [
+        "Allocate",
+        "admitted",
+        "container-started",
+    ]
+    assert kubelet.expect() == []
+    succeeded = Expected.call(GPU, where=lambda call: call.code == "OK")
+    assert kubelet.expect(succeeded, since=mark) == found[:1]
+
+
+def test_a_sequence_in_another_order_shows_how_far_it_came(kubelet: MockKubelet) -> None:
+    run(kubelet, "before")
+    mark = kubelet.mark()
+    run(kubelet, "order")
+    steps = ("admitted", Expected.call(rpc="Allocate", within=0))
+    with pytest.raises(WaitTimeout) as caught:
+        kubelet.expect(*steps, since=mark)
+    lines = str(caught.value).splitlines()
+    wanted = "waited 0 s for the call(rpc='Allocate') (number 2 of 2); what did happen:"
+    assert lines[0] == wanted
+    start = lines.index("  -- looked at from here --")
+    assert lines[start - 1] == "  terminated: pod default/before terminated"
+    assert re.match(r"  call \d+: Allocate vendor.com/gpu", lines[start + 1])
+    assert "  admitted: pod default/order admitted   <- number 1" in lines[start:]
+    assert lines[-1] == "  allocatable now: {'vendor.com/gpu': 2}"
+
+
+def test_what_is_not_answered_yet_is_shown() -> None:
+    kubelet = MockKubelet()
+    tap = kubelet.calls.tap(GPU, "g.sock")
+    assert tap is not None
+    tap.begin("Allocate")
+    tap.begin("ListAndWatch")
+    with pytest.raises(WaitTimeout) as caught:
+        kubelet.wait_for_event(timeout=0)
+    assert re.search(
+        r"\n  nothing\n  not answered yet: Allocate vendor.com/gpu, since 0\.\d+ s$",
+        str(caught.value),
+    )
+    kubelet.close()
+
+
+def test_a_long_timeline_is_cut_in_the_middle() -> None:
+    kubelet = MockKubelet()
+    for number in range(100):
+        kubelet.events.publish(EventKind.LISTED, f"list {number}")
+    with pytest.raises(WaitTimeout) as caught:
+        kubelet.wait_for_event("stopped", since=Mark(0, 0), timeout=0)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1 + 1 + 20 + 1 + 20
+    assert "  ... 60 more ..." in lines
+    kubelet.close()
+
+
+@pytest.mark.parametrize("step", ["allocate", "listd"])
+def test_a_step_that_there_is_not(kubelet: MockKubelet, step: str) -> None:
+    with pytest.raises(RequestError, match=f"no event and no RPC '{step}': choose from started"):
+        kubelet.expect(step)
+
+
+# -- on an event loop ----------------------------------------------------------------------
+
+
+async def beside(wait: Awaitable[Any]) -> tuple[Any, int]:
+    """A wait, and how often the loop could do something else meanwhile."""
+    task = asyncio.ensure_future(wait)
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0.001)
+    return await task, turns
+
+
+def test_all_of_it_on_an_event_loop(kubelet: MockKubelet) -> None:
+    async def test() -> None:
+        mark = kubelet.mark()
+        await kubelet.wait_for_resource_async(GPU, 2)
+        waits = asyncio.gather(
+            kubelet.wait_for_event_async("finished", since=mark, timeout=PATIENCE),
+            kubelet.expect_async("Allocate", "admitted", since=mark),
+            kubelet.wait_for_resource_async(GPU, 2, timeout=PATIENCE),
+            kubelet.wait_for_async(lambda: kubelet.events.latest > mark.event, PATIENCE),
+        )
+        manifest = pod_manifest("loop", {GPU: 1})
+        manifest["spec"]["restartPolicy"] = "Never"
+        admission = await kubelet.admit_async(manifest)
+        await kubelet.start_container_async(admission.uid, "main")
+        assert await kubelet.finish_async(admission.uid) == "Succeeded"
+        await kubelet.terminate_async(admission.uid)
+        (event, found, *_), turns = await beside(waits)
+        assert event.kind == "finished" and len(found) == 2
+        assert turns >= 1
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("wait", "words"),
+    [
+        (lambda k: k.wait_for_event_async("stopped", timeout=0.01), "the event stopped; what did"),
+        (lambda k: k.wait_for_resource_async(GPU, 9, timeout=0.01), "9 allocatable devices"),
+        (lambda k: k.wait_for_async(lambda: False, 0.01, "a miracle"), "a miracle; what did"),
+    ],
+)
+def test_too_late_on_an_event_loop(
+    kubelet: MockKubelet, wait: Callable[[MockKubelet], Awaitable[object]], words: str
+) -> None:
+    async def test() -> None:
+        with pytest.raises(WaitTimeout, match=words):
+            await wait(kubelet)
+
+    asyncio.run(test())
+
+
+def test_a_cancelled_wait_leaves_nothing_behind(kubelet: MockKubelet) -> None:
+    async def test() -> None:
+        task = asyncio.create_task(kubelet.wait_for_event_async("stopped", timeout=PATIENCE))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = kubelet.events._subscribers
+    asyncio.run(test())
+    assert kubelet.events._subscribers == before
+
+
+def test_a_kubelet_as_an_asynchronous_context() -> None:
+    async def test() -> None:
+        async with MockKubelet() as kubelet:
+            await kubelet.restart_async()
+            await kubelet.reboot_async()
+            assert kubelet.plugin_socket.exists()
+        assert not kubelet.root.exists()
+
+    asyncio.run(test())
