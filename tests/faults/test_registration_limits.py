@@ -163,8 +163,9 @@ def test_descriptors_are_kept_for_admissions(
     kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
-        used = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
-        limit = used + 4
+        # The lowest number that is free is what the kernel gives next.
+        with Path(os.devnull).open() as free:
+            limit = free.fileno()
         with monkeypatch.context() as patched:
             patched.setattr(resource, "getrlimit", lambda _: (limit, limit))
             refusal = hostile.register(kubelet.plugin_socket, "p.sock")
