@@ -1,7 +1,9 @@
 """``python -m tools.mutants``: which mutants there are, and which tests it gives them."""
 
 import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -161,6 +163,62 @@ def test_survivors_are_shown_and_explained_ones_do_not_count(repository, tmp_pat
     assert report.share_killed(results, ()) == pytest.approx(1 / 3)
     assert report.share_killed(results, known) == pytest.approx(1 / 2)
     assert report.table(results, known).splitlines()[-1].split() == ["all", "3", "1", "1", "1"]
+
+
+class ScriptedTree:
+    """Answers each run in turn: the output of pytest, or None for a run that took too long."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.ran = []
+
+    def put(self, file, source):
+        self.source = source
+
+    def pytest(self, arguments, seconds):
+        self.ran.append((self.source, Path(arguments[-1][1:]).read_text().split(), seconds))
+        output = self.answers.pop(0)
+        code = 1 if output and "FAILED" in output else 0
+        return output if output is None else subprocess.CompletedProcess([], code, output)
+
+
+A, B = "t.py::a", "t.py::b"
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "ran"),
+    [
+        (["passed"], running.SURVIVED, [("new", [A, B])]),
+        ([f"FAILED {A} - no", f"FAILED {A}"], running.KILLED, [("new", [A, B]), ("new", [A])]),
+        # It failed once, and not again: the machine, perhaps. The other tests are asked.
+        (
+            [f"FAILED {A}", "passed", "passed"],
+            running.SURVIVED,
+            [("new", [A, B]), ("new", [A]), ("new", [B])],
+        ),
+        # No test could even be collected.
+        (["FAILED elsewhere"], running.KILLED, [("new", [A, B])]),
+        ([None, "passed"], running.TIMED_OUT, [("new", [A, B]), ("old", [A, B])]),
+    ],
+)
+def test_what_happens_once_may_be_the_machine(answers, outcome, ran):
+    tree = ScriptedTree(*answers)
+    trial = running.Trial(tree, "m.py", "old", "new")
+    assert trial.outcome([A, B], 1.0) == outcome
+    assert [run[:2] for run in tree.ran] == ran
+    assert tree.source == "old"
+
+
+def test_a_machine_that_has_become_slow_is_given_its_time(monkeypatch):
+    times = iter([0.0, 10.0])
+    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    tree = ScriptedTree(None, "passed", "passed")
+    assert running.Trial(tree, "m.py", "old", "new").outcome([A], 1.0) == running.SURVIVED
+    assert [(source, seconds) for source, _, seconds in tree.ran] == [
+        ("new", 4.0),
+        ("old", running.PATIENCE),
+        ("new", 40.0),
+    ]
 
 
 def test_a_suite_that_does_not_run_is_no_measurement(repository, tmp_path):

@@ -26,6 +26,7 @@ __all__ = [
     "UNTESTED",
     "CannotMeasure",
     "Result",
+    "Trial",
     "run",
     "select",
 ]
@@ -34,7 +35,7 @@ KILLED, TIMED_OUT, SURVIVED, UNTESTED = "killed", "timed out", "survived", "no t
 _NO_TESTS_RAN = 5
 _TOO_SLOW = 4.0
 """How many times as long as without the mutant the tests may take."""
-_PATIENCE = 1200.0
+PATIENCE = 1200.0
 """Seconds that tests may take without a mutant."""
 # Without the plugins that only slow down the start.
 _FLAGS = ("-x", "-rf", "--no-header", "--tb=no", "-p", "no:xdist", "-p", "no:pytest_cov")
@@ -103,7 +104,7 @@ def _attempt(repository: Path, tree: Tree, mutant: Mutant, selection: Selection)
     if not tests:
         return Result(mutant, UNTESTED, 0)
     source = (repository / mutant.file).read_text()
-    trial = _Trial(tree, mutant.file, source, mutant.applied_to(source))
+    trial = Trial(tree, mutant.file, source, mutant.applied_to(source))
     outcomes = (
         trial.outcome(stage, selection.expected(stage)) for stage in selection.stages(tests)
     )
@@ -112,7 +113,7 @@ def _attempt(repository: Path, tree: Tree, mutant: Mutant, selection: Selection)
 
 
 @attrs.frozen
-class _Trial:
+class Trial:
     """One mutant in a tree. The machine may be busy with other things: neither a test that
     fails once nor one that is late is held against the mutant."""
 
@@ -142,7 +143,7 @@ class _Trial:
 
     def _original_takes(self, tests: list[str]) -> float:
         began = time.monotonic()
-        if self._run(self.original, tests, _PATIENCE) is None:
+        if self._run(self.original, tests, PATIENCE) is None:
             raise CannotMeasure(f"without the mutant, too, {tests} take very long")
         return time.monotonic() - began
 
