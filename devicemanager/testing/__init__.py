@@ -16,7 +16,8 @@ from devicemanager.versions.version import ANCHORS as KUBELET_VERSIONS
 
 if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
-    from devicemanager.testing.processes import PluginProcess, PluginProcessFactory, ProcessEnded
+    from devicemanager.testing.processes import PluginProcess, ProcessEnded
+    from devicemanager.testing.processfactory import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
     from devicemanager.testing.scripts import PodResourcesServerFactory
 
@@ -37,7 +38,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "MockKubeletFactory": "factories",
         "PluginProcess": "processes",
-        "PluginProcessFactory": "processes",
+        "PluginProcessFactory": "processfactory",
         "PodResourcesServerFactory": "scripts",
         "ProcessEnded": "processes",
         "ReplayPluginFactory": "replays",

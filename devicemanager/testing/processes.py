@@ -9,26 +9,18 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from devicemanager.clock import Cancel
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.printable import printable
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.processes.backoff import CrashLoopBackOff
 from devicemanager.processes.namespace import node_binds
 from devicemanager.processes.run import SupervisedRun
-from devicemanager.testing.factories import Closing
 
-__all__ = ["PluginProcess", "PluginProcessFactory", "ProcessEnded"]
-
-BACK_OFF_SECONDS = 10.0
-LONGEST_BACK_OFF_SECONDS = 300.0
-"""The kubelet's crash loop back-off (``backOffPeriod``, ``MaxContainerBackOff``, v1.32)."""
-
-_RESET_SECONDS = 2 * LONGEST_BACK_OFF_SECONDS
-"""Who has run for longer than this has no back-off to serve."""
-
+__all__ = ["PluginProcess", "ProcessEnded"]
 
 _KEPT_LINES = 1000
 _SHOWN_LINES = 20
@@ -82,7 +74,7 @@ class PluginProcess:
         self._changed = threading.Condition()
         self._run: SupervisedRun | None = None
         self._wanted = False
-        self._back_off = 0.0
+        self._back_off = CrashLoopBackOff()
         self._started_at = 0.0
         self._timer: Cancel | None = None
         self._starts = 0
@@ -96,7 +88,7 @@ class PluginProcess:
             if self._wanted:
                 raise RuntimeError(f"{self.name} was started already: stop it first")
             self._wanted = True
-            self._back_off = 0.0
+            self._back_off = CrashLoopBackOff()
         self._launch()
         return self
 
@@ -277,21 +269,12 @@ class PluginProcess:
         with self._changed:
             if not self._wanted or self._restart != "always" or self._run is not run:
                 return
-            pause = self._next_pause()
             clock = self._kubelet.clock
+            pause = self._back_off.next_pause(clock.monotonic() - self._started_at)
             if pause:
                 self._timer = clock.call_at(clock.monotonic() + pause, self._launch)
         if not pause:
             self._launch()
-
-    def _next_pause(self) -> float:
-        """With the lock held: seconds until the next start (``doBackOff``,
-        pkg/kubelet/kuberuntime/kuberuntime_manager.go, v1.32)."""
-        if self._kubelet.clock.monotonic() - self._started_at > _RESET_SECONDS:
-            self._back_off = 0.0
-        pause = self._back_off
-        self._back_off = min(2 * pause or BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS)
-        return pause
 
     def _end(self, number: int, timeout: float) -> int:
         run = self._running()
@@ -316,10 +299,12 @@ class PluginProcess:
         return f"{self.name} {how}\n{self._last_lines()}"
 
     def _last_lines(self) -> str:
-        lines = self.output()[-_SHOWN_LINES:]
-        if not lines:
-            return "  (it printed nothing)"
-        return "\n".join(f"  | {printable(line)}" for line in lines)
+        return last_lines(self.output()) or "  (it printed nothing)"
+
+
+def last_lines(output: Sequence[str]) -> str:
+    """The last 20 lines that a process printed, for people; empty if there are none."""
+    return "\n".join(f"  | {printable(line)}" for line in output[-_SHOWN_LINES:])
 
 
 def _filled(text: str, paths: Mapping[str, str]) -> str:
@@ -334,48 +319,3 @@ def _how(status: int | None) -> str:
     if status < 0:
         return f"was ended by {signal.Signals(-status).name}"
     return f"ended with exit status {status}"
-
-
-class PluginProcessFactory(Closing):
-    """Runs plugins in processes of their own; a context manager that ends them."""
-
-    def __init__(self, kubelet: MockKubelet) -> None:
-        """``kubelet`` is the one that they find unless told otherwise."""
-        super().__init__()
-        self._kubelet = kubelet
-        self._made: list[PluginProcess] = []
-
-    def __call__(
-        self,
-        command: Sequence[str | os.PathLike[str]],
-        resource: str | None = None,
-        count: int | None = None,
-        *,
-        kubelet: MockKubelet | None = None,
-        timeout: float = 10.0,
-        **options: Any,
-    ) -> PluginProcess:
-        """A running command whose resource, if one is named, is there.
-
-        ``options`` are those of PluginProcess. Raises ProcessEnded as soon as the command
-        ends while it is waited for, and WaitTimeout.
-        """
-        process = PluginProcess(kubelet or self._kubelet, command, **options)
-        self._made.append(process)
-        self._stack.enter_context(process)
-        if resource is not None:
-            process.wait_for_resource(resource, count, timeout)
-        return process
-
-    def story(self) -> str:
-        """What the processes printed, for people; empty if they printed nothing."""
-        return "\n".join(filter(None, map(_printed, self._made)))
-
-
-def _printed(process: PluginProcess) -> str:
-    lines = process.output()
-    if not lines:
-        return ""
-    times = "once" if process.starts == 1 else f"{process.starts} times"
-    head = f"{process.name}, started {times}"
-    return "\n".join([head, *(f"  | {printable(line)}" for line in lines[-_SHOWN_LINES:])])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.settings import Settings
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
-    from devicemanager.testing.processes import PluginProcessFactory
+    from devicemanager.testing.processfactory import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
     from devicemanager.testing.scripts import PodResourcesServerFactory
 
@@ -94,7 +94,7 @@ def plugin_process(
 ) -> Iterator[PluginProcessFactory]:
     """Runs plugins of any language in processes of their own, which end with the test:
     ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``."""
-    from devicemanager.testing.processes import PluginProcessFactory
+    from devicemanager.testing.processfactory import PluginProcessFactory
 
     with PluginProcessFactory(mock_kubelet) as factory:
         request.node.stash[_PROCESSES] = factory
