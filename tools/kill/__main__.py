@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -31,7 +31,10 @@ from tools.kill.records import Broken, CrashRecord
 DEVICES = 64
 _AT_START = 0.15
 """The share of kills that come while the kubelet starts."""
-_START_SECONDS, _LOAD_SECONDS = 0.8, 0.2
+_START_SECONDS = 0.8
+_MOST_ANSWERS, _BETWEEN_SECONDS = 20, 0.01
+"""The others come after so many answers at most, and a little later, between two of them: as
+many on a busy machine as on a quick one."""
 _PATIENCE = 60.0
 
 
@@ -54,19 +57,29 @@ class _Life:
         with self._process.stdin as stdin:
             stdin.write(json.dumps(record.begin()).encode() + b"\n")
 
-    def read(self, seconds: float, until_ready: bool = False) -> None:
-        """Take reports for so long. Raises Broken if the process ends by itself, or is not
-        ready in time where that is asked for."""
+    def wait_until_ready(self) -> None:
+        """Take reports until it has started. Raises Broken."""
+        self.read(_PATIENCE, lambda: self._record.is_ready)
+        if not self._record.is_ready:
+            raise Broken("the kubelet was not ready in time")
+        self._check_clean()
+
+    def wait_for_answers(self, count: int) -> None:
+        """Take reports until so many more admissions were answered. Raises Broken."""
+        wanted = self._record.answered + count
+        self.read(_PATIENCE, lambda: self._record.answered >= wanted)
+        if self._record.answered < wanted:
+            raise Broken(f"the kubelet did not answer {count} admissions in time")
+
+    def read(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Take reports for so long, or until that is true. Raises Broken if the process ends
+        by itself."""
         limit = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
-            while (rest := limit - time.monotonic()) > 0:
+            while not until() and (rest := limit - time.monotonic()) > 0:
                 if selector.select(rest) and not self._take():
                     raise Broken(f"the kubelet ended by itself: {self._last_words()}")
-                if until_ready and self._record.is_ready:
-                    return self._check_clean()
-        if until_ready:
-            raise Broken("the kubelet was not ready in time")
 
     def kill(self) -> None:
         """SIGKILL, then take what it had still said."""
@@ -135,8 +148,9 @@ def _one(root: Path, number: int, seed: int, choice: random.Random, record: Cras
         if choice.random() < _AT_START:
             life.read(choice.uniform(0, _START_SECONDS))
         else:
-            life.read(_PATIENCE, until_ready=True)
-            life.read(choice.uniform(0, _LOAD_SECONDS))
+            life.wait_until_ready()
+            life.wait_for_answers(choice.randint(0, _MOST_ANSWERS))
+            life.read(choice.uniform(0, _BETWEEN_SECONDS))
         life.kill()
     except Broken as broken:
         raise Broken(f"life {number}: {broken}") from broken
