@@ -13,7 +13,6 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import RunOptions
-from devicemanager.pods.admission import NoContainers
 from devicemanager.wire.errors import WireError
 
 __all__ = ["RemoteAdmission", "RemoteContainer", "RemoteFragment"]
@@ -101,6 +100,8 @@ class RemoteAdmission:
     def containers(self) -> Mapping[str, RemoteContainer]:
         """By name; of a pod that was not admitted there is none, and asking says why."""
         if not self.admitted:
+            from devicemanager.pods.admission import NoContainers
+
             pod = self.shape.pod
             why = f"{self.reason}: {self.message}"
             return NoContainers(f"pod {pod.namespace}/{pod.name} was refused: {why}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import msgspec
@@ -18,7 +18,9 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import Event, EventKind
 from devicemanager.faults.fault import Fault
-from devicemanager.kubelet.mock import MockKubelet
+
+if TYPE_CHECKING:
+    from devicemanager.kubelet.mock import MockKubelet
 
 T = TypeVar("T")
 Wanted = Callable[[Sequence[T]], Sequence[T]]

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from devicemanager.control import handlers, shapes
 from devicemanager.core.runoptions import RunOptions
-from devicemanager.kubelet.mock import MockKubelet
+
+if TYPE_CHECKING:
+    from devicemanager.kubelet.mock import MockKubelet
 
 __all__ = ["NOT_HERE", "OPERATIONS", "Body", "Kind", "Operation", "operation"]
 

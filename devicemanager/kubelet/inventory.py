@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.status import Health, device_health
-from devicemanager.manager.state import State
+
+if TYPE_CHECKING:
+    from devicemanager.manager.state import State
 
 __all__ = ["DeviceStatus", "PluginStatus", "devices", "plugins"]
 

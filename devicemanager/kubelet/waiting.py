@@ -7,17 +7,20 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from devicemanager.api.names import is_extended_resource_name
-from devicemanager.calls.log import CallLog
 from devicemanager.calls.queries import Mark
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
 from devicemanager.events import EventStream
 from devicemanager.kubelet.expected import Expected, Search
-from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.watching import Entry, Watch, is_later, place
+
+if TYPE_CHECKING:
+    from devicemanager.calls.log import CallLog
+    from devicemanager.kubelet.lifecycle import Lifecycle
 
 __all__ = ["WaitTimeout", "Waits"]
 

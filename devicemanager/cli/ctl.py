@@ -1,0 +1,259 @@
+"""``devicemanager ctl``: steers a mock kubelet that serves the control API."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.cli.options import CommandParser, command
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Run, Subparsers
+
+_EPILOG = """\
+examples, beside `devicemanager run --root ./node --control`:
+  export DEVICEMANAGER_CONTROL=./node
+  %(prog)s admit pod.yaml
+  %(prog)s pods -o wide
+  %(prog)s fault set refuse-register:times=2
+  %(prog)s events -f
+"""
+_POD = "a pod: its name, NAMESPACE/NAME, or UID"
+_LIST = ("table", "wide", "json", "yaml", "name")
+_ONE = ("yaml", "json")
+_LINES = ("text", "json")
+_KIND = "fault kinds and their options are in docs/faults.md"
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand and its own subcommands."""
+    parser = subparsers.add_parser(
+        "ctl",
+        help="steer a running mock kubelet",
+        description="Steers a mock kubelet that was started with `devicemanager run --control`.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
+    _add_pods(actions)
+    _add_node(actions)
+    _add_records(actions)
+    _add_faults(actions)
+    _add_waits(actions)
+    _add_clock(actions)
+
+
+def _late(name: str) -> Run:
+    """What runs an action; its module is loaded when it does."""
+    module, _, function = name.rpartition(".")
+
+    def run(args: argparse.Namespace) -> int:
+        from devicemanager.cli.ctl_client import connected
+
+        with connected(args) as client:
+            done: int = getattr(import_module(f"devicemanager.cli.{module}"), function)(
+                client, args
+            )
+        return done
+
+    return run
+
+
+def _action(actions: Subparsers, name: str, run: str, help_: str, *formats: str) -> Any:
+    parser = command(actions, name, _late(run), help_)
+    group = parser.add_argument_group("which kubelet")
+    group.add_argument(
+        "--control",
+        metavar="WHERE",
+        help="its root, its control socket, or http://HOST:PORT (default: $DEVICEMANAGER_CONTROL)",
+    )
+    group.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="control.token of its root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
+    )
+    if formats:
+        parser.add_argument(
+            "-o",
+            "--output",
+            choices=formats,
+            default=formats[0],
+            help=f"how to show it (default: {formats[0]})",
+        )
+    return parser
+
+
+def _listing(actions: Subparsers, name: str, help_: str) -> Any:
+    parser = _action(actions, name, f"ctl_lists.{name}", help_, *_LIST)
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="go on with what changes, until Ctrl-C"
+    )
+    return parser
+
+
+def _add_pods(actions: Subparsers) -> None:
+    admit = _action(
+        actions,
+        "admit",
+        "ctl_pods.admit",
+        "admit pods: 1 if one is refused",
+        "text",
+        "json",
+        "yaml",
+    )
+    admit.add_argument("files", nargs="+", metavar="FILE", help="a manifest; - is standard input")
+    admit.add_argument("--no-start", action="store_true", help="do not start the containers")
+    pods = _listing(actions, "pods", "list pods, or show some")
+    pods.add_argument("pods", nargs="*", metavar="POD", help=_POD)
+    delete = _action(actions, "delete", "ctl_pods.delete", "end and delete pods")
+    delete.add_argument("pods", nargs="+", metavar="POD", help=_POD)
+    finish = _action(actions, "finish", "ctl_pods.finish", "let the containers of a pod end")
+    finish.add_argument("pod", metavar="POD", help=_POD)
+    finish.add_argument(
+        "--exit-code",
+        action="append",
+        default=[],
+        metavar="[CONTAINER=]N",
+        help="of all containers, or of one; may be repeated (default: 0)",
+    )
+    for name in ("start", "restart"):
+        container = _action(
+            actions,
+            f"{name}-container",
+            f"ctl_pods.{name}_container",
+            f"{name} a container of a pod, and show its settings",
+            *_ONE,
+        )
+        container.add_argument("pod", metavar="POD", help=_POD)
+        container.add_argument("container", metavar="CONTAINER", help="its name")
+
+
+def _add_node(actions: Subparsers) -> None:
+    devices = _listing(actions, "devices", "list devices with their holders")
+    devices.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
+    _listing(actions, "resources", "list resources with their counts of devices")
+    _listing(actions, "plugins", "list the plugins of the resources")
+    _action(actions, "node", "ctl_node.node", "show the node and its paths", *_ONE)
+    _action(actions, "checkpoint", "ctl_node.checkpoint", "show the checkpoint file", *_ONE)
+    for name, help_ in (
+        ("start", "serve again after stop"),
+        ("stop", "stop serving; pods stay"),
+        ("restart", "start the kubelet anew; containers keep running"),
+        ("reboot", "start the node anew: no container runs, every pod is admitted again"),
+        ("sources-ready", "say that all pods are known: devices of others are freed"),
+    ):
+        _action(actions, name, f"ctl_node.{name.replace('-', '_')}", help_)
+    apply = _action(
+        actions, "apply", "ctl_node.apply", "create pools, classes and claims of structured claims"
+    )
+    apply.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON; - is standard input")
+
+
+def _add_records(actions: Subparsers) -> None:
+    events = _action(actions, "events", "ctl_records.events", "show what has happened", *_LINES)
+    events.add_argument(
+        "--kind", action="append", default=[], metavar="KIND", help="of this kind; may be repeated"
+    )
+    calls = _action(
+        actions, "calls", "ctl_records.calls", "show calls between kubelet and plugins", *_LINES
+    )
+    calls.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
+    calls.add_argument("--rpc", metavar="RPC", help="of this method only, such as Allocate")
+    calls.add_argument("--code", metavar="CODE", help="with this status code only, such as OK")
+    calls.add_argument("--pending", action="store_true", help="those that are not answered yet")
+    for each in (events, calls):
+        each.add_argument(
+            "-f", "--follow", action="store_true", help="go on with those that come, until Ctrl-C"
+        )
+        each.add_argument(
+            "--since",
+            type=int,
+            default=0,
+            metavar="N",
+            help="later than the one of this number only",
+        )
+
+
+def _add_faults(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "fault", help="set, list and clear faults of the kubelet", description=f"{_KIND}."
+    )
+    faults = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
+    set_ = _action(faults, "set", "ctl_faults.set_faults", "set faults")
+    set_.add_argument(
+        "specs", nargs="+", metavar="KIND[:OPTION=VALUE,...]", help=f"such as {_EXAMPLE}; {_KIND}"
+    )
+    _action(faults, "list", "ctl_faults.list_faults", "list the faults that are set", *_LIST)
+    clear = _action(faults, "clear", "ctl_faults.clear", "take faults back, all or those named")
+    clear.add_argument("which", nargs="*", metavar="ID|KIND", help="a fault's id, or a kind")
+
+
+_EXAMPLE = "refuse-register:code=UNAVAILABLE,times=2"
+
+
+def _add_waits(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "wait",
+        help="wait for devices, an event or a pod: 1 if it does not come",
+        description="Waits; if what is waited for does not come in time, says what did happen "
+        "and ends with 1.",
+    )
+    waits = parser.add_subparsers(metavar="WHAT", required=True, parser_class=CommandParser)
+    resource = _action(waits, "resource", "ctl_waits.resource", "until devices are allocatable")
+    resource.add_argument("resource", metavar="RESOURCE", help="such as vendor.com/gpu")
+    resource.add_argument("--count", type=int, metavar="N", help="exactly so many (default: any)")
+    event = _action(waits, "event", "ctl_waits.event", "until an event comes", *_LINES)
+    event.add_argument("kinds", nargs="*", metavar="KIND", help="of one of these kinds")
+    event.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
+    event.add_argument(
+        "--after",
+        type=int,
+        metavar="N",
+        help="later than the event of this number; 0: than none (default: than now)",
+    )
+    pod = _action(waits, "pod", "ctl_waits.pod", "until a pod is in a phase, or gone")
+    pod.add_argument("pod", metavar="POD", help=_POD)
+    pod.add_argument(
+        "--phase",
+        choices=("Pending", "Running", "Succeeded", "Failed", "Deleted"),
+        default="Running",
+        help="which (default: Running)",
+    )
+    for each in (resource, event, pod):
+        each.add_argument(
+            "--timeout",
+            type=_seconds,
+            default=10.0,
+            metavar="TIME",
+            help="how long, such as 30, 30s or 2m (default: 10s)",
+        )
+
+
+def _add_clock(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "clock",
+        help="read and turn the kubelet's clock",
+        description="A kubelet of `run --clock manual` has a clock that stands still until it is "
+        "advanced.",
+    )
+    clock = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
+    _action(clock, "show", "ctl_node.clock", "read the clock", *_ONE)
+    advance = _action(clock, "advance", "ctl_node.advance", "let time pass")
+    advance.add_argument(
+        "time", type=_seconds, metavar="TIME", help="how long, such as 300, 90s, 5m or 1h30m"
+    )
+
+
+def _seconds(text: str) -> float:
+    """``90``, ``90s``, ``5m``, ``1h30m``: in seconds."""
+    import re
+
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    form = r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?"
+    found = re.fullmatch(form, text)
+    if not text or found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write it as 90, 90s, 5m or 1h30m")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds

@@ -1,0 +1,93 @@
+"""What ``devicemanager ctl`` does with pods."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.ctl_client import content, pods_named, show
+from devicemanager.cli.files import check_one_standard_input
+from devicemanager.cli.options import CommandError
+from devicemanager.cli.output import clean
+
+if TYPE_CHECKING:
+    from devicemanager.control.client import MockKubeletClient
+    from devicemanager.control.shapes import Admission
+
+
+def admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl admit``."""
+    check_one_standard_input(args.files)
+    refused = False
+    for file in args.files:
+        # The server reads and checks it.
+        query = {"start": not args.no_start}
+        answer: Admission = client.ask("admitPod", query=query, body=content(file))
+        refused = refused or not answer.admitted
+        if args.output == "text":
+            _print_admission(answer)
+        else:
+            show(answer, args.output)
+    return 1 if refused else 0
+
+
+def _print_admission(answer: Admission) -> None:
+    name = f"{answer.pod.namespace}/{answer.pod.name}"
+    if not answer.admitted:
+        for line in answer.explanation_text.splitlines():
+            print(clean(line))
+        return
+    print(clean(f"pod {name} admitted ({answer.pod.uid})"))
+    for container, given in answer.containers.items():
+        parts = [f"{resource} {','.join(ids)}" for resource, ids in given.devices.items()]
+        parts += [f"claim {claim} {','.join(held)}" for claim, held in given.claims.items()]
+        print(clean(f"  {container}: {'; '.join(parts) or 'no devices'}"))
+        if given.start_error:
+            print(clean(f"  {container} did not start: {given.start_error}"))
+
+
+def delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl delete``."""
+    pods = pods_named(client, args.pods)
+    client.terminate(*dict.fromkeys(pod.uid for pod in pods))
+    for pod in pods:
+        print(clean(f"pod {pod.namespace}/{pod.name} deleted"))
+    return 0
+
+
+def finish(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl finish``."""
+    (pod,) = pods_named(client, [args.pod])
+    phase = client.finish(pod.uid, _exit_codes(args.exit_code))
+    print(clean(f"pod {pod.namespace}/{pod.name} {phase.value}"))
+    return 0
+
+
+def _exit_codes(given: list[str]) -> int | dict[str, int]:
+    codes: dict[str, int] = {}
+    for text in given:
+        container, _, number = text.rpartition("=")
+        try:
+            code = int(number)
+        except ValueError:
+            raise CommandError(f"--exit-code {text}: {number!r} is no number") from None
+        if not container:
+            if len(given) > 1:
+                raise CommandError(f"--exit-code {text} is for all containers: give it alone")
+            return code
+        codes[container] = code
+    return codes or 0
+
+
+def start_container(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl start-container``."""
+    (pod,) = pods_named(client, [args.pod])
+    show(client.start_container(pod.uid, args.container), args.output)
+    return 0
+
+
+def restart_container(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl restart-container``."""
+    (pod,) = pods_named(client, [args.pod])
+    show(client.restart_container(pod.uid, args.container), args.output)
+    return 0
