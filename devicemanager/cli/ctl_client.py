@@ -81,9 +81,7 @@ def _pod(pods: Sequence[Pod], name: str) -> Pod:
             return pod
     found = [pod for pod in pods if name in (pod.name, f"{pod.namespace}/{pod.name}")]
     if not found:
-        raise CommandError(
-            f"there is no pod {name!r}: `devicemanager ctl pods` lists what there is"
-        )
+        raise CommandError(f"there is no pod {name!r}: `devicemanager ctl pods` lists all")
     if len(found) > 1:
         several = ", ".join(f"{pod.namespace}/{pod.name} ({pod.uid})" for pod in found)
         raise CommandError(f"{name!r} is several pods: {several}")

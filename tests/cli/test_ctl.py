@@ -1,0 +1,229 @@
+"""``devicemanager ctl``, against a kubelet of this process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+import yaml
+
+from devicemanager import ManualClock
+from devicemanager.cli import main
+from devicemanager.control import ControlServer
+from devicemanager.testing import pod_manifest
+
+GPU = "vendor.com/gpu"
+
+
+@pytest.fixture
+def mock_kubelet(make_mock_kubelet):
+    return make_mock_kubelet(clock=ManualClock(1000.0))
+
+
+@pytest.fixture
+def server(mock_kubelet, monkeypatch):
+    with ControlServer(mock_kubelet, tcp="127.0.0.1:0") as server:
+        monkeypatch.setenv("DEVICEMANAGER_CONTROL", str(mock_kubelet.root))
+        yield server
+
+
+@pytest.fixture
+def ctl(server, capsys):
+    def run(*words, status=0):
+        capsys.readouterr()
+        assert main(["ctl", *words]) == status, capsys.readouterr()
+        said = capsys.readouterr()
+        return said.err if status else said.out
+
+    return run
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    def write(name, gpus=1):
+        path = tmp_path / f"{name}.json"
+        content = pod_manifest(name, {GPU: gpus}, uid=f"uid-{name}")
+        content["spec"]["restartPolicy"] = "Never"
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    return write
+
+
+def test_pods_come_and_go(ctl, manifest, simulated_plugin, capsys):
+    simulated_plugin(GPU, 4)
+    assert ctl("admit", manifest("a"), manifest("b")) == (
+        f"pod default/a admitted (uid-a)\n  main: {GPU} gpu-mock-0\n"
+        f"pod default/b admitted (uid-b)\n  main: {GPU} gpu-mock-1\n"
+    )
+    assert main(["ctl", "admit", manifest("c", 9)]) == 1
+    assert "pod default/c refused: UnexpectedAdmissionError" in capsys.readouterr().out
+    assert ctl("pods").splitlines() == [
+        "NAMESPACE  NAME  RUNNING  STATUS   REASON",
+        "default    a     1/1      Running  -",
+        "default    b     1/1      Running  -",
+        "default    c     0/1      Failed   UnexpectedAdmissionError",
+    ]
+    assert ctl("pods", "-o", "name", "uid-b", "a") == "default/b\ndefault/a\n"
+    assert "gpu-mock-0  uid-a" in ctl("pods", "a", "-o", "wide")
+    shown = yaml.safe_load(ctl("pods", "default/a", "-o", "yaml"))
+    assert shown["schema"] == "devicemanager.pod-list/v1"
+    assert shown == json.loads(ctl("pods", "a", "-o", "json"))
+    assert ctl("devices", "--resource", GPU).splitlines()[1].split() == [
+        *(GPU, "gpu-mock-0", "Healthy", "-", "default/a", "main")
+    ]
+    assert ctl("resources").splitlines()[1].split() == [GPU, "4", "4"]
+    assert ctl("plugins").splitlines()[1].split() == [GPU, "gpu.sock", "yes", "4", "4"]
+    settings = yaml.safe_load(ctl("restart-container", "a", "main"))
+    assert settings == yaml.safe_load(ctl("start-container", "a", "main"))
+    assert ctl("finish", "a", "--exit-code", "main=3") == "pod default/a Failed\n"
+    assert ctl("finish", "b") == "pod default/b Succeeded\n"
+    assert ctl("wait", "pod", "b", "--phase", "Succeeded") == ""
+    assert ctl("delete", "a", "uid-b").splitlines() == [f"pod default/{x} deleted" for x in "ab"]
+    assert ctl("wait", "pod", "a", "--phase", "Deleted") == ""
+
+
+def test_the_node(ctl, mock_kubelet, simulated_plugin, tmp_path):
+    simulated_plugin(GPU, 2)
+    assert yaml.safe_load(ctl("node"))["root"] == str(mock_kubelet.root)
+    assert "RegisteredDevices" in json.loads(ctl("checkpoint", "-o", "json"))["Data"]
+    assert ctl("sources-ready") == "all pods are known\n"
+    assert ctl("restart") == "kubelet restarted\n"
+    assert ctl("reboot") == "node rebooted\n"
+    assert ctl("stop") == "kubelet stopped\n"
+    assert ctl("resources", status=2).startswith("devicemanager: error: the kubelet is not running")
+    assert ctl("start") == "kubelet started\n"
+    assert ctl("clock", "advance", "1h1m1.5s") == "clock advanced by 3661.5 s\n"
+    assert json.loads(ctl("clock", "show", "-o", "json"))["time"] == 4661.5
+    pools = tmp_path / "pools.yaml"
+    pools.write_text("kind: x\n")
+    assert "apiVersion" in ctl("apply", str(pools), status=2)
+
+
+def test_what_happened(ctl, manifest, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    ctl("admit", manifest("a"))
+    events = [json.loads(line) for line in ctl("events", "-o", "json").splitlines()]
+    assert [each["number"] for each in events] == list(range(1, len(events) + 1))
+    assert f"registered: {GPU}: plugin gpu.sock registered" in ctl("events", "--kind", "registered")
+    assert ctl("events", "--since", str(len(events))) == ""
+    assert "Allocate vendor.com/gpu (gpu.sock) gpu-mock-0: OK" in ctl("calls", "--rpc", "Allocate")
+    (allocate,) = ctl("calls", "--rpc", "Allocate", "-o", "json").splitlines()
+    assert json.loads(allocate)["request"]["container_requests"]
+    assert f"ListAndWatch {GPU} (gpu.sock): 1 messages" in ctl("calls", "--pending")
+    assert "admitted: pod default/a" in ctl("wait", "event", "admitted", "--after", "0")
+
+
+def test_waits_that_fail_end_with_1(ctl):
+    said = ctl("wait", "resource", GPU, "--count", "2", "--timeout", "0.01s", status=1)
+    assert said.startswith(f"waited 0.01 s for 2 allocatable devices of {GPU}; no plugin has")
+    assert "\n  started: kubelet serves" in said
+    said = ctl("wait", "event", "registered", "--timeout", "0.01", status=1)
+    assert said.startswith("waited 0.01 s for the event registered")
+
+
+def test_faults(ctl):
+    assert ctl("fault", "set", "refuse-register:times=2", "hang-register") == (
+        "fault 1 set: refuse-register:times=2\nfault 2 set: hang-register\n"
+    )
+    assert ctl("fault", "list").splitlines()[1].split() == [
+        *("1", "refuse-register:times=2", "0", "0", "no")
+    ]
+    assert ctl("fault", "clear", "1", "hang-register") == "2 faults cleared\n"
+    assert ctl("fault", "set", "restart") == "fault 3 executed: restart\n"
+    assert "unknown fault 'x'" in ctl("fault", "set", "hang-register", "x", status=2)
+    assert ctl("fault", "clear") == "0 faults cleared\n"
+
+
+@pytest.mark.parametrize("form", ["table", "json", "name"])
+def test_lists_are_watched(form, mock_kubelet, server, capsys):
+    """Until the server ends; deletions too."""
+    mock_kubelet.admit(pod_manifest("a", {}, uid="a"))
+    status = []
+    watch = threading.Thread(target=lambda: status.append(main(["ctl", "pods", "-w", "-o", form])))
+    said = ""
+    watch.start()
+    while "a" not in (said := said + capsys.readouterr().out):
+        watch.join(0.01)
+    mock_kubelet.admit(pod_manifest("b", {}, uid="b"))
+    mock_kubelet.terminate("a")
+    while not any(word in said for word in ("gone", "deleted")):
+        said += capsys.readouterr().out
+        watch.join(0.01)
+    server.stop()
+    watch.join()
+    assert status == [0]
+    lines = said.splitlines()
+    assert {"table": "default", "json": '{"schema"', "name": "default/b"}[form] in lines[-2]
+    assert lines[-1] == ('{"deleted": "default/a"}' if form == "json" else "default/a is gone")
+
+
+def test_events_are_followed(mock_kubelet, server, capsys):
+    ended = []
+    follow = threading.Thread(target=lambda: ended.append(main(["ctl", "events", "-f"])))
+    follow.start()
+    said = ""
+    while "started" not in said:
+        said += capsys.readouterr().out
+        follow.join(0.01)
+    mock_kubelet.restart()
+    while said.count("started") < 2:
+        said += capsys.readouterr().out
+        follow.join(0.01)
+    server.stop()
+    follow.join()
+    assert ended == [0]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["pods", "x"], "there is no pod 'x': `devicemanager ctl pods` lists all"),
+        (["finish", "a", "--exit-code", "x"], "--exit-code x: 'x' is no number"),
+        (["finish", "a", "--exit-code", "1", "--exit-code", "2"], "is for all containers"),
+        (["admit", "-", "-"], "standard input, -, is given more than once"),
+        (["admit", "/missing"], "/missing: No such file or directory"),
+        (["pods", "--control", "http://x/y"], "--control: 'http://x/y' is no control API"),
+        (["pods", "--control", "/nowhere"], "nobody serves the control API on /nowhere"),
+        (["pods", "--token-file", "/missing"], "/missing: No such file or directory"),
+        (["clock", "advance", "5x"], "'5x' is no time: write it as 90, 90s, 5m or 1h30m"),
+        (["delete"], "the following arguments are required: POD"),
+    ],
+)
+def test_what_the_user_has_to_change(ctl, mock_kubelet, words, text):
+    mock_kubelet.admit(pod_manifest("a", {}, uid="a"))
+    assert text in ctl(*words, status=2)
+
+
+def test_a_name_of_several_pods(ctl, mock_kubelet):
+    for uid in "ab":
+        mock_kubelet.admit(pod_manifest("same", {}, uid=uid))
+    assert "'same' is several pods: default/same (a), default/same (b)" in ctl(
+        "delete", "same", status=2
+    )
+    ctl("delete", "b")
+
+
+def test_over_tcp_with_the_token(ctl, server):
+    where = f"http://{server.address}"
+    assert "the token is in control.token" in ctl("node", "--control", where, status=2)
+    assert ctl("node", "--control", where, "--token-file", str(server.token_path))
+
+
+def test_which_kubelet(monkeypatch, capsys):
+    monkeypatch.delenv("DEVICEMANAGER_CONTROL", raising=False)
+    assert main(["ctl", "pods"]) == 2
+    assert "which kubelet? Give --control DIR" in capsys.readouterr().err
+
+
+def test_a_client_loads_no_kubelet():
+    code = (
+        "import devicemanager.control.client, sys;"
+        "print(sorted({'grpc', 'google.protobuf', 'starlette', 'uvicorn', 'yaml', 'rich',"
+        "'devicemanager.kubelet.mock'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
