@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from podresources.values import Allocatable, Container, DynamicResource, Pod
+from podresources.values import Allocatable, ClaimResource, Container, DynamicResource, Pod
 
 __all__ = ["ALL", "Profile"]
 
@@ -30,12 +30,26 @@ class Profile:
     memory: bool = True
     share_id: bool = True
     dynamic_resources: bool = True
+    claim_devices: bool = True
+    """Whether a claim's resource names its device, pool and driver."""
+    repeats_cdi: bool = False
+    """Whether a claim's resource tells the CDI devices of those before it, of the same
+    driver, as well."""
     sidecars: bool = True
     """Whether restartable init containers are told of."""
+    groups_devices: bool = False
+    """Whether the devices of a resource on one node are told together, and not each alone."""
 
     @property
     def _is_whole(self) -> bool:
-        return self.memory and self.share_id and self.sidecars and self.dynamic_resources
+        return (
+            self.memory
+            and self.share_id
+            and self.sidecars
+            and self.dynamic_resources
+            and self.claim_devices
+            and not self.repeats_cdi
+        )
 
     def pod(self, pod: Pod) -> Pod:
         """The pod without the fields that there are not."""
@@ -63,10 +77,22 @@ class Profile:
         )
 
     def _claim(self, claim: DynamicResource) -> DynamicResource:
-        if self.share_id:
-            return claim
-        resources = tuple(attrs.evolve(each, share_id=None) for each in claim.claim_resources)
-        return attrs.evolve(claim, claim_resources=resources)
+        before: dict[str, tuple[str, ...]] = {}
+        return attrs.evolve(
+            claim,
+            claim_resources=tuple(self._resource(each, before) for each in claim.claim_resources),
+        )
+
+    def _resource(self, each: ClaimResource, before: dict[str, tuple[str, ...]]) -> ClaimResource:
+        """``before``: the CDI devices told so far, by driver."""
+        if self.repeats_cdi:
+            told = before[each.driver_name] = before.get(each.driver_name, ()) + each.cdi_devices
+            each = attrs.evolve(each, cdi_devices=told)
+        if not self.share_id:
+            each = attrs.evolve(each, share_id=None)
+        if not self.claim_devices:
+            each = attrs.evolve(each, driver_name="", pool_name="", device_name="")
+        return each
 
 
 ALL = Profile()

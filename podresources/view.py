@@ -23,7 +23,12 @@ class View:
 
     def __init__(self, source: Source, profile: Profile = ALL) -> None:
         """``profile`` is about v1: nothing of it ever reached v1alpha1."""
-        v1 = _Chunks(lambda pod: wire.pod_to_bytes(profile.pod(pod)), profile)
+        v1 = _Chunks(
+            (lambda pod: wire.pod_to_bytes(profile.pod(pod), grouped=True))
+            if profile.groups_devices
+            else (lambda pod: wire.pod_to_bytes(profile.pod(pod))),
+            profile,
+        )
         v1alpha1 = _Chunks(wire.pod_to_v1alpha1_bytes, ALL)
         allocatable = _Allocatable(profile)
         self._v1 = _PerVersion(source.version, lambda: v1.listing(source.pods()))

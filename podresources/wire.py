@@ -31,8 +31,10 @@ __all__ = [
 ]
 
 
-def pod_to_bytes(pod: Pod) -> bytes:
+def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
     """One pod as a field of a v1 ListPodResourcesResponse.
+
+    ``grouped``: one entry per resource and NUMA node, with all its devices, as in v1.20.
 
     Responses with many pods are these bytes joined. A GetPodResourcesResponse has its
     pod under the same field number, so the bytes are a whole Get response as well.
@@ -40,7 +42,7 @@ def pod_to_bytes(pod: Pod) -> bytes:
     response = v1.ListPodResourcesResponse()
     message = response.pod_resources.add(name=pod.name, namespace=pod.namespace)
     for container in pod.containers:
-        _add_container(message.containers.add(name=container.name), container)
+        _add_container(message.containers.add(name=container.name), container, grouped)
     message.cpu_ids.extend(pod.cpu_ids)
     _add_memory(message.memory, pod.memory)
     return response.SerializeToString()
@@ -103,8 +105,8 @@ def _entries(devices: Iterable[ContainerDevices]) -> Iterable[ContainerDevices]:
         yield from group.entries()
 
 
-def _add_container(message: v1.ContainerResources, container: Container) -> None:
-    _add_devices(message.devices, container.devices)
+def _add_container(message: v1.ContainerResources, container: Container, grouped: bool) -> None:
+    (_add_grouped if grouped else _add_devices)(message.devices, container.devices)
     message.cpu_ids.extend(container.cpu_ids)
     _add_memory(message.memory, container.memory)
     for claim in container.dynamic_resources:
@@ -126,6 +128,18 @@ def _add_devices(
                 into.add(
                     resource_name=group.resource_name, device_ids=(device_id,), topology=topology
                 )
+
+
+def _add_grouped(
+    into: RepeatedCompositeFieldContainer[v1.ContainerDevices],
+    devices: Iterable[ContainerDevices],
+) -> None:
+    groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for entry in _entries(devices):
+        groups.setdefault((entry.resource_name, entry.nodes), []).extend(entry.device_ids)
+    for (resource_name, nodes), ids in groups.items():
+        topology = _topology_message(nodes) if nodes else None
+        into.add(resource_name=resource_name, device_ids=ids, topology=topology)
 
 
 def _add_memory(

@@ -137,7 +137,11 @@ class Node:
     def source(self) -> PodSource:
         """What PodResources would tell from."""
         return PodSource(
-            self.manager.state, self.pods.snapshot, quirks=self.settings.quirks, pod_level=True
+            self.manager.state,
+            self.pods.snapshot,
+            quirks=self.settings.quirks,
+            pod_level=True,
+            shared_cpus=self.settings.behaviour.shared_cpu_ids,
         )
 
     def entries(self) -> set[tuple[str, str, str]]:

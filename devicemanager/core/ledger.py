@@ -37,6 +37,9 @@ class Holding:
         return frozenset().union(*self.devices.values())
 
 
+NOBODY = PodUid("")
+"""Who has what leaked (Q4)."""
+
 ContainerHoldings = dict[ResourceName, Holding]
 """Resource to what a container holds of it."""
 PodHoldings = dict[ContainerName, ContainerHoldings]
@@ -187,6 +190,7 @@ class Ledger:
         for id_ in held:
             for pod in index.holders.get(id_, ()):
                 found.setdefault(pod, set()).add(id_)
+        found.pop(NOBODY, None)
         return found
 
     def resources(self) -> Iterator[tuple[ResourceName, int]]:
@@ -234,8 +238,13 @@ class Ledger:
             self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Leave what a draft reserved in use (Q4)."""
-        self._leaked.append(draft)
+        """Leave what a draft reserved in use, for nobody (Q4)."""
+        leaked = Draft(NOBODY)
+        for resource, reservations in draft.reserved.items():
+            for ids in reservations:
+                self.reserve(leaked, resource, ids)
+        self._leaked.append(leaked)
+        self.drop(draft)
 
     def count_entries_only(self) -> None:
         """Only what has an entry is in use from now on, as when the reference counts anew
@@ -285,8 +294,7 @@ class Ledger:
             for uid, containers in self._pods.items()
             if any(containers.values())
         }
-        if not any(draft is leaked for leaked in self._leaked):
-            self._close(draft)
+        self._close(draft)
         self.recount(others)
         return entered
 

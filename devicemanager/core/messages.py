@@ -33,11 +33,7 @@ UNAVAILABLE = (
     "Requested: {requested}, Available: {available}"
 )
 UNKNOWN_PLUGIN = "unknown Device Plugin {resource}"
-# %v of an empty gogo-generated AllocateResponse.
-NO_CONTAINER_RESPONSE = (
-    "no containers return in allocation response "
-    "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
-)
+NO_CONTAINER_RESPONSE = "no containers return in allocation response {reply}"
 STOPPED_ENDPOINT = "endpoint {endpoint} has been stopped"
 PREFERRED_FAILED = "device plugin GetPreferredAllocation rpc failed with err: {error}"
 PRE_START_FAILED = "device plugin PreStartContainer rpc failed with err: {error}"

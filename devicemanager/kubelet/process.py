@@ -107,6 +107,7 @@ class KubeletProcess:
                 and policy.scope is ScopeName.POD
             ),
             allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
+            shared_cpus=settings.behaviour.shared_cpu_ids,
             quirks=settings.quirks,
             claims=claims,
             free_inactive=self.manager.free_inactive,

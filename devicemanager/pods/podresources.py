@@ -60,13 +60,17 @@ class PodSource:
         *,
         pod_level: bool = False,
         allocatable_unhealthy: bool = False,
+        shared_cpus: bool = False,
         quirks: frozenset[str] = frozenset(),
         claims: ClaimSource | None = None,
         free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
         """``pod_level`` tells CPUs and memory of the pod as a whole, too;
         ``allocatable_unhealthy`` counts unhealthy devices among the allocatable ones;
+        ``shared_cpus`` tells of containers without CPUs of their own those that are shared;
         ``free_inactive`` frees what inactive pods hold, and is called before every answer."""
+        # Without CPUs to hand out there is no pool either.
+        self._shared_cpus = shared_cpus and bool(state.hint_providers)
         self._state = state
         self._free_inactive = free_inactive
         self._claims = claims
@@ -111,6 +115,9 @@ class PodSource:
             if of_claims is not None:
                 # Both only grow, so their sum changes if one of them does.
                 versions = list(map(add, versions, of_claims))
+            if self._shared_cpus:
+                # The pool changes with the CPUs of any pod.
+                versions = list(map(add, versions, repeat(state.version)))
             if inactive:
                 # A version of its own: what was told of the active pod does not fit any more.
                 versions = [
@@ -149,6 +156,12 @@ class PodSource:
         whole = Held()
         if hint_providers:
             shares = {c.name: hint_providers.held(pod.uid, c.name) for c, _ in pod.all_containers()}
+            if self._shared_cpus:
+                pool = hint_providers.shared_cpus()
+                shares = {
+                    name: held if held.cpu_ids else attrs.evolve(held, cpu_ids=pool)
+                    for name, held in shares.items()
+                }
             whole = hint_providers.pod_held(pod.uid) if self._pod_level else whole
         return _Held(self._state.holdings(pod.uid), shares, whole)
 

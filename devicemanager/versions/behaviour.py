@@ -44,6 +44,8 @@ class Behaviour:
     and they are healthy."""
     running_survive_restart: bool
     """Whether containers that run stay when the kubelet restarts and their plugin is away."""
+    empty_allocate_reply: str
+    """How the refusal ends for a reply to Allocate that names no container."""
     sidecars: bool
     """Whether there are restartable init containers; if not, they are ordinary ones."""
     sidecars_keep: bool
@@ -91,8 +93,16 @@ class Behaviour:
     """Whether v1 PodResources tells of restartable init containers."""
     tells_memory: bool
     """Whether v1 PodResources has the field ``memory``."""
+    shared_cpu_ids: bool
+    """Whether PodResources tells of a container without CPUs of its own those that are
+    shared."""
+    one_entry_per_device: bool
+    """Whether v1 List has an entry for each device, and not one for all on a node."""
     tells_dynamic_resources: bool
     """Whether ``dynamic_resources`` is filled in."""
+    tells_claim_devices: bool
+    """Whether a claim's resource has the fields ``driver_name``, ``pool_name`` and
+    ``device_name``."""
     tells_share_id: bool
     """Whether a claim's resource has the field ``share_id``."""
     tells_pod_level: bool

@@ -92,6 +92,14 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "devices that are being allocated count as free once another pod's are freed",
             (since("1.20"), since("1.38", value=False, row="k/k#137534")),
         ),
+        "Q26": Quirk(
+            "a claim's device repeats in PodResources the CDI devices of those before it",
+            (
+                since("1.20", value=False),
+                since("1.31", row="k/k#126243"),
+                since("1.37", value=False, row="not looked at", unsure=True),
+            ),
+        ),
         "Q27": Quirk(
             "after a restart of the kubelet a container that had restarted before counts as "
             "gone, and its pod is refused",

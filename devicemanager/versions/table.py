@@ -63,6 +63,12 @@ STEPS: Mapping[str, Steps] = {
         since("1.25.10", "1.26.5", "1.27.2", value=False, row="k/k#116376"),
         since("1.25.14", "1.26.9", "1.27.6", "1.28", row="k/k#119432; the patches", unsure=True),
     ),
+    "empty_allocate_reply": (
+        since(
+            "1.20", value="&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
+        ),
+        since("1.34", value="", row="k/k#133028"),
+    ),
     "sidecars": (since("1.20", gate="SidecarContainers"),),
     "sidecars_keep": (
         since("1.20", value=False),
@@ -145,8 +151,20 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.22", row="the wire"),
     ),
+    "shared_cpu_ids": (
+        since("1.20"),
+        since("1.23", value=False, row="k/k#97415"),
+    ),
+    "one_entry_per_device": (
+        since("1.20", value=False),
+        since("1.21", row="read"),
+    ),
     "tells_dynamic_resources": (
         since("1.20", gate="KubeletPodResourcesDynamicResources & DynamicResourceAllocation"),
+    ),
+    "tells_claim_devices": (
+        since("1.20", value=False),
+        since("1.31", row="the wire"),
     ),
     "tells_share_id": (
         since("1.20", value=False),

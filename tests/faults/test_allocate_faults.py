@@ -84,7 +84,10 @@ HUGE = dp.ContainerAllocateResponse(envs={"x": "y" * (5 << 20)})
 @pytest.mark.parametrize(
     ("allocate", "expected"),
     [
-        (hostile.constant(b""), "no containers return in allocation response &AllocateResponse"),
+        (
+            hostile.constant(b""),
+            "no containers return in allocation response , which is unexpected",
+        ),
         (hostile.constant(b"\xff\xff garbage"), "rpc error: code = Internal desc = "),
         (failing, "rpc error: code = ResourceExhausted desc = no more\nof these"),
         (crashing, "rpc error: code = Unknown desc = "),

@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 import checkpoint
+import podresources
 from devicemanager.core.errors import PluginError, RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.events import EventKind, EventStream
@@ -22,6 +23,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.registration.connection import Connection
 from devicemanager.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
 from devicemanager.testing.fakes import FakePlugin, first
+from podresources import ClaimResource, DynamicResource
 from tests.faults import hostile
 from tests.helpers import container, device, devices, pod
 from tests.node import GPU, NIC, Node, allocations
@@ -222,6 +224,23 @@ def test_a_device_that_is_being_allocated(quirks: Quirks) -> None:
     assert node.admit(pod("s", gpu=3)).admitted
 
 
+@sides("Q26")
+def test_the_cdi_devices_of_a_claim(quirks: Quirks, root: Path) -> None:
+    def device_of(name: str, driver: str = "d", *cdi: str) -> ClaimResource:
+        return ClaimResource(driver, "pool", name, cdi)
+
+    told = (device_of("1", "d", "a"), device_of("2", "other", "x"), device_of("3", "d", "b", "c"))
+    claim = DynamicResource("claim", "default", told)
+    one = podresources.Pod(
+        "p", "default", (podresources.Container("c", dynamic_resources=(claim,)),)
+    )
+    with MockKubelet(root, Settings(quirks=quirks)) as kubelet:
+        profile = kubelet._life.serving().profile
+    [given] = profile.pod(one).containers[0].dynamic_resources
+    repeated = ("a", "b", "c") if quirks else ("b", "c")
+    assert [each.cdi_devices for each in given.claim_resources] == [("a",), ("x",), repeated]
+
+
 @sides("Q27")
 def test_a_container_that_had_restarted(quirks: Quirks) -> None:
     node = Node(quirks=quirks, kubelet_version="1.32")
@@ -232,6 +251,15 @@ def test_a_container_that_had_restarted(quirks: Quirks) -> None:
     node.restart()
     phases = {uid: node.pods.known(uid).phase for uid in ("once", "twice")}
     assert phases == {"once": "Running", "twice": "Failed" if quirks else "Running"}
+
+
+@sides("Q4")
+def test_nobody_is_told_of_the_health_of_what_leaked(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a"), responses=())
+    node.admit(pod("p", gpu=1))
+    plugin.send_list([device("a", health="Unhealthy")])
+    assert node.manager.health_updates.empty()
 
 
 @sides("Q8")

@@ -22,6 +22,7 @@ from tools.versions_page import PAGE, page
 LISTEN_FAILED = (
     "failed to listen to socket while starting device plugin registry, with error {error}"
 )
+EMPTY_REPLY = "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -98,6 +99,10 @@ def test_the_page_is_fresh():
         ("running_survive_restart", "1.26.8", "1.28.0", (False, True)),
         ("sidecars", "1.28", "1.29", (False, True)),
         ("sidecars_keep", "1.28", "1.29", (False, True)),
+        ("empty_allocate_reply", "1.33", "1.34", (EMPTY_REPLY, "")),
+        ("shared_cpu_ids", "1.22", "1.23", (True, False)),
+        ("one_entry_per_device", "1.20", "1.21", (False, True)),
+        ("tells_claim_devices", "1.30", "1.31", (False, True)),
         ("uses_cdi", "1.28", "1.29", (False, True)),
         ("annotates_cdi", "1.28", "1.29", (False, True)),
         ("annotates_cdi", "1.31", "1.32", (True, False)),

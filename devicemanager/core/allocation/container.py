@@ -56,6 +56,10 @@ Affinities = dict[ContainerName, Hint]
 """Per container, the hint it was aligned to; its mask is None for no affinity."""
 
 
+class NoContainerResponse(AllocationError):
+    """A reply to Allocate that names no container."""
+
+
 @attrs.frozen
 class AdmissionContext:
     """What the shell knows about the pod and the kubelet at the time of admission."""
@@ -313,7 +317,8 @@ def _ask(
     if not isinstance(answer, AllocateAnswer):
         raise TypeError(f"the answer to Allocate is an AllocateAnswer, not {answer!r}")
     if not answer.responses:
-        raise AllocationError(messages.NO_CONTAINER_RESPONSE)
+        reply = allocation.rules.empty_reply
+        raise NoContainerResponse(messages.NO_CONTAINER_RESPONSE.format(reply=reply))
     return answer.responses[0]
 
 
@@ -344,8 +349,9 @@ def all_or_nothing(
         give_back(allocation)
         raise
     except (PluginError, RequestError) as error:
-        if not _leaks(allocation, error):
-            give_back(allocation)
+        if _leaks(allocation, error):
+            allocation.ledger.leak(allocation.draft)
+        give_back(allocation)
         raise refused_by_allocation(error) from error
     except (GeneratorExit, Exception):
         # Not an interrupt: it may have come in the middle of a change, so that nothing can
@@ -374,7 +380,4 @@ def _leaks(allocation: PodAllocation, error: Exception) -> bool:
     been given some, or until an Allocate fails."""
     if "Q4" not in allocation.rules.quirks or allocation.draft:
         return False
-    leaks = isinstance(error, PreferenceError) or str(error) == messages.NO_CONTAINER_RESPONSE
-    if leaks:
-        allocation.ledger.leak(allocation.draft)
-    return leaks
+    return isinstance(error, (PreferenceError, NoContainerResponse))

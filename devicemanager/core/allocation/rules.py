@@ -22,5 +22,7 @@ class Rules:
     """Whether that is not asked of one that runs while the kubelet restarts."""
     sidecars_keep: bool = True
     """Whether restartable init containers hand nothing on."""
+    empty_reply: str = ""
+    """%v of an AllocateResponse without containers, as the version's protobuf prints it."""
     no_topology_node: int = WITHOUT_TOPOLOGY
     """The node under which a device without topology is recorded; 0 up to v1.22."""

@@ -62,6 +62,12 @@ class CpuProvider:
         """The set of CPUs that nobody has for itself."""
         return self.allocatable_cpus & ~self._used
 
+    @property
+    def shared_cpus(self) -> int:
+        """The set of CPUs that nobody has for itself, the reserved ones among them
+        (``GetDefaultCPUSet``, cpumanager/state, v1.22)."""
+        return bitset.union(self.per_node.values()) & ~self._used
+
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
         """``staticPolicy.GetTopologyHints`` (cpumanager/policy_static.go, v1.32)."""
         request = exclusive_cpus(pod, container)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from devicemanager.core import bitset
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import Held, HintProvider, together
@@ -60,6 +61,11 @@ class HintProviders:
     def allocatable(self) -> Held:
         """Everything there is to hand out, in use or not."""
         return together(provider.allocatable() for provider in self._providers)
+
+    def shared_cpus(self) -> tuple[int, ...]:
+        """The CPUs that containers without any of their own run on."""
+        pools = (getattr(each, "shared_cpus", 0) for each in self._providers)
+        return tuple(bitset.numbers(bitset.union(pools)))
 
     def __bool__(self) -> bool:
         return bool(self._providers)

@@ -1,0 +1,91 @@
+"""What PodResources tells just below and at the version of each row, without sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+import podresources
+from devicemanager import Settings
+from devicemanager.kubelet.apiprofile import api_profile
+from podresources import (
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    DynamicResource,
+    MemorySource,
+    View,
+)
+from podresources import wire as podresources_wire
+from podresources.profile import Profile
+from tests.helpers import container, device, pod
+from tests.node import Node, cpus_and_memory, guaranteed
+
+DEVICES = (
+    ContainerDevices("vendor.com/gpu", ("a", "b"), (0,)),
+    ContainerDevices("vendor.com/gpu", ("c",), (0, 1)),
+    ContainerDevices("vendor.com/gpu", ("d",)),
+)
+
+
+def profile(version: str, **gates: bool) -> Profile:
+    return api_profile(Settings(kubelet_version=version, feature_gates=gates))
+
+
+@pytest.mark.parametrize(
+    ("version", "entries"),
+    [
+        ("1.20", [(("a", "b", "c"), (0,)), (("c",), (1,)), (("d",), ())]),
+        (
+            "1.21",
+            [
+                (("a",), (0,)),
+                (("b",), (0,)),
+                (("c",), (0,)),
+                (("c",), (1,)),
+                (("d",), ()),
+            ],
+        ),
+    ],
+)
+def test_p11_entries(version: str, entries: list[tuple[tuple[str, ...], tuple[int, ...]]]) -> None:
+    source = MemorySource([podresources.Pod("p", "default", (Container("c", DEVICES),))])
+    view = View(source, profile(version))
+    [listed] = podresources_wire.pods_from_bytes(view.list_v1())
+    assert [(each.device_ids, each.nodes) for each in listed.containers[0].devices] == entries
+
+
+GATES = {"DynamicResourceAllocation": True, "KubeletPodResourcesDynamicResources": True}
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("1.30", ClaimResource("", "", "", ("x=y",))),
+        ("1.31", ClaimResource("driver", "pool", "device", ("x=y",))),
+        ("1.35", ClaimResource("driver", "pool", "device", ("x=y",), "share")),
+    ],
+)
+def test_p13_p15_a_claim(version: str, told: ClaimResource) -> None:
+    given = ClaimResource("driver", "pool", "device", ("x=y",), "share")
+    claim = DynamicResource("claim", "default", (given,))
+    whole = podresources.Pod("p", "default", (Container("c", dynamic_resources=(claim,)),))
+    gates = {} if version == "1.35" else GATES
+    [found] = profile(version, **gates).pod(whole).containers[0].dynamic_resources
+    assert found.claim_resources == (told,)
+
+
+@pytest.mark.parametrize(("version", "shared"), [("1.22", True), ("1.23", False)])
+def test_p9_cpus_of_a_container_that_has_none_of_its_own(version: str, shared: bool) -> None:
+    node = Node(kubelet_version=version, providers=cpus_and_memory(cpus=2))
+    source = node.source()
+    node.plugin([device("a", 0)])
+    node.admit(pod("shares", container("app", gpu=1)))
+
+    def told() -> dict[str, tuple[int, ...]]:
+        return {one.name: one.containers[0].cpu_ids for one in source.pods()}
+
+    assert told() == {"shares": (0, 1, 2, 3) if shared else ()}
+    node.admit(pod("owns", guaranteed(cpus=1)))
+    assert told() == {"owns": (0,), "shares": (1, 2, 3) if shared else ()}
+    node.terminate("owns")
+    assert told() == {"shares": (0, 1, 2, 3) if shared else ()}
