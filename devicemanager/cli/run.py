@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import control_option, files, hardware_option, settings_options
+from devicemanager.cli import (
+    control_option,
+    fault_options,
+    files,
+    hardware_option,
+    settings_options,
+)
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
@@ -82,6 +88,7 @@ def add(subparsers: Subparsers) -> None:
     settings_options.add_topology(parser)
     settings_options.add_admission(parser)
     settings_options.add_serving(parser)
+    fault_options.add_faults(parser)
 
 
 class _OnePerResource(argparse.Action):
@@ -174,6 +181,7 @@ def _serve(
         _follow_manifests(kubelet, args.manifests, log, signals, stack)
     signals.check()
     kubelet.sources_ready()
+    fault_options.start_chaos(args, kubelet, log)
     log.say("ready", "ready; Ctrl-C stops")
 
 
@@ -201,6 +209,7 @@ def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
         clock = ManualClock(time.time())
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings, clock=clock)
     kubelet.events.subscribe(log.event)
+    fault_options.set_faults(args, kubelet)
     return kubelet
 
 

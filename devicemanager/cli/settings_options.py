@@ -93,7 +93,7 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--shuffle-seed",
         metavar="N",
-        type=_number(int),
+        type=number(int),
         help="choose free devices in a random order from this seed, not the lowest ids",
     )
     group.add_argument(
@@ -132,19 +132,19 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--wait-for-plugin",
         metavar="SECONDS",
-        type=_number(float, least=0),
+        type=number(float, least=0),
         help="after a reboot, how long a pod's admission waits for its plugins (default: 0)",
     )
     group.add_argument(
         "--grace-period",
         metavar="SECONDS",
-        type=_number(float, least=0),
+        type=number(float, least=0),
         help="how long a resource stays after its last plugin has left (default: 300)",
     )
     group.add_argument(
         "--max-list-bytes",
         metavar="N",
-        type=_number(int, least=-1),
+        type=number(int, least=-1),
         help="the largest device list that is read; -1 for any (default: 4194304)",
     )
     group.add_argument(
@@ -165,7 +165,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     rate.add_argument(
         "--pod-resources-qps",
         metavar="N",
-        type=_number(float, least=0.001),
+        type=number(float, least=0.001),
         help="PodResources requests a second (default: 100)",
     )
     rate.add_argument(
@@ -272,8 +272,10 @@ def _quirk(text: str) -> str:
     return text
 
 
-def _number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], NumberT]:
-    def number(text: str) -> NumberT:
+def number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], NumberT]:
+    """An argument's type: a finite number from ``least`` on."""
+
+    def read(text: str) -> NumberT:
         try:
             value = kind(text)
         except ValueError:
@@ -284,4 +286,4 @@ def _number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], Nu
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}{floor}")
         return value
 
-    return number
+    return read

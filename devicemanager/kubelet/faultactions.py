@@ -13,9 +13,11 @@ from devicemanager.core.errors import RequestError
 from devicemanager.events import EventStream
 from devicemanager.faults.holds import Hold
 from devicemanager.faults.registry import FaultRegistry, Occasion
+from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.faultyanswers import FaultyAnswers
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.process import FaultEquipment, KubeletProcess
+from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.core.endpoints import Endpoint
@@ -34,6 +36,7 @@ class FaultActions:
     def __init__(
         self,
         clock: Clock,
+        settings: Settings,
         life: Lifecycle,
         plugin_dir: Path,
         resume: Callable[[KubeletProcess], None],
@@ -41,6 +44,7 @@ class FaultActions:
     ) -> None:
         """``resume`` is what follows the start of a process that replaces another."""
         self._clock = clock
+        self._settings = settings
         self._life = life
         self._plugin_dir = plugin_dir
         self._resume = resume
@@ -54,7 +58,7 @@ class FaultActions:
     def registry(self, events: EventStream) -> FaultRegistry:
         """The registry whose actions are executed here. Called once."""
         self._faults = FaultRegistry(self._clock, events, self)
-        self._answers = FaultyAnswers(self._faults)
+        self._answers = FaultyAnswers(self._faults, api_profile(self._settings))
         return self._faults
 
     def equipment(self) -> FaultEquipment:
@@ -65,8 +69,8 @@ class FaultActions:
     def prepare(self, number: int, fault: Fault) -> None:
         """As in ``faults.Actions``."""
         if fault.kind.name == "stale-pod-resources":
-            process = self._life.serving()
-            self._answers.remember(number, process.pod_source, process.profile)
+            process = self._life.process
+            self._answers.remember(number, None if process is None else process.pod_source)
 
     def execute(self, fault: Fault, occasion: Occasion) -> None:
         """As in ``faults.Actions``. Raises RequestError if no kubelet serves whose streams or

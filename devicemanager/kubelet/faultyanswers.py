@@ -17,17 +17,24 @@ __all__ = ["FaultyAnswers"]
 class FaultyAnswers:
     """Answers instead of a server's service. It outlives the kubelet's processes."""
 
-    def __init__(self, faults: FaultRegistry) -> None:
+    def __init__(self, faults: FaultRegistry, profile: Profile) -> None:
         self._faults = faults
+        self._profile = profile
         # Guards what follows: what was so when a fault was set, by its id and the method.
         self._lock = threading.Lock()
         self._stale: dict[int, dict[str, Method]] = {}
 
-    def remember(self, number: int, source: podresources.Source, profile: Profile) -> None:
-        """Keep what the source tells now for the fault of this id."""
-        kept = podresources.MemorySource(source.pods(), source.allocatable())
+    def remember(self, number: int, source: podresources.Source | None) -> None:
+        """Keep what the source tells now for the fault of this id; without one, nothing."""
+        kept = podresources.MemorySource()
+        if source is not None:
+            kept.replace(pods=source.pods(), allocatable=source.allocatable())
         service = Service(
-            kept, limiter=None, profile=profile, counters=Counters(), on_error=lambda error: None
+            kept,
+            limiter=None,
+            profile=self._profile,
+            counters=Counters(),
+            on_error=lambda error: None,
         )
         known = {state.id for state in self._faults.list()}
         with self._lock:

@@ -88,7 +88,7 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         )
         self._life = Lifecycle(self.events, self._new_process, self._started)
         self._fault_actions = FaultActions(
-            self.clock, self._life, self.plugin_dir, self._resume, self._failed
+            self.clock, self.settings, self._life, self.plugin_dir, self._resume, self._failed
         )
         self._faults = self._fault_actions.registry(self.events)
         self._waits = Waits(self.events, self.calls, self._life, lambda: self.plugin_socket)

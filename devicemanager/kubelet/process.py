@@ -112,7 +112,6 @@ class KubeletProcess:
             claims=claims,
             free_inactive=self.manager.free_inactive,
         )
-        self.profile = api_profile(settings)
         self.pod_resources = PodResourcesServer(
             self.pod_source,
             directories.pod_resources_socket,
@@ -120,7 +119,7 @@ class KubeletProcess:
             burst=settings.pod_resources_burst,
             clock=clock.monotonic,
             on_error=on_error,
-            profile=self.profile,
+            profile=api_profile(settings),
             answer=equipment.answers,
         )
         self.is_fresh = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,19 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_faults(tmp_path / "none.yaml")
     with pytest.raises(FaultError, match="a directory"):
         read_faults(tmp_path)
+
+
+def test_the_file_that_the_page_shows(tmp_path: Path) -> None:
+    shown = re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    path = tmp_path / "faults.yaml"
+    path.write_text(shown[1])
+    seed, faults = read_faults(path)
+    assert seed == 7
+    assert [str(fault) for fault in faults] == [
+        "refuse-register:times=2",
+        "delay-call:rpc=Allocate,seconds=2,probability=0.2",
+    ]
 
 
 def test_the_page_has_every_kind_and_option() -> None:

@@ -139,9 +139,9 @@ def test_one_list_stream_ends(kubelet: MockKubelet, simulated: Simulated) -> Non
     ended = threading.Event()
 
     def stream(context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.add_callback(ended.set)
         yield hostile.devices("d0", "d1")
         hostile.until_cancelled(context)
-        ended.set()
 
     other = simulated(S)
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", lists=stream) as plugin:
@@ -165,28 +165,29 @@ def test_a_list_stream_ends_at_a_list(kubelet: MockKubelet, simulated: Simulated
 
 def settled(value: Callable[[], int]) -> int:
     """A number that does not grow any more."""
-    seen = [-1] * 30
+    seen = [-1] * 20
 
     def same() -> bool:
         seen.append(value())
-        return len(set(seen[-30:])) == 1
+        return len(set(seen[-20:])) == 1
 
     assert residue.eventually(same)
     return seen[-1]
 
 
 class Lists:
-    """ListAndWatch that always has one more list, each of about 64 KiB; counts those that
-    went out."""
+    """ListAndWatch that always has one more list until it is ``enough``, each of about
+    64 KiB; counts those that went out."""
 
     def __init__(self) -> None:
         self.sent = 0
+        self.enough = threading.Event()
 
     def __call__(self, context: grpc.ServicerContext) -> Iterator[bytes]:
-        while context.is_active():
-            ids = [f"d{number:05}-{self.sent % 2}" for number in range(3000)]
+        while context.is_active() and not self.enough.is_set():
             self.sent += 1
-            yield hostile.devices(*ids)
+            yield hostile.devices(*(f"{number:0300}-{self.sent % 2}" for number in range(200)))
+        hostile.until_cancelled(context)
 
 
 def test_a_list_stream_is_not_read(kubelet: MockKubelet, clock: ManualClock) -> None:
@@ -201,7 +202,8 @@ def test_a_list_stream_is_not_read(kubelet: MockKubelet, clock: ManualClock) -> 
         assert kubelet.admit(pod("any")).admitted
         assert plugin.allocations
         kubelet.faults.clear(state.id)
-        assert residue.eventually(lambda: lists.sent > stuck + 10)
+        assert residue.eventually(lambda: lists.sent > stuck + 1)
+        lists.enough.set()
 
 
 def test_reading_goes_on_by_the_clock(

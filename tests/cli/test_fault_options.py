@@ -1,0 +1,90 @@
+"""``run --fault``, ``--faults``, ``--fault-seed`` and ``--chaos``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cli import _parser, main
+from devicemanager.cli.fault_options import set_faults
+from devicemanager.faults import chaos
+from devicemanager.kubelet.mock import MockKubelet
+
+RUN = [sys.executable, "-m", "devicemanager.cli", "run"]
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    yield path
+    shutil.rmtree(path)
+
+
+def test_faults_from_the_start_and_chaos(directory: Path) -> None:
+    """The simulated plugin is refused once, and is there in the end."""
+    command = [*RUN, "-o", "json", "--root", str(directory), "--simulate", "vendor.com/gpu=2"]
+    faults = directory / "faults.yaml"
+    faults.write_text("[refuse-register:times=1]")
+    command += ["--fault", "fail-checkpoint:times=1", "--faults", str(faults), "--chaos", "7"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        records = []
+        while not records or records[-1]["kind"] != "ready":
+            records.append(json.loads(process.stdout.readline()))
+        process.terminate()
+    kinds = [record["kind"] for record in records]
+    fired = [record["details"]["fault_kind"] for record in records if record["kind"] == "fault"]
+    assert fired == ["refuse-register", "fail-checkpoint"]
+    assert kinds.index("fault") < kinds.index("registration-refused") < kinds.index("registered")
+    picked = [record for record in records if record["kind"] == "chaos"]
+    assert [record["fault"]["spec"] for record in picked] == list(map(str, chaos(7)))
+    assert picked[0]["seed"] == 7
+    assert picked[0]["message"] == f"chaos 7: {chaos(7)[0]}"
+
+
+def seed_of(tmp_path: Path, *arguments: str) -> int:
+    kubelet = MockKubelet(tmp_path / "r")
+    set_faults(_parser(["run"]).parse_args(["run", *arguments]), kubelet)
+    return kubelet.faults.seed
+
+
+def test_the_seed_is_the_flags_or_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "faults.yaml"
+    path.write_text("{seed: 5, faults: []}")
+    assert seed_of(tmp_path) == 0
+    assert seed_of(tmp_path, "--faults", str(path)) == 5
+    assert seed_of(tmp_path, "--faults", str(path), "--fault-seed", "0") == 0
+    assert seed_of(tmp_path, "--fault-seed", "3") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fault", "nonsense"], "unknown fault 'nonsense': choose from refuse-register, "),
+        (["--fault", "restart"], "restart would be executed at once, when there is nothing yet"),
+        (["--faults", "/none"], "/none: No such file"),
+        (["--chaos", "x"], "'x' is not a whole number from 0"),
+        (["--fault-seed", "-1"], "'-1' is not a whole number from 0"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["run", *arguments]) == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_action_in_a_file_must_wait_for_a_point(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "faults.yaml"
+    path.write_text("[away:seconds=3]")
+    assert main(["run", "--root", str(tmp_path), "--faults", str(path)]) == 2
+    assert f"{path}: away would be executed at once" in capsys.readouterr().err
