@@ -205,18 +205,24 @@ class _Actions:
         self._answers: FaultyAnswers | None = None
 
     def answering(self, faults: FaultRegistry) -> FaultyAnswers:
-        self._answers = FaultyAnswers(faults)
+        self._answers = FaultyAnswers(faults, self._profile)
         return self._answers
 
     def prepare(self, number: int, fault: Fault) -> None:
+        if fault.kind.is_action:
+            raise _no_kubelet(fault)
         if fault.kind.name == "stale-pod-resources" and self._answers is not None:
-            self._answers.remember(number, self._source, self._profile)
+            self._answers.remember(number, self._source)
 
     def execute(self, fault: Fault, occasion: Occasion) -> None:
-        raise RequestError(f"there is no kubelet here for {fault.kind.name}")
+        raise _no_kubelet(fault)
 
     def start(self, fault: Fault, occasion: Occasion) -> None:
-        self.execute(fault, occasion)
+        raise _no_kubelet(fault)
+
+
+def _no_kubelet(fault: Fault) -> RequestError:
+    return RequestError(f"there is no kubelet here for {fault.kind.name}")
 
 
 def _profile(version: str | None) -> Profile:
