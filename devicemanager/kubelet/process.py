@@ -97,6 +97,7 @@ class KubeletProcess:
             events,
             on_error,
             settings.dial_timeout,
+            clock,
         )
         self.pod_source = PodSource(
             self.manager.state,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from devicemanager.clock import Clock
 
 T = TypeVar("T")
 
@@ -69,6 +72,22 @@ class LoopThread:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_JOIN_SECONDS)
         loop.close()
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Wait, on the running event loop, until so much time has passed by a clock."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(over.set)
+
+    cancel = clock.call_at(clock.monotonic() + seconds, wake)
+    try:
+        await over.wait()
+    finally:
+        cancel()
 
 
 async def _cancel_others() -> None:

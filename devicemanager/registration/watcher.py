@@ -19,6 +19,7 @@ import attrs
 import grpc
 
 from devicemanager.api.deviceplugin import DEVICE_PLUGIN
+from devicemanager.clock import Clock
 from devicemanager.core.errors import PluginError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events import EventKind, EventStream
@@ -28,6 +29,7 @@ from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.registration.calling import Calls
 from devicemanager.registration.connection import OnError
 from devicemanager.registration.faulty import not_made
+from devicemanager.registration.loop import sleep
 from devicemanager.registration.registrar import (
     NotConnected,
     Registrar,
@@ -68,12 +70,14 @@ class PluginWatcher:
         events: EventStream,
         on_error: OnError,
         dial_timeout: float,
+        clock: Clock,
     ) -> None:
         self._directory = directory
         self._registrar = registrar
         self._events = events
         self._on_error = on_error
         self._dial_timeout = dial_timeout
+        self._clock = clock
         kinds = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
         self._watch = DirectoryWatch(directory, self._seen, kinds)
         # Guards the field below: which socket it was that was found at each path, and the
@@ -120,7 +124,7 @@ class PluginWatcher:
         wait = FIRST_WAIT
         try:
             while not await self._attempt(plugin):
-                await asyncio.sleep(wait)
+                await sleep(self._clock, wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             if plugin.is_given_up:
                 await self._registrar.in_thread(self._report_given_up, path)

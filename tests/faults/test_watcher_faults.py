@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
 
+from devicemanager.clock import Cancel, ManualClock
 from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
@@ -209,22 +211,39 @@ def test_a_socket_that_is_replaced(kubelet: MockKubelet) -> None:
         plugin.path.unlink(missing_ok=True)
 
 
-def test_a_failed_registration_is_tried_again(kubelet: MockKubelet) -> None:
-    """Without another socket: a plugin that was not ready recovers by itself."""
-    asked = 0
+class _Timers(ManualClock):
+    """Notes what it is asked to wait for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Cancel:
+        cancel = super().call_at(when, callback)
+        self.asked.append(when)
+        return cancel
+
+
+def test_a_failed_registration_is_tried_again() -> None:
+    """Without another socket: a plugin that was not ready recovers by itself, as soon as the
+    kubelet's clock says so."""
+    asked, clock = 0, _Timers()
 
     def options(request: bytes, context: hostile.Context) -> bytes:
         nonlocal asked
         asked += 1
-        if asked == 1:
+        if asked < 3:
             _failing(request, context)
         return b""
 
-    with announced(kubelet, options=options) as plugin:
+    with MockKubelet(clock=clock) as kubelet, announced(kubelet, options=options) as plugin:
+        for waits in ([0.5], [0.5, 1.5]):
+            kubelet.wait_for(lambda waits=waits: clock.asked == waits)
+            clock.advance(waits[-1] - clock.monotonic())
         kubelet.wait_for_resource(R, 2)
-        [(first, error), (second, _)] = told(plugin, 2)
-        assert (first, second) == (False, True)
-        assert error.startswith("failed to get device plugin options: ")
+        answers = told(plugin, 3)
+        assert [registered for registered, _ in answers] == [False, False, True]
+        assert answers[0][1].startswith("failed to get device plugin options: ")
 
 
 def test_a_socket_that_vanishes_while_it_is_asked(kubelet: MockKubelet) -> None:
