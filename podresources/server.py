@@ -137,7 +137,7 @@ class _Running:
         server = grpc.server(
             executor,
             handlers=[_Handlers(service, Backlog(time.monotonic))],
-            options=_OPTIONS,
+            options=[*_OPTIONS, *sockets.server_options()],
             maximum_concurrent_rpcs=_CONCURRENT_CALLS,
         )
         try:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import resource
 import socket
 import stat
 import urllib.parse
@@ -27,6 +28,23 @@ _PRIVATE = re.compile(r"\.[0-9a-f]{3,16}")
 AUTHORITY = ("grpc.default_authority", "localhost")
 """The channel option for every connection to a unix socket. As the kubelet's own clients do
 (k/k#112597): gRPC would send the quoted path, which servers on Rust's h2 refuse."""
+
+
+_MOST_CONNECTIONS = 4096
+_FEWEST_CONNECTIONS = 8
+_GREETING_MS = 10_000
+
+
+def server_options() -> list[tuple[str, int]]:
+    """gRPC's options that bound what a server's connections may take: as many as leave most
+    of the process's descriptors to others, and none that does not greet in time."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    share = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 4
+    most = max(_FEWEST_CONNECTIONS, min(_MOST_CONNECTIONS, share))
+    return [
+        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.server_handshake_timeout_ms", _GREETING_MS),
+    ]
 
 
 def check_path(path: Path) -> None:

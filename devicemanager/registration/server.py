@@ -41,6 +41,8 @@ or the client gets an error of gRPC's own instead."""
 _OPTIONS = (
     ("grpc.server_max_pending_requests", 10_000),
     ("grpc.server_max_pending_requests_hard_limit", 20_000),
+    # A plugin registers and goes. One that stays may connect again; a flood makes room.
+    ("grpc.max_connection_idle_ms", 5_000),
 )
 
 Send = Callable[[dp.Empty | None], None]
@@ -74,7 +76,7 @@ class RegistrationServer:
         """Plugins that were answered and are connected to now; asyncio keeps no task."""
         self._bound = socket  # by what name the kernel knows it
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
-        self._server = grpc.server(self._pool, options=_OPTIONS)
+        self._server = grpc.server(self._pool, options=[*_OPTIONS, *sockets.server_options()])
         service, method = dp_grpc.REGISTER.strip("/").split("/")
         handlers = {method: _AnsweredLater(self._register).handler()}
         generic = grpc.method_handlers_generic_handler(service, handlers)

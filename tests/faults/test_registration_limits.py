@@ -6,6 +6,7 @@
 | more registrations of one process than allowed | test_one_process_may_not_take_all |
 | a client that reads no answer | test_a_client_that_reads_nothing |
 | no descriptors left | test_descriptors_are_kept_for_admissions |
+| connections without number, some of which greet | test_connections_are_bounded |
 | names of megabytes, any number of names | test_long_names, test_counters_are_bounded |
 | a callback that ends with SystemExit | test_a_callback_that_exits |
 """
@@ -37,9 +38,49 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tests.faults import hostile, residue
 from tests.faults.conftest import IMPATIENT, Start, pod
+from tools.attack import http2
 
 R = hostile.RESOURCE
 PATIENT = Settings(dial_timeout=300.0, options_timeout=300.0, pod_resources_qps=None)
+
+
+@pytest.mark.parametrize("first", [http2.PREFACE + http2.settings(), http2.PREFACE[:5]])
+def test_connections_are_bounded(
+    start: Start, monkeypatch: pytest.MonkeyPatch, first: bytes
+) -> None:
+    """On either socket; those that are let in stay, and pods are admitted beside them."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    kubelet = start()
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"), contextlib.ExitStack() as stack:
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R)
+        for path in (kubelet.plugin_socket, kubelet.pod_resources_socket):
+            peers = [stack.enter_context(_connected(path, first)) for _ in range(100)]
+            assert residue.eventually(lambda peers=peers: _closed(peers) >= 100 - 64)
+            assert _closed(peers) < 100
+        assert kubelet.admit(pod("p")).admitted
+
+
+def _connected(path: Path, first: bytes) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(str(path))
+    peer.setblocking(False)
+    with contextlib.suppress(BrokenPipeError):
+        peer.sendall(first)
+    return peer
+
+
+def _closed(peers: list[socket.socket]) -> int:
+    return sum(map(_is_closed, peers))
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_a_good_plugin_beside_a_thousand_bad_ones(start: Start) -> None:

@@ -20,6 +20,7 @@ _REGISTER = "/v1beta1.Registration/Register"
 _LIST = "/v1.PodResourcesLister/List"
 _HALF = 400
 _CLIENTS = 1000
+_FLOOD = 3000
 _BAD_VERSION = dp.RegisterRequest(version="none", resource_name="a.b/c").SerializeToString()
 
 
@@ -44,6 +45,12 @@ def attacks() -> list[Attack]:
             f"{_CLIENTS} clients that stay, with 3 calls each",
             _clients,
             Limits(kept=100.0, descriptors=_CLIENTS + 100),
+        ),
+        beside(
+            "connections-flood",
+            f"{_FLOOD} connections to each socket that greet, say nothing more and come again",
+            _flood,
+            Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
         ),
         beside("garbage", "400 connections of no HTTP/2", _garbage),
     ]
@@ -103,6 +110,17 @@ def _clients(target: Target) -> None:
             for connection in connections:
                 connection.sendall(http2.call(stream, _REGISTER, _BAD_VERSION))
         time.sleep(5)
+
+
+def _flood(target: Target) -> None:
+    first = http2.PREFACE + http2.settings()
+    for _ in range(5):
+        with contextlib.ExitStack() as stack:
+            for path, _method in _sockets(target):
+                for _number in range(_FLOOD):
+                    with contextlib.suppress(OSError):
+                        stack.enter_context(http2.connect(path, first))
+            time.sleep(1)
 
 
 def _garbage(target: Target) -> None:
