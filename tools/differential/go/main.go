@@ -4,6 +4,9 @@
 //	reference   answers one JSON object a line on stdin, a Scenario, with one on stdout:
 //	            {"id", "runs": [[Outcome, …], …]} or {"id", "config_error"} or {"id", "failed"}
 //
+//	reference bench, reference plugin
+//	            the benchmarks' node and plugin; see bench.go
+//
 // The device manager's directory is fixed: /var/lib/kubelet/device-plugins has to be one
 // that nobody else uses, as in a private mount namespace. It is emptied for each run.
 package main
@@ -20,6 +23,7 @@ import (
 
 	"github.com/go-logr/logr"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
 )
 
@@ -39,7 +43,7 @@ func answerTo(line []byte) (*answer, error) {
 		return nil, err
 	}
 	found := &answer{ID: scenario.ID}
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(scenario.FeatureGates); err != nil {
+	if err := setGates(scenario.FeatureGates); err != nil {
 		return nil, err
 	}
 	for run := 0; run < max(1, scenario.Runs); run++ {
@@ -56,6 +60,21 @@ func answerTo(line []byte) (*answer, error) {
 		found.Runs = append(found.Runs, outcomes)
 	}
 	return found, nil
+}
+
+// defaults are the gates that some scenario has set, as they were before.
+var defaults = map[string]bool{}
+
+// setGates sets these gates, and all others to what they are by default.
+func setGates(gates map[string]bool) error {
+	wanted := maps.Clone(defaults)
+	for name, value := range gates {
+		if _, known := defaults[name]; !known {
+			defaults[name] = utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(name))
+		}
+		wanted[name] = value
+	}
+	return utilfeature.DefaultMutableFeatureGate.SetFromMap(wanted)
 }
 
 func play(scenario *Scenario) (outcomes []Outcome, err error) {
@@ -155,7 +174,13 @@ func run(in io.Reader, out io.Writer) error {
 
 func main() {
 	klog.SetLogger(logr.Discard())
-	if err := run(os.Stdin, os.Stdout); err != nil {
+	var err error
+	if len(os.Args) > 1 {
+		err = benchMain(os.Args[1:])
+	} else {
+		err = run(os.Stdin, os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
