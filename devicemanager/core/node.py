@@ -14,7 +14,7 @@ import attrs
 from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
 from devicemanager.core.ids import PodUid, ResourceName
-from devicemanager.core.pods import Pod, pod_requests
+from devicemanager.core.pods import Pod, effective_request, pod_requests
 from devicemanager.core.refusal import Refused
 
 PODS = ResourceName("pods")
@@ -29,8 +29,16 @@ class Node:
     bytes, ``pods``); what is not in it is not checked.
     """
 
-    def __init__(self, fixed: Mapping[ResourceName, int] | None = None) -> None:
+    def __init__(
+        self,
+        fixed: Mapping[ResourceName, int] | None = None,
+        *,
+        unknown_init_requests: bool = False,
+    ) -> None:
+        """``unknown_init_requests`` refuses an init container that asks for a device resource
+        which the node does not know, as kubelets up to v1.30 do."""
         self._fixed = dict(fixed or {})
+        self._unknown_init_requests = unknown_init_requests
         self._pods: dict[PodUid, Mapping[ResourceName, int]] = {}
         self._used: dict[ResourceName, int] = {}
 
@@ -42,7 +50,7 @@ class Node:
         resource it does not know, which is left out (``removeMissingExtendedResources``).
         """
         requests = _requests(pod)
-        self._check(self._pods.get(pod.uid, {}), requests, devices)
+        self._check(pod, self._pods.get(pod.uid, {}), requests, devices)
         self.remove(pod.uid)
         self._pods[pod.uid] = requests
         for resource, requested in requests.items():
@@ -50,6 +58,7 @@ class Node:
 
     def _check(
         self,
+        pod: Pod,
         mine: Mapping[ResourceName, int],
         requests: Mapping[ResourceName, int],
         devices: Callable[[ResourceName], int | None],
@@ -60,6 +69,9 @@ class Node:
             capacity = self._fixed.get(resource)
             if capacity is None and is_extended_resource_name(resource):
                 capacity = devices(resource)
+                if capacity is None and self._unknown_init_requests and pod.init_containers:
+                    # Only app containers' requests are left out (``removeMissing…``, v1.30).
+                    capacity, requested = 0, _of_init_containers(pod, resource)
             used = self._used.get(resource, 0) - mine.get(resource, 0)
             if capacity is not None and requested > capacity - used:
                 message = messages.NODE_TOO_SMALL.format(
@@ -115,6 +127,11 @@ class NodeStatus:
 
 def _requests(pod: Pod) -> Mapping[ResourceName, int]:
     return {PODS: 1, **pod_requests(pod, attrgetter("requests"))}
+
+
+def _of_init_containers(pod: Pod, resource: ResourceName) -> int:
+    inits = attrs.evolve(pod, containers=())
+    return effective_request(inits, lambda container: container.requests.get(resource, 0))
 
 
 def _in_order(requests: Mapping[ResourceName, int]) -> dict[ResourceName, int]:

@@ -96,7 +96,10 @@ class Manager:
             empty_topology_aligns=self.settings.behaviour.empty_topology_aligns,
         )
         fresh = self.settings.providers if providers is None else providers
-        node = Node(self.settings.node_amounts)
+        node = Node(
+            self.settings.node_amounts,
+            unknown_init_requests=self.settings.behaviour.unknown_init_requests,
+        )
         self.state = State(
             store or MemoryStore(),
             HintProviders(fresh),

@@ -36,6 +36,9 @@ class Behaviour:
     """Why the kubelet does not start if it cannot listen for registrations."""
     watcher_retries: bool
     """Whether the watcher tries a plugin again that it could not connect to or tell so."""
+    unknown_init_requests: bool
+    """Whether an init container is refused that asks for an extended resource which the node
+    does not know; without a plugin, an app container runs without it."""
     several_plugins: bool
     """Whether several plugins serve a resource at a time, and another takes over when the
     newest leaves; if not, the newest replaces the others."""

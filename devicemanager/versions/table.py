@@ -50,6 +50,10 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.36", row="k/k#133335"),
     ),
+    "unknown_init_requests": (
+        since("1.20"),
+        since("1.31", value=False, row="seen in 1.29.6, read in 1.30.14, 1.31.14"),
+    ),
     "several_plugins": (
         since("1.20", value=False),
         since("1.37", row="k/k#135437"),

@@ -141,3 +141,33 @@ def test_ta8_a_sidecar_beside_the_app_containers(
     node.plugin([device("a", 0), device("b", 1)])
     spec = pod("p", container("app", gpu=1), init=[container("side", restartable=True, gpu=1)])
     assert node.admit(spec).admitted is fits
+
+
+EMPTY_REPLY = "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
+
+
+@pytest.mark.parametrize(("version", "printed"), [("1.33", EMPTY_REPLY), ("1.34", "")])
+def test_the_answer_to_allocate_names_no_container(version: str, printed: str) -> None:
+    node = Node(kubelet_version=version)
+    node.plugin(devices("a"), responses=())
+    assert node.admit(pod("p", gpu=1)).message == (
+        f"Allocate failed due to no containers return in allocation response {printed}, "
+        "which is unexpected"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.31"])
+def test_an_init_container_asks_for_a_resource_that_the_node_does_not_know(version: str) -> None:
+    node = Node(kubelet_version=version)
+    app = container("app", unknown=3)
+    # Only the request of an app container was always left out.
+    assert node.admit(pod("apps", app)).admitted
+    inits = pod("inits", app, init=(container("init", unknown=2),))
+    admission = node.admit(inits)
+    if version == "1.31":
+        assert admission.admitted
+        return
+    assert (admission.reason, admission.message) == (
+        "OutOfvendor.com/unknown",
+        "Node didn't have enough resource: vendor.com/unknown, requested: 2, used: 3, capacity: 0",
+    )

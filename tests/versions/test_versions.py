@@ -93,6 +93,7 @@ def test_the_page_is_fresh():
         ("listen_failed", "1.20", "1.21", (LISTEN_FAILED, "{error}")),
         ("watcher_retries", "1.35", "1.36", (False, True)),
         ("several_plugins", "1.36", "1.37", (False, True)),
+        ("unknown_init_requests", "1.30", "1.31", (True, False)),
         ("admission_checks_health", "1.27.1", "1.27.2", (False, True)),
         ("running_survive_restart", "1.27.1", "1.27.2", (True, False)),
         ("running_survive_restart", "1.27.5", "1.27.6", (False, True)),

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import attrs
 
+from tools.differential.versions import minor
+
 __all__ = ["DEVIATIONS", "Deviation", "Fact", "named", "steps_of"]
 
 Scenario = Mapping[str, Any]
@@ -39,7 +41,12 @@ class Fact:
         words = self.path.split()
         return words[0] in _HOLDINGS and any(uid in words for uid in pods)
 
+    def is_told_of(self, pods: frozenset[str]) -> bool:
+        """Whether PodResources tells it of one of these pods."""
+        return self.kind.removesuffix(":") in _TOLD and any(uid in self.path for uid in pods)
 
+
+_TOLD: Final = frozenset({"get", "list", "list_v1alpha1"})
 _HOLDINGS: Final = frozenset({"devices", "count", "status", "checkpoint"})
 
 
@@ -62,12 +69,30 @@ def named(fact: Fact) -> Deviation | None:
     return next((each for each in DEVIATIONS if each.covers(fact)), None)
 
 
+def _is_told_with_the_gate_off(fact: Fact) -> bool:
+    if fact.path != "health updates" or fact.expected:
+        return False
+    on = minor(fact.version) >= 36
+    return not (fact.scenario.get("feature_gates") or {}).get("ResourceHealthStatus", on)
+
+
 DEVIATIONS: Final[tuple[Deviation, ...]] = (
     Deviation(
         "refused pods hold nothing",
         "an allocation is all or nothing; the reference keeps what the containers before the "
         "refused one got until the next allocation or List (Q4)",
         lambda fact: fact.is_about(fact.refused),
+    ),
+    Deviation(
+        "the pod admitted last counts as active",
+        "up to 1.31 the reference frees what it held when it was refused only once another pod "
+        "comes, ours with the next List as well",
+        lambda fact: minor(fact.version) <= 31 and fact.is_told_of(fact.refused),
+    ),
+    Deviation(
+        "health updates whatever the gate",
+        "`MockKubelet.health_updates` is there without the gate ResourceHealthStatus, too",
+        _is_told_with_the_gate_off,
     ),
     Deviation(
         "ended pods hold nothing",
