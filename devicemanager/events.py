@@ -41,6 +41,9 @@ class EventKind(StrEnum):
     CONFLICT = "conflict"
     CONTAINER_STARTED = "container-started"
     CONTAINER_FAILED = "container-failed"
+    CONTAINER_EXITED = "container-exited"
+    CONTAINER_BACK_OFF = "container-back-off"
+    DELETING = "deleting"
     FINISHED = "finished"
     TERMINATED = "terminated"
     DEVICE_HEALTH = "device-health"
@@ -74,6 +77,7 @@ _WARNINGS = frozenset(
         EventKind.REFUSED,
         EventKind.CONFLICT,
         EventKind.CONTAINER_FAILED,
+        EventKind.CONTAINER_BACK_OFF,
         EventKind.HEALTH_DROPPED,
         EventKind.UNKNOWN_RESOURCE,
         EventKind.CHECKPOINT_FAILED,

@@ -414,7 +414,17 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "wait_for_call": "not over HTTP until now",
     "expect": "not over HTTP until now",
     **dict.fromkeys(
-        ("allocate", "preferred", "pre_start", "options", "watch"), "not over HTTP until now"
+        (
+            "allocate",
+            "container_statuses",
+            "delete",
+            "exit_container",
+            "options",
+            "pre_start",
+            "preferred",
+            "watch",
+        ),
+        "not over HTTP until now",
     ),
     **{
         f"{name}_async": "the same for asyncio; each is here without its ending, or stands above"

@@ -49,6 +49,9 @@ class Pod:
     resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
     """``spec.resourceClaims``: the name in the pod to the name of the claim, which is in the
     pod's namespace; None for one that is to be made from a template."""
+    termination_grace_period: int = 30
+    """``spec.terminationGracePeriodSeconds``: what its containers have to end when it is
+    deleted."""
 
     def without_sidecars(self) -> Pod:
         """The pod under a kubelet that knows no restartable init containers."""

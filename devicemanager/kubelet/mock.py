@@ -38,6 +38,7 @@ from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.paths import NodePaths
+from devicemanager.kubelet.podlife import PodLife
 from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["MockKubelet", "WaitTimeout"]
 
 
-class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCalls):
+class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCalls, PodLife):
     """A kubelet's device manager, PodResources API and plugin watcher under ``root``.
 
     Use it as a context manager, or call ``start`` and ``stop``. Everything may be called

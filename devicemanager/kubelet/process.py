@@ -150,7 +150,13 @@ class KubeletProcess:
 
     def _serve(self) -> None:
         # Stopped in the opposite order: no list may come in once the manager has closed.
-        self._stops += [self._claims.close, self.registrar.stop, self.manager.close]
+        # Plugins' connections are closed before what a timer asks of them is waited for.
+        self._stops += [
+            self._claims.close,
+            self.workers.life.close,
+            self.registrar.stop,
+            self.manager.close,
+        ]
         self._load()
         self._claims.load(self._claims_file)
         self._stops.append(self.pod_resources.stop)

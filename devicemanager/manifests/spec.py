@@ -80,9 +80,12 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
             raise required("containers")
         init_containers = _containers("initContainers", spec.get("initContainers"), taken, claims)
         restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
+        grace = _grace_period(spec.get("terminationGracePeriodSeconds"))
     except FieldError as error:
         raise error.under("spec") from None
-    return Pod(PodUid(uid), name, namespace, containers, init_containers, restart_policy, claims)
+    return Pod(
+        PodUid(uid), name, namespace, containers, init_containers, restart_policy, claims, grace
+    )
 
 
 def _check_kind(manifest: Mapping[Any, Any]) -> None:
@@ -169,6 +172,14 @@ def _restart_policy(policy: object) -> RestartPolicy | None:
     if policy not in _RESTART_POLICIES:
         raise unsupported("restartPolicy", policy, *_RESTART_POLICIES)
     return RestartPolicy(policy)
+
+
+def _grace_period(seconds: object) -> int:
+    if seconds is None:
+        return 30  # the API server's default
+    if not isinstance(seconds, int) or isinstance(seconds, bool):
+        raise wrong_type("terminationGracePeriodSeconds", "a whole number", seconds)
+    return max(seconds, 1)  # what the API server makes of a negative one, and the kubelet of 0
 
 
 def _check_image(image: object) -> None:

@@ -39,6 +39,8 @@ class Containers:
         if not record.is_active:
             why = f": {record.message}" if record.message else ""
             raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
+        if record.deletion_grace is not None:
+            raise RequestError(f"pod {title(record.pod)} is being deleted: it starts nothing")
         return self._start(record, container, is_init)
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
@@ -51,14 +53,21 @@ class Containers:
                 outcomes[container.name] = attrs.evolve(outcome, options=options)
             except (DeviceManagerError, ValueError) as error:
                 outcomes[container.name] = attrs.evolve(outcome, error=str(error))
-                self._events.publish(
-                    EventKind.CONTAINER_FAILED,
-                    f"pod {title(record.pod)} container {container.name} did not start: {error}",
-                    pod=record.pod.uid,
-                )
+                self.failed(record, container, error)
                 if is_init:
                     break
         return attrs.evolve(admission, containers=outcomes)
+
+    def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
+        """A container could not be started."""
+        with self._store.lock:
+            # The error of generateContainerConfig (kuberuntime_container.go, v1.32).
+            record.waits(container.name, "CreateContainerConfigError", str(error))
+        self._events.publish(
+            EventKind.CONTAINER_FAILED,
+            f"pod {title(record.pod)} container {container.name} did not start: {error}",
+            pod=record.pod.uid,
+        )
 
     def is_gone(self, record: PodRecord) -> bool:
         """Whether the pod was terminated meanwhile. What it was given after that is freed:
@@ -86,7 +95,7 @@ class Containers:
         fault = self._cdi.fault(options, pod.uid, container.name)
         options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
         with self._store.lock:
-            record.started(container, is_init)
+            record.started(container, is_init, self._manager.clock.time())
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from enum import StrEnum
 from operator import attrgetter
 
 import attrs
@@ -18,15 +17,16 @@ from devicemanager.core.allocation.container import AdmissionContext
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.pods.statuses import (
+    KILLED,
+    ContainerStatus,
+    Phase,
+    Terminated,
+    initial_status,
+    phase_of,
+)
 
-
-class Phase(StrEnum):
-    """``status.phase``, as far as admission and start decide it."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
+__all__ = ["Phase", "PodRecord", "PodSnapshot", "PodStore", "by_name", "title"]
 
 
 by_name = attrgetter("namespace", "name", "uid")
@@ -57,7 +57,13 @@ class PodRecord:
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
     restarted: frozenset[ContainerName] = frozenset()
-    """Those of the running ones that were started more than once."""
+    """Those that were started more than once."""
+    statuses: dict[ContainerName, ContainerStatus] = attrs.field(factory=dict)
+    """Of the containers that were started, or were to be; ``status`` knows the others."""
+    has_sandbox: bool = False
+    """Whether a container was started since the node came up."""
+    deletion_grace: float | None = None
+    """Seconds that its containers have to end, once it is to be deleted."""
 
     @property
     def is_active(self) -> bool:
@@ -78,14 +84,46 @@ class PodRecord:
         running = self.running - self.restarted if "Q27" in quirks else self.running
         return AdmissionContext(sources_ready, running, self.finished)
 
-    def started(self, container: Container, is_init: bool) -> None:
-        """A container runs now; an ordinary init container runs and ends."""
+    def status(self, name: ContainerName) -> ContainerStatus:
+        """The status of one of its containers."""
+        status = self.statuses.get(name)
+        return initial_status(self.pod, name) if status is None else status
+
+    def exit_codes(self) -> dict[str, int]:
+        """Those of app containers that have ended and are not started again."""
+        states = {
+            container.name: self.status(container.name).state for container in self.pod.containers
+        }
+        return {
+            str(name): state.exit_code
+            for name, state in states.items()
+            if isinstance(state, Terminated)
+        }
+
+    def started(self, container: Container, is_init: bool, now: float | None = None) -> None:
+        """A container runs now (seconds since the epoch; None for earlier); an ordinary init
+        container runs and ends."""
+        name = container.name
+        status = self.status(name).started(now)
         if is_init and not container.restartable:
-            self.finished |= {container.name}
+            status = status.ended(0, "Completed", now)
+            self.finished |= {name}
         else:
-            self.restarted |= self.running & {container.name}
-            self.running |= {container.name}
-            self.phase = Phase.RUNNING
+            if status.restart_count:
+                self.restarted |= {name}
+            self.running |= {name}
+        self.statuses[name] = status
+        self.has_sandbox = True
+        self.phase = phase_of(self.pod, self.statuses)
+
+    def ended(self, name: ContainerName, exit_code: int, reason: str, now: float) -> None:
+        """A container has ended."""
+        self.statuses[name] = self.status(name).ended(exit_code, reason, now)
+        self.running -= {name}
+
+    def waits(self, name: ContainerName, reason: str, message: str) -> None:
+        """A container that does not run is to be started later."""
+        self.statuses[name] = self.status(name).waits(reason, message)
 
     def all_started(self) -> None:
         """Every container has been started: the pod of an earlier kubelet."""
@@ -94,7 +132,11 @@ class PodRecord:
 
     def containers_stop(self) -> None:
         """Nothing runs any more; what had finished would run again."""
+        for name in (*self.running, *self.finished):
+            # What containerd says of a container that it finds ended.
+            self.statuses[name] = self.statuses[name].ended(255, "Unknown", None)
         self.running = self.finished = self.restarted = frozenset()
+        self.has_sandbox = False
 
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:
         """The pod's phase once every app container has ended, by its exit code (0 where
@@ -115,6 +157,8 @@ class PodRecord:
     def end(self, phase: Phase, reason: str = "", message: str = "") -> None:
         """Failed or Succeeded: nothing runs any more."""
         self.phase, self.reason, self.message = phase, reason, message
+        for name in self.running:
+            self.statuses[name] = self.status(name).ended(KILLED, "Error", None)
         self.running = frozenset()
 
 

@@ -28,6 +28,7 @@ from devicemanager.pods.admission import (
     affinity_nodes,
 )
 from devicemanager.pods.containers import Containers
+from devicemanager.pods.life import ContainerLife
 from devicemanager.pods.options import CdiRules
 from devicemanager.pods.records import Phase, PodRecord, PodStore, title
 from devicemanager.settings import Settings
@@ -58,6 +59,9 @@ class PodWorkers:
         self._events = events
         self._cdi = CdiRules(settings.behaviour.uses_cdi, settings.behaviour.annotates_cdi)
         self._containers = Containers(store, manager, events, self._claims, self._cdi)
+        self.life = ContainerLife(
+            store, self._containers, manager.clock, events, self._finish, self._delete
+        )
 
     # -- admission -------------------------------------------------------------------
 
@@ -93,11 +97,13 @@ class PodWorkers:
                 continue
             if not record.admitted:
                 continue
-            was_running = bool(record.running)
+            was_running = record.has_sandbox
             if not was_running and self._settings.wait_for_plugin:
                 self._wait_for_plugins(record.pod)
             admission = self._admit(record)
-            if admission.admitted and not was_running:
+            if record.deletion_grace is not None or (admission.admitted and was_running):
+                self.life.resume(record)
+            elif admission.admitted:
                 self._containers.start_all(record, admission)
         self._check_sources()
 
@@ -255,18 +261,45 @@ class PodWorkers:
         """All containers of a pod have ended by themselves; see ``MockKubelet.finish``."""
         record = self._store.known(uid)
         pod = record.pod
+        with self._store.lock:
+            # What has ended before has ended so.
+            exit_codes = {**exit_codes, **record.exit_codes()}
         phase = record.phase_after(exit_codes)
         with self._store.lock:
             if not self._store.is_current(record) or not record.is_active:
                 raise RequestError(f"pod {title(pod)} is not active: it cannot finish")
+            now = self._manager.clock.time()
+            for container in pod.containers:
+                if container.name not in record.exit_codes():
+                    code = exit_codes.get(container.name, 0)
+                    record.ended(container.name, code, "Error" if code else "Completed", now)
+        self._finish(record, phase)
+        return phase
+
+    def _finish(self, record: PodRecord, phase: Phase) -> None:
+        """No container will run again; sidecars are stopped."""
+        pod = record.pod
+        with self._store.lock:
+            if not self._store.is_current(record) or not record.is_active:
+                return
+            now = self._manager.clock.time()
+            for name in record.running:
+                record.ended(name, 0, "Completed", now)
             self._store.end(record, phase)
             # Under the lock: another pod may be admitted with this UID from here on.
             self._manager.deactivate(pod.uid)
             self._claims.leave(pod.uid)
         self._manager.release(pod.uid)
         self._claims.settle()
+        self.life.forget(record)
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
-        return phase
+
+    def _delete(self, record: PodRecord) -> None:
+        """Forget a pod that is to be deleted and whose containers have ended."""
+        with self._store.lock:
+            is_there = self._store.is_current(record)
+        if is_there:
+            self.terminate((record.pod.uid,))
 
     def terminate(self, uids: Iterable[str]) -> None:
         """Pods end and are deleted, all of them or, if one is unknown, none."""
@@ -278,6 +311,7 @@ class PodWorkers:
         self._manager.release(*(record.pod.uid for record in records))
         self._claims.settle()
         for record in records:
+            self.life.forget(record)
             self._events.publish(
                 EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid
             )

@@ -1,0 +1,119 @@
+"""The states of containers and the phase of their pod, as the API has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import pytest
+
+from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.pods.backoff import BackOff, go_seconds
+from devicemanager.pods.statuses import (
+    ContainerStatus,
+    Running,
+    State,
+    Terminated,
+    Waiting,
+    initial_status,
+    phase_of,
+)
+
+INIT = Container(ContainerName("init"))
+SIDE = Container(ContainerName("side"), restartable=True)
+APPS = tuple(Container(ContainerName(name)) for name in ("a", "b"))
+POD = Pod(PodUid("u"), "p", "default", APPS, (INIT, SIDE))
+RUNS, DONE, FAILED = Running(1.0), Terminated(0, "Completed"), Terminated(3, "Error")
+CREATING, CRASHED = Waiting("ContainerCreating"), Waiting("CrashLoopBackOff")
+
+
+def status(name: str, state: State) -> ContainerStatus:
+    last = FAILED if state == CRASHED else None
+    return ContainerStatus(ContainerName(name), state, last)
+
+
+READY = {"init": DONE, "side": RUNS}
+
+
+@pytest.mark.parametrize(
+    ("policy", "states", "phase"),
+    [
+        ("Always", {}, "Pending"),
+        ("Always", {"init": RUNS}, "Pending"),
+        ("Always", {"init": CRASHED, "side": RUNS, "a": RUNS, "b": RUNS}, "Running"),
+        ("Never", {"init": FAILED}, "Failed"),
+        ("OnFailure", {"init": FAILED}, "Pending"),
+        ("Always", {"init": DONE, "a": RUNS, "b": RUNS}, "Pending"),
+        ("Always", {"init": DONE, "side": CREATING, "a": RUNS, "b": RUNS}, "Pending"),
+        ("Always", {"init": DONE, "side": CRASHED, "a": RUNS, "b": RUNS}, "Running"),
+        ("Always", {**READY, "a": RUNS}, "Pending"),
+        ("Always", {**READY, "a": RUNS, "b": CREATING}, "Pending"),
+        ("Always", {**READY, "a": RUNS, "b": RUNS}, "Running"),
+        ("Always", {**READY, "a": RUNS, "b": CRASHED}, "Running"),
+        ("Always", {"init": DONE, "side": DONE, "a": FAILED, "b": CRASHED}, "Running"),
+        ("Never", {**READY, "a": DONE, "b": DONE}, "Running"),
+        ("Never", {"init": DONE, "side": DONE, "a": DONE, "b": DONE}, "Succeeded"),
+        ("Never", {"init": DONE, "side": DONE, "a": DONE, "b": FAILED}, "Failed"),
+        ("OnFailure", {"init": DONE, "side": DONE, "a": DONE, "b": CRASHED}, "Running"),
+        ("OnFailure", {"init": DONE, "side": DONE, "a": DONE, "b": FAILED}, "Running"),
+        ("OnFailure", {"init": DONE, "side": DONE, "a": DONE, "b": DONE}, "Succeeded"),
+    ],
+)
+def test_phases(policy: str, states: Mapping[str, State], phase: str) -> None:
+    pod = attrs.evolve(POD, restart_policy=RestartPolicy(policy))
+    statuses = {ContainerName(name): status(name, state) for name, state in states.items()}
+    assert phase_of(pod, statuses) == phase
+
+
+def test_a_container_that_was_never_started() -> None:
+    assert initial_status(POD, APPS[0].name).state == Waiting("PodInitializing")
+    assert initial_status(POD, INIT.name).state == Waiting("ContainerCreating")
+    alone = attrs.evolve(POD, init_containers=())
+    assert initial_status(alone, APPS[0].name).state == Waiting("ContainerCreating")
+
+
+def test_the_states_of_a_container_one_after_the_other() -> None:
+    first = status("a", CREATING).started(5.0)
+    assert first == ContainerStatus(APPS[0].name, Running(5.0))
+    ended = first.ended(1, "OOMKilled", 7.0)
+    death = Terminated(1, "OOMKilled", 5.0, 7.0)
+    assert ended.state == death and ended.restart_count == 0
+    waits = ended.waits("CrashLoopBackOff", "why")
+    assert (waits.state, waits.last_termination) == (Waiting("CrashLoopBackOff", "why"), death)
+    again = waits.started(17.0)
+    assert again == ContainerStatus(APPS[0].name, Running(17.0), death, 1)
+    killed = again.started(20.0)
+    assert killed.last_termination == Terminated(137, "Error", 17.0, 20.0)
+    assert killed.restart_count == 2
+
+
+# -- back-off ------------------------------------------------------------------------------
+
+
+def test_the_waits_double_up_to_five_minutes() -> None:
+    back_off: BackOff[str] = BackOff()
+    now, waits = 0.0, []
+    for _ in range(8):
+        waits.append(back_off.wait("a", now))
+        back_off.starts("a", now, now + waits[-1])
+        now += waits[-1] + 1.0
+    assert waits == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert back_off.wait("b", now) == 0
+    back_off.forget("a")
+    assert back_off.wait("a", now) == 0
+
+
+@pytest.mark.parametrize(("ran", "waits"), [(600.0, [10, 20]), (600.5, [0, 10])])
+def test_ten_minutes_without_an_end_begin_anew(ran: float, waits: list[float]) -> None:
+    back_off: BackOff[str] = BackOff()
+    back_off.starts("a", 0.0, 100.0)
+    ended = 100.0 + ran
+    found = [back_off.wait("a", ended)]
+    back_off.starts("a", ended, ended + found[0])
+    assert [*found, back_off.wait("a", ended + 11)] == waits
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
+def test_durations_as_go_prints_them(seconds: float, text: str) -> None:
+    assert go_seconds(seconds) == text
