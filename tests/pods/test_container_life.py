@@ -11,7 +11,7 @@ from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.events import EventKind
 from devicemanager.pods.records import PodRecord
 from devicemanager.pods.statuses import Running, Terminated, Waiting
-from devicemanager.testing.fakes import FakePlugin
+from devicemanager.testing.fakes import PRE_START_CONTAINER, FakePlugin
 from tests.helpers import container, devices, pod
 from tests.node import GPU, Node
 
@@ -71,7 +71,7 @@ def test_crashes_are_followed_by_longer_and_longer_waits(node: Node, plugin: Fak
     assert restarts(node) == 6
     last = record(node).status(ContainerName("app")).last_termination
     assert last is not None and (last.exit_code, last.reason) == (1, "Error")
-    assert [call.rpc for call in plugin.calls[asked:]] == ["PreStartContainer"] * 6
+    assert [call.method for call in plugin.calls[asked:]] == [PRE_START_CONTAINER] * 6
     assert node.devices("train")["app"]
     node.clock.advance(601)
     crash(node)
