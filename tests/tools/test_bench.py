@@ -12,10 +12,12 @@ from xml.etree import ElementTree
 import attrs
 import pytest
 
-from tools.bench import chart, page, report
+from devicemanager.testing.fakes import FakePlugin
+from tests.helpers import devices
+from tools.bench import chart, page, reference, report
 from tools.bench.command import main
 from tools.bench.model import Measurement, quantile, rows
-from tools.bench.plugin import device_list
+from tools.bench.plugin import RESOURCE, device_list
 from tools.bench.registry import MODULES, BenchmarkFailed, cases, measure, measure_together
 from tools.bench.scale import FULL, SCALES
 
@@ -210,3 +212,48 @@ def test_devices_are_spread_over_numa_nodes():
     assert [device.topology.nodes[0].ID for device in devices] == [0, 0, 0, 1, 1]
     assert [device.health for device in devices] == ["Healthy"] * 4 + ["Unhealthy"]
     assert not dp.ListAndWatchResponse.FromString(device_list(1, 0)).devices[0].HasField("topology")
+
+
+class Real:
+    """A real device manager that takes 3 ms for every pod."""
+
+    def __init__(self):
+        self.pods = []
+
+    def milliseconds(self, command):
+        self.pods.append(command["admit"])
+        return 3.0
+
+    def ask(self, command):
+        for number in command["remove"]:
+            self.pods.remove(number)
+
+
+def test_both_device_managers_get_every_pod_in_turns(make_mock_kubelet):
+    kubelet = make_mock_kubelet()
+    plugin = FakePlugin(RESOURCE)
+    plugin.register(kubelet.manager.plugins)
+    plugin.send_list(devices("a", "b"))
+    case, real = reference.BesideCase(2, 2), Real()
+    line = reference._admissions(case, kubelet, real)
+    assert len(line.real) == len(line.ours) == 300 and set(line.real) == {3.0}
+    assert real.pods == [298, 299] and len(kubelet.pods()) == 2
+
+
+def test_the_table_beside_the_real_device_manager():
+    lines = [
+        reference.Beside("a few", [1.0, 2.0, 9.0], [4.0], goal=0.9),
+        reference.Beside("many", [8.0], [4.0], goal=1.3),
+        reference.Beside("List", [8.0], [2.0]),
+    ]
+    assert reference.table(lines, "1.36.3").splitlines()[1:] == [
+        "           real      ours   ratio  goal",
+        "a few      2.00      4.00    0.50  >= 0.9 missed",
+        "many       8.00      4.00    2.00  >= 1.3 met",
+        "List       8.00      2.00    4.00",
+    ]
+
+
+def test_a_version_that_is_not_compared_with(capsys):
+    assert main(["--reference", "1.20"]) == 2
+    assert "'1.20' is not compared with: choose from 1.29.6, " in capsys.readouterr().err

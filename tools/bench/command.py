@@ -8,17 +8,23 @@ import sys
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from typing import Final
 
 from tools.bench import chart, page, report
 from tools.bench.model import Case, Measurement, Row, rows
 from tools.bench.registry import BenchmarkFailed, cases, measure
 from tools.bench.scale import SCALES
 
+_QUICK_DEVICES: Final = 110
+"""The largest node beside the real device manager, unless all is measured."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write what was asked for. 0: done; 1: a case could not be
     measured; 2: wrong usage. No time, however long, is an error."""
     options = _parser().parse_args(arguments)
+    if options.reference:
+        return _beside(options)
     chosen = [case for case in cases(SCALES[options.scale]) if _is_chosen(case, options.only)]
     if options.list:
         print(*(case.name for case in chosen), sep="\n")
@@ -43,6 +49,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page.write(options.page, measured, date.today())
     if old is not None:
         print(report.comparison(old, measured))
+    return 0
+
+
+def _beside(options: argparse.Namespace) -> int:
+    # Needs Go and, the first time, minutes: loaded for those who ask for it.
+    from tools.bench import reference
+    from tools.differential.building import BuildError
+    from tools.differential.versions import release
+
+    try:
+        version = release(options.reference)
+        chosen = [
+            case
+            for case in reference.CASES
+            if (options.scale == "full" or case.devices <= _QUICK_DEVICES)
+            and (not options.only or any(name in case.name for name in options.only))
+        ]
+        lines = list(reference.compare(version, chosen, _tell))
+    except (BuildError, ValueError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    _tell("")
+    print(reference.table(lines, version))
     return 0
 
 
@@ -96,6 +125,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--page", type=Path, metavar="FILE.md", help="renew the results in a page of the docs"
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="VERSION",
+        help="measure the kubelet's own device manager of this version beside ours instead, "
+        "such as 1.36.3; needs Go, and minutes for the first build",
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the growth curves")
     return parser
