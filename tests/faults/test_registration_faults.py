@@ -4,6 +4,7 @@
 |---|---|
 | bad version, bad name, the order of the checks | test_a_refused_registration |
 | endpoint `../x`, absolute, empty, 300 characters, NUL (Q23) | test_an_endpoint_that_is_no_file_name |
+| the manager does not take it, or fails | test_a_plugin_that_the_manager_does_not_take |
 | an endpoint nobody serves: absent, dead, a file, a path no socket can have | test_an_endpoint_nobody_serves |
 | one that hangs, one that does not speak HTTP/2 | test_a_socket_that_is_no_plugin |
 | one that answers after a while | test_a_plugin_that_gets_little_processor |
@@ -31,7 +32,7 @@ import grpc
 import pytest
 
 from devicemanager.core import messages
-from devicemanager.core.errors import RequestError
+from devicemanager.core.errors import PluginError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -74,6 +75,41 @@ def test_a_refused_registration(
         reason = hostile.register(kubelet.plugin_socket, "p.sock", resource, version)
         assert_refused(kubelet, reason, expected)
         assert plugin.streams == 0
+    event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+    assert event.message.endswith(f" refused: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (PluginError("the kubelet is stopping"), "the kubelet is stopping"),
+        (ZeroDivisionError("x"), "a bug of the device manager: ZeroDivisionError('x')"),
+    ],
+)
+def test_a_plugin_that_the_manager_does_not_take(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(kubelet.manager.plugins, "connect", refuse)
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        before = residue.connections(kubelet.root)
+        assert hostile.register(kubelet.plugin_socket, "p.sock") == expected
+        if isinstance(error, PluginError):
+            assert residue.eventually(lambda: residue.connections(kubelet.root) == before)
+        else:
+            with pytest.raises(ZeroDivisionError):
+                kubelet.check()
+
+
+def test_what_a_plugin_is_sent(kubelet: MockKubelet) -> None:
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        sent = {each.rpc: each.request_bytes for each in kubelet.calls(R)}
+    del sent["Register"]
+    assert sent == {"GetDevicePluginOptions": b"", "ListAndWatch": b""}
 
 
 @pytest.mark.parametrize(

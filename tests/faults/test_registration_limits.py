@@ -31,6 +31,7 @@ from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.manager.manager import Manager
 from devicemanager.registration.connection import Connection
+from devicemanager.registration.loop import LoopThread
 from devicemanager.registration.registrar import OTHER_RESOURCES, Registrar, RegistrationRefused
 from devicemanager.settings import Settings
 from podresources import sockets
@@ -264,6 +265,15 @@ def test_counters_are_bounded() -> None:
     assert counts[OTHER_RESOURCES] == 1001
     assert sum(map(len, counts)) < 10_000
     registrar.stop()
+
+
+def test_a_task_for_a_loop_that_was_stopped_never_begins() -> None:
+    async def task() -> None:
+        raise AssertionError
+
+    loop = LoopThread("test")
+    loop.stop()
+    assert loop.run(task()).cancelled()
 
 
 # -- exceptions that are no Exception -----------------------------------------------------------
