@@ -6,10 +6,9 @@ the events happen outside it.
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,26 +23,24 @@ from devicemanager.core.allocation.container import (
     PodAllocation,
     all_or_nothing,
     allocate_container,
-    give_back,
 )
 from devicemanager.core.allocation.pod import DeviceHintProvider, DeviceHints, admit_pod
 from devicemanager.core.allocation.selection import Pick
 from devicemanager.core.errors import (
     AllocationError,
     PluginError,
-    RequestError,
 )
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import Draft, PodHoldings
+from devicemanager.core.ledger import PodHoldings
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.providers.registry import HintProviders
-from devicemanager.core.refusal import refused_by_allocation
 from devicemanager.core.status import ResourceStatus, allocated_resources_status
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events import EventKind, EventStream
+from devicemanager.manager.admissions import Admissions
 from devicemanager.manager.checkpointing import MemoryStore, Store
 from devicemanager.manager.driver import Driver
 from devicemanager.manager.expiry import GracePeriod
@@ -127,8 +124,11 @@ class Manager:
         self._pods = PodStates()
         self._sources_ready = True
         self._host_devices = HostDeviceAssignment(self._pods, self.state.lock, self.settings.sysfs)
-        self._driver = Driver(
+        driver = Driver(
             self.state, self._host_devices, self.events, self.settings.max_allocate_bytes
+        )
+        self._admissions = Admissions(
+            self.state, self._pods, driver, self.events, self._forget_inactive, self.write
         )
         self._pick = _pick(self.settings.shuffle_seed)
 
@@ -184,17 +184,20 @@ class Manager:
 
         Returns once what the pod holds is on disk.
         """
-        return self._carry_out(pod, context, lambda each: admit_pod(each, self._hints))
+        allocation = self._allocation(pod, context)
+        return self._admissions.carry_out(allocation, lambda: admit_pod(allocation, self._hints))
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
         """Allocate for one container of an active pod of which nothing is recorded
         (``GetDeviceRunContainerOptions``, v1.32)."""
 
-        def steps(allocation: PodAllocation) -> AllocationSteps:
+        allocation = self._allocation(pod, None)
+
+        def steps() -> AllocationSteps:
             allocation.affinities = dict(self._pods.get(pod.uid).affinities)
             return all_or_nothing(allocation, allocate_container(allocation, container, is_init))
 
-        return self._carry_out(pod, None, steps)
+        return self._admissions.carry_out(allocation, steps)
 
     def _allocation(self, pod: Pod, context: AdmissionContext | None) -> PodAllocation:
         return PodAllocation(
@@ -208,115 +211,11 @@ class Manager:
             rules=self._rules,
         )
 
-    def _begin(self, allocation: PodAllocation) -> None:
-        uid = allocation.pod.uid
-        if self._pods.get(uid).admission is not None:
-            raise RequestError(f"pod {uid} is being admitted already: wait for the answer")
-        self._forget_inactive()
-        self._pods.begin(allocation)
-
     def _forget_inactive(self) -> None:
+        """With the lock held."""
         if self._sources_ready:
             for inactive in self._pods.inactive():
                 self._forget(inactive)
-
-    def _carry_out(
-        self,
-        pod: Pod,
-        context: AdmissionContext | None,
-        start: Callable[[PodAllocation], AllocationSteps],
-    ) -> PodAllocation:
-        """Allocate and commit. ``start`` is called with the lock held."""
-        allocation = self._allocation(pod, context)
-        before = self._pods.get(pod.uid).host_devices
-        try:
-            try:
-                with self.state.lock:
-                    self._begin(allocation)
-                    steps = start(allocation)
-                self._driver.run(steps, pod.uid)
-                self._commit(allocation)
-            except (PluginError, RequestError):
-                # An answer: the core has given back what it took.
-                self._end(allocation, before)
-                raise
-            with self.state.lock:
-                self._pods.end(pod.uid)
-        except (PluginError, RequestError):
-            raise
-        except BaseException:
-            # An interrupt, which may come at any moment, also while something is given back.
-            self._withdraw(allocation, before)
-            raise
-        return allocation
-
-    def _end(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
-        """The admission came to nothing: the pod has what it had of the host, if it is not
-        deleted."""
-        uid = allocation.pod.uid
-        with self.state.lock:
-            state = self._pods.get(uid)
-            if state.admission is not allocation:
-                return  # it never began: another one is under way
-            kept = frozenset[str]() if state.is_deleted else host_devices
-            self._pods.assign_host_devices(uid, kept)
-            self._pods.end(uid)
-
-    def _withdraw(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
-        """Undo whatever part of an admission has happened, in memory and in the file."""
-        uid = allocation.pod.uid
-        with self.state.lock:
-            if self._pods.get(uid).admission is not allocation:
-                return  # it never began, or has ended
-            others = [each.draft for each in self._pods.admissions() if each is not allocation]
-            is_news = self.state.withdraw(allocation, others)
-        self._end(allocation, host_devices)
-        if is_news:
-            self.write()
-
-    def _commit(self, allocation: PodAllocation) -> None:
-        """Make the draft an entry and durable; if it cannot be, it was never there."""
-        pod, draft, state = allocation.pod, allocation.draft, self.state
-        with state.lock:
-            if self._pods.get(pod.uid).is_deleted:
-                give_back(allocation)
-                raise refused_by_allocation(AllocationError("the pod was deleted meanwhile"))
-            if draft:
-                state.ledger.commit(draft)
-            if draft or allocation.took:
-                state.note_pod(pod.uid)
-            self._pods.align(pod.uid, allocation.affinities)
-        if not draft:
-            return
-        try:
-            state.writer.flush()
-        except checkpoint.CheckpointWriteError as error:
-            with state.lock:
-                state.ledger.retract(draft)
-                give_back(allocation)
-                state.note_pod(pod.uid)
-                self._pods.align(pod.uid, {})
-            self.events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
-            # Another pod's write may have taken this one along before it was retracted.
-            with contextlib.suppress(checkpoint.CheckpointWriteError):
-                state.writer.flush()
-            text = messages.CHECKPOINT_FAILED.format(error=error)
-            raise refused_by_allocation(AllocationError(text)) from error
-        self._report(pod, draft)
-
-    def _report(self, pod: Pod, draft: Draft) -> None:
-        for container, by_resource in draft.holdings.items():
-            for resource, holding in by_resource.items():
-                devices = sorted(holding.ids)
-                self.events.publish(
-                    EventKind.ALLOCATED,
-                    f"pod {pod.namespace}/{pod.name} container {container}: "
-                    f"{resource} {', '.join(devices)}",
-                    resource=resource,
-                    pod=pod.uid,
-                    container=container,
-                    devices=devices,
-                )
 
     def release(self, *pods: PodUid) -> None:
         """Free what pods hold, and write that down once (Q10)."""
