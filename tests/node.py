@@ -17,7 +17,7 @@ from devicemanager.core.providers.provider import Held
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.checkpointing import MemoryStore
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.podresources import PodSource
 from devicemanager.pods.records import PodStore
@@ -68,7 +68,7 @@ class Node:
         self._serve(None)
 
     def _serve(self, providers: Any) -> None:
-        self.manager = Manager(
+        self.manager = DeviceManager(
             self.settings,
             store=self.store,
             clock=self.clock,

@@ -21,7 +21,7 @@ from devicemanager.core.inventory import Columns
 from devicemanager.core.pods import Pod
 from devicemanager.events import EventStream
 from devicemanager.io.regular import FileRefused, read_regular
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodStore
 from devicemanager.pods.workers import PodWorkers
@@ -41,7 +41,7 @@ class OfflineNode:
     ) -> None:
         """``saved`` tells who holds what already. Raises TopologyConfigError."""
         events = EventStream()
-        self._manager = Manager(settings, events=events)
+        self._manager = DeviceManager(settings, events=events)
         self._workers = PodWorkers(PodStore(), self._manager, settings, events)
         if saved is not None:
             self._manager.restore(saved)

@@ -43,7 +43,7 @@ from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
 from devicemanager.kubelet.waits import KubeletWaits
-from devicemanager.manager.manager import Capacity, Manager
+from devicemanager.manager.manager import Capacity, DeviceManager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import Phase, PodRecord, PodStore
 from devicemanager.settings import Settings
@@ -203,7 +203,7 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         self._life.serving().workers.sources_ready()
 
     @property
-    def manager(self) -> Manager:
+    def manager(self) -> DeviceManager:
         """The device manager of the running kubelet. Raises RequestError if it is stopped,
         or in a forked child."""
         return self._life.serving().manager
@@ -269,7 +269,7 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         return dict(self._counts(self.manager).allocatable)
 
     @staticmethod
-    def _counts(manager: Manager) -> Capacity:
+    def _counts(manager: DeviceManager) -> Capacity:
         manager.expire()
         return manager.capacity()
 

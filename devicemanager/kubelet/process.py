@@ -24,7 +24,7 @@ from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.faultyanswers import FaultyAnswers
 from devicemanager.kubelet.faultyfiles import FaultyFiles
 from devicemanager.kubelet.limits import reason
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.podresources import PodSource
 from devicemanager.pods.records import PodStore
 from devicemanager.pods.workers import PodWorkers
@@ -78,7 +78,7 @@ class KubeletProcess:
             directories.plugin_dir, durability=settings.durability, files=FaultyFiles(faults)
         )
         self._quirks = settings.quirks
-        self.manager = Manager(
+        self.manager = DeviceManager(
             settings, store=self._store, clock=clock, events=events, providers=providers
         )
         self.manager.plugins.title_of = pods.title_of

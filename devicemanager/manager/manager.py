@@ -64,7 +64,7 @@ class Capacity:
     allocatable: Mapping[str, int]
 
 
-class Manager:
+class DeviceManager:
     """Complete once constructed; ``restore`` takes over an earlier checkpoint and must be
     called before anything else happens. ``plugins`` takes what plugins tell."""
 

@@ -10,7 +10,7 @@ from devicemanager.core.pods import Container, Pod
 from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import EventKind, EventStream
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.options import CdiRules
 from devicemanager.pods.records import PodRecord, PodStore, title
@@ -22,7 +22,7 @@ class Containers:
     def __init__(
         self,
         store: PodStore,
-        manager: Manager,
+        manager: DeviceManager,
         events: EventStream,
         claims: ClaimsDoor,
         cdi: CdiRules | None = None,

@@ -19,7 +19,7 @@ from devicemanager.core.refusal import Refused, refused_by_allocation
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import EventKind, EventStream
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.admission import (
     Admission,
     ContainerOutcome,
@@ -46,7 +46,7 @@ class PodWorkers:
     def __init__(
         self,
         store: PodStore,
-        manager: Manager,
+        manager: DeviceManager,
         settings: Settings,
         events: EventStream,
         claims: ClaimsDoor | None = None,

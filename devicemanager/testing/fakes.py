@@ -25,7 +25,7 @@ __all__ = [
     "ALLOCATE",
     "GET_PREFERRED_ALLOCATION",
     "PRE_START_CONTAINER",
-    "Call",
+    "FakeCall",
     "FakePlugin",
     "Ids",
     "Preference",
@@ -69,7 +69,7 @@ def garbage(available: Ids, must_include: Ids, size: int) -> Ids:
 
 
 @attrs.frozen
-class Call:
+class FakeCall:
     """One RPC as the plugin saw it, ids in the order received.
 
     ``device_ids`` belongs to Allocate and PreStartContainer, the three others to
@@ -83,7 +83,7 @@ class Call:
     size: int = 0
 
 
-def _nothing(_: Call) -> None:
+def _nothing(_: FakeCall) -> None:
     pass
 
 
@@ -110,10 +110,10 @@ class FakePlugin:
     allocate_error: PluginError | None = None
     preference_error: PluginError | None = None
     pre_start_error: PluginError | None = None
-    before_answer: Callable[[Call], None] = _nothing
+    before_answer: Callable[[FakeCall], None] = _nothing
     """Called on the caller's thread when an RPC has arrived and is not answered yet. What
     it raises, the RPC raises."""
-    calls: list[Call] = attrs.field(factory=list, init=False)
+    calls: list[FakeCall] = attrs.field(factory=list, init=False)
     """Every RPC so far, oldest first."""
     closed: bool = attrs.field(default=False, init=False)
     """Whether the manager has let the connection go."""
@@ -146,11 +146,11 @@ class FakePlugin:
     # -- what it is asked (PluginClient) ---------------------------------------------
 
     def allocate(self, device_ids: Ids) -> AllocateAnswer:
-        self._asked(Call(ALLOCATE, device_ids), self.allocate_error)
+        self._asked(FakeCall(ALLOCATE, device_ids), self.allocate_error)
         return AllocateAnswer(self.responses)
 
     def preferred_allocation(self, available: Ids, must_include: Ids, size: int) -> Ids:
-        call = Call(
+        call = FakeCall(
             GET_PREFERRED_ALLOCATION, available=available, must_include=must_include, size=size
         )
         self._asked(call, self.preference_error)
@@ -158,7 +158,7 @@ class FakePlugin:
         return self.preference(available, must_include, size) if self.preference else ()
 
     def pre_start_container(self, device_ids: Ids) -> None:
-        self._asked(Call(PRE_START_CONTAINER, device_ids), self.pre_start_error)
+        self._asked(FakeCall(PRE_START_CONTAINER, device_ids), self.pre_start_error)
 
     def close(self) -> None:
         self.closed = True
@@ -166,7 +166,7 @@ class FakePlugin:
     def join(self) -> None:
         """There is no thread to wait for."""
 
-    def _asked(self, call: Call, error: PluginError | None) -> None:
+    def _asked(self, call: FakeCall, error: PluginError | None) -> None:
         self.calls.append(call)
         self.before_answer(call)
         if error is not None:

@@ -29,7 +29,7 @@ import pytest
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.registration.connection import Connection
 from devicemanager.registration.loop import LoopThread
 from devicemanager.registration.registrar import OTHER_RESOURCES, Registrar, RegistrationRefused
@@ -246,12 +246,12 @@ def test_a_long_refusal_of_the_plugins_own(kubelet: MockKubelet) -> None:
     assert refusal is not None and refusal.endswith("xxx...")
 
 
-def registrar_of(manager: Manager) -> Registrar:
+def registrar_of(manager: DeviceManager) -> Registrar:
     return Registrar(manager.plugins, IMPATIENT, EventStream(), lambda error: None)
 
 
 def test_counters_are_bounded() -> None:
-    registrar = registrar_of(Manager())
+    registrar = registrar_of(DeviceManager())
     refused: list[Future[None]] = [
         registrar.run(registrar.check(ResourceName(name), (), Path("/p.sock")))
         for name in (*(f"r{number}" for number in range(2000)), "x" * 1_000_000, "r7")

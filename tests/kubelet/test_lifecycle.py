@@ -20,11 +20,11 @@ from devicemanager.core.errors import RpcError, StartError, StopError
 from devicemanager.core.ids import DeviceId
 from devicemanager.events import EventStream
 from devicemanager.kubelet.lifecycle import Lifecycle
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.records import PodStore
 from devicemanager.pods.workers import PodWorkers
 from devicemanager.testing import pod_manifest
-from devicemanager.testing.fakes import Call, FakePlugin
+from devicemanager.testing.fakes import FakeCall, FakePlugin
 from tests.faults import hostile
 
 GPU = hostile.RESOURCE
@@ -258,10 +258,10 @@ def test_a_stop_during_the_readmission_refuses_no_pod():
     pods = PodStore()
     uid = workers_of(pods, FakePlugin(GPU)).admit(TRAIN, start=False).uid
     plugin = FakePlugin(GPU)
-    second_manager = Manager()
+    second_manager = DeviceManager()
     second = workers_of(pods, plugin, second_manager)
 
-    def stop(_: Call) -> None:
+    def stop(_: FakeCall) -> None:
         second_manager.close()
         raise RpcError("Canceled", "the connection is closing")
 
@@ -275,9 +275,11 @@ def test_a_stop_during_the_readmission_refuses_no_pod():
 TRAIN = manifests.parse(pod_manifest("train", {GPU: 1}))
 
 
-def workers_of(pods: PodStore, plugin: FakePlugin, manager: Manager | None = None) -> PodWorkers:
+def workers_of(
+    pods: PodStore, plugin: FakePlugin, manager: DeviceManager | None = None
+) -> PodWorkers:
     """The workers of one life of the kubelet, with one plugin of one device."""
-    manager = manager or Manager()
+    manager = manager or DeviceManager()
     plugin.register(manager.plugins)
     plugin.send_list([Device(DeviceId("d0"))])
     return PodWorkers(pods, manager, Settings(), EventStream())

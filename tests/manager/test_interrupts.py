@@ -23,7 +23,7 @@ from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.refusal import Refused
 from devicemanager.manager.checkpointing import MemoryStore
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, devices, pod
 from tests.strategies import GPU
@@ -84,7 +84,7 @@ class Harness:
 
     def __init__(self, **plugin: Any) -> None:
         self.store = MemoryStore()
-        self.manager = Manager(store=self.store, clock=ManualClock())
+        self.manager = DeviceManager(store=self.store, clock=ManualClock())
         self.plugin = FakePlugin(GPU)
         self.plugin.register(self.manager.plugins)
         self.plugin.send_list(devices("a", "b", "c", "d"))

@@ -93,8 +93,8 @@ def test_the_plugin_is_asked_for_its_preference():
     harness.manager.admit(pod("p", gpu=2))
     assert harness.held("p") == {"app": {GPU: ["b", "c"]}}
     assert plugin.calls == [
-        fakes.Call("GetPreferredAllocation", available=("a", "b", "c"), size=2),
-        fakes.Call("Allocate", ("b", "c")),
+        fakes.FakeCall("GetPreferredAllocation", available=("a", "b", "c"), size=2),
+        fakes.FakeCall("Allocate", ("b", "c")),
     ]
 
 
@@ -248,7 +248,7 @@ def test_a_refused_pod_changes_nothing(lists, pods, preference, faults, policy, 
         harness.manager.self_check()
 
 
-def misbehave(plugin: FakePlugin, call: fakes.Call, faults: list[str]) -> None:
+def misbehave(plugin: FakePlugin, call: fakes.FakeCall, faults: list[str]) -> None:
     fault = faults.pop(0) if faults else ""
     plugin.responses = () if fault == "empty" else (b"",)
     if fault == "bug":
@@ -791,7 +791,7 @@ def test_pre_start():
         plugin.calls.clear()
     harness.manager.pre_start(PodUid("p"), ContainerName("x"))
     harness.manager.pre_start(PodUid("p"), ContainerName("y"))
-    assert gpu.calls == [fakes.Call("PreStartContainer", ("a", "b"))]
+    assert gpu.calls == [fakes.FakeCall("PreStartContainer", ("a", "b"))]
     assert nic.calls == []
 
 

@@ -31,9 +31,9 @@ from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind
 from devicemanager.manager.checkpointing import MemoryStore
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.settings import Settings
-from devicemanager.testing.fakes import Call, FakePlugin
+from devicemanager.testing.fakes import FakeCall, FakePlugin
 from tests import strategies
 from tests.helpers import entries
 from tests.strategies import RESOURCES
@@ -109,8 +109,8 @@ class ManagerMachine(RuleBasedStateMachine):
             self._list(connection, rows)
         return multiple(*made)
 
-    def _manager(self) -> Manager:
-        return Manager(self.settings, store=self.store, clock=self.clock)
+    def _manager(self) -> DeviceManager:
+        return DeviceManager(self.settings, store=self.store, clock=self.clock)
 
     # -- plugins -----------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class ManagerMachine(RuleBasedStateMachine):
         left = [at]
         serving = [each for known in self.known.values() for each in known.connections]
 
-        def disturb(call: Call) -> None:
+        def disturb(call: FakeCall) -> None:
             left[0] -= 1
             if left[0] != -1:
                 return

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.pods import Container, Pod
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.podresources import PodSnapshot, PodSource, by_name
 from podresources import DynamicResource
 
@@ -40,7 +40,7 @@ class Node:
     """Pods that come, go and hold something else, as the kubelet makes them."""
 
     def __init__(self) -> None:
-        self.state = Manager().state
+        self.state = DeviceManager().state
         self.claims = Claims()
         self.pods: dict[str, Pod] = {}
         self.version = 0

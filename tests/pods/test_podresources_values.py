@@ -11,7 +11,7 @@ import podresources
 from devicemanager.core.devices import Device
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.pods import Pod
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.podresources import PodSnapshot, PodSource, by_name
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, device, pod
@@ -22,7 +22,7 @@ from tests.strategies import GPU, NIC
 class Node:
     """A manager, and the pods that the kubelet shows."""
 
-    manager: Manager = attrs.field(factory=Manager)
+    manager: DeviceManager = attrs.field(factory=DeviceManager)
     snapshot: PodSnapshot = attrs.field(factory=lambda: PodSnapshot(0, ()))
     source: PodSource = attrs.field(init=False)
 

@@ -18,11 +18,11 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import ContainerSettings, PciDevice
 from devicemanager.events import EventKind
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.records import Phase, by_name
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
-from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, Call, FakePlugin
+from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, FakeCall, FakePlugin
 from devicemanager.wire import settings as wire
 from tests.node import GPU, Node
 
@@ -86,7 +86,7 @@ def test_terminated_while_its_checkpoint_is_written(node):
 
 
 def test_terminated_while_a_container_starts(node):
-    def terminate(call: Call) -> None:
+    def terminate(call: FakeCall) -> None:
         if call.method == PRE_START_CONTAINER:
             node.terminate("p")
 
@@ -118,7 +118,7 @@ def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_p
     (device / "device").write_text("0x5678\n")
     settings = ContainerSettings(pci_devices=(PciDevice("1234", "5678"),))
     plugin = FakePlugin(GPU, responses=(wire.settings_to_bytes(settings),))
-    manager = Manager(Settings(sysfs=tmp_path))
+    manager = DeviceManager(Settings(sysfs=tmp_path))
     plugin.register(manager.plugins)
     plugin.send_list(Device(DeviceId(f"gpu-{number}")) for number in range(4))
     whole = pod("p", {GPU: 1}, {GPU: 1})

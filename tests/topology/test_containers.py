@@ -20,7 +20,7 @@ from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
-from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, Call, first
+from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, FakeCall, first
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
@@ -115,9 +115,9 @@ def test_plugins_that_ask_for_it_are_told_before_every_start() -> None:
     nic = node.plugin(devices("n"), NIC, "nic.sock")
     node.admit(pod("p", gpu=2, nic=1), start=True)
     node.start("p")
-    pre_start = Call(PRE_START_CONTAINER, ("a", "b"))
-    assert gpu.calls == [Call(ALLOCATE, ("a", "b")), pre_start, pre_start]
-    assert nic.calls == [Call(ALLOCATE, ("n",))]
+    pre_start = FakeCall(PRE_START_CONTAINER, ("a", "b"))
+    assert gpu.calls == [FakeCall(ALLOCATE, ("a", "b")), pre_start, pre_start]
+    assert nic.calls == [FakeCall(ALLOCATE, ("n",))]
 
 
 def test_a_limit_of_zero_is_not_prepared() -> None:

@@ -30,7 +30,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.pods.admission import Admission
 from devicemanager.settings import Settings
 from devicemanager.testing import fakes
-from devicemanager.testing.fakes import Call, FakePlugin, Preference
+from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
 from devicemanager.wire import settings as wire
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
@@ -328,7 +328,7 @@ def _error(text: str | None) -> RpcError | None:
     return RpcError("Unknown", text) if text else None
 
 
-def _call(resource: str, call: Call) -> Plain:
+def _call(resource: str, call: FakeCall) -> Plain:
     about: Plain = {"method": call.method, "resource": resource}
     if call.method != fakes.GET_PREFERRED_ALLOCATION:
         return about | {"devices": sorted(call.device_ids)}

@@ -79,7 +79,7 @@ def _checkpoint() -> Run:
     import checkpoint
     from devicemanager import Settings
     from devicemanager.core.errors import DeviceManagerError
-    from devicemanager.manager.manager import Manager
+    from devicemanager.manager.manager import DeviceManager
 
     def run(data: bytes) -> None:
         for problem in checkpoint.inspect(data).problems:
@@ -91,7 +91,7 @@ def _checkpoint() -> Run:
         assert checkpoint.loads(checkpoint.dumps(saved)) == saved, "read again, it differs"
         for finding in checkpoint.inconsistencies(saved):
             one_line(str(finding))
-        manager = Manager(Settings())
+        manager = DeviceManager(Settings())
         with contextlib.suppress(DeviceManagerError), contextlib.closing(manager):
             manager.restore(saved)
             manager.capacity()

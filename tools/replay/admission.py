@@ -21,10 +21,10 @@ from devicemanager.core.pods import Container, Pod
 from devicemanager.core.refusal import Refused
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
-from devicemanager.manager.manager import Manager
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.settings import Settings
 from devicemanager.testing import fakes
-from devicemanager.testing.fakes import Call, FakePlugin, Preference
+from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
 from devicemanager.wire import settings as wire
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
 
@@ -77,7 +77,7 @@ def replay_scenario(scenario: Scenario) -> Outcome:
 def _differences(scenario: Scenario) -> list[str]:
     expect = scenario["expect"]
     try:
-        manager = Manager(_settings(scenario))
+        manager = DeviceManager(_settings(scenario))
     except TopologyConfigError as error:
         return difference("config_error", expect.get("config_error"), str(error))
     if "config_error" in expect:
@@ -106,7 +106,7 @@ def _settings(scenario: Scenario) -> Settings:
     )
 
 
-def _set_up(manager: Manager, scenario: Scenario) -> list[FakePlugin]:
+def _set_up(manager: DeviceManager, scenario: Scenario) -> list[FakePlugin]:
     allocated = scenario["allocated"] or []
     if allocated:
         manager.restore(_checkpoint(allocated))
@@ -171,7 +171,7 @@ def _container(container: Mapping[str, Any]) -> Container:
     )
 
 
-def _step(manager: Manager, pod: Pod, plugins: Iterable[FakePlugin]) -> dict[str, Any]:
+def _step(manager: DeviceManager, pod: Pod, plugins: Iterable[FakePlugin]) -> dict[str, Any]:
     first, whole = manager.hints(pod)
     actual: dict[str, Any] = {"hints": {"container": _hints(first), "pod": _hints(whole)}}
     try:
@@ -200,7 +200,7 @@ def _step(manager: Manager, pod: Pod, plugins: Iterable[FakePlugin]) -> dict[str
     return actual
 
 
-def _call(resource: str, call: Call) -> dict[str, Any]:
+def _call(resource: str, call: FakeCall) -> dict[str, Any]:
     about: dict[str, Any] = {"method": call.method, "resource": resource}
     if call.method == fakes.ALLOCATE:
         return about | {"devices": sorted(call.device_ids)}
