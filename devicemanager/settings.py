@@ -226,7 +226,8 @@ class Settings:
     """How many calls between the kubelet and plugins ``MockKubelet.calls`` keeps at most of
     those for pods, and as many of all others. 0 records none."""
     calls_bytes: int = attrs.field(default=16 << 20, validator=_number(0, whole=True))
-    """How many bytes of requests and responses these have together at most, each kind."""
+    """How many bytes of requests, responses and error texts these have together at most, each
+    kind."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """How many reports of changed device health wait for a reader; more are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)

@@ -53,7 +53,7 @@ class _Kept:
 
 
 def _size(call: Call) -> int:
-    return len(call.request_bytes) + len(call.response_bytes or b"")
+    return len(call.request_bytes) + len(call.response_bytes or b"") + len(call.message)
 
 
 class CallLog(CallQueries):

@@ -88,6 +88,8 @@ def test_the_oldest_go_first_by_number_and_by_bytes() -> None:
     assert [call.number for call in calls()] == [2, 3]
     allocate(calls, "d", response=b"x" * 101)
     assert calls() == [] and calls.dropped == 4
+    tap_of(calls).begin("Allocate").failed("Internal", "x" * 101)
+    assert calls() == [] and calls.dropped == 5
 
 
 def test_a_flood_of_lists_costs_no_allocation() -> None:
