@@ -27,7 +27,9 @@ from devicemanager.events import Event, EventStream
 __all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 
 _AT_ONCE: Final = 50
-"""Lines that a reader is given at a time."""
+_BYTES_AT_ONCE: Final = 1 << 20
+"""Lines that a reader is given at a time, and what they may have in bytes as they were said;
+a longer one is given alone."""
 _CACHED: Final = 1000
 _CACHED_BYTES: Final = 8 << 20
 
@@ -51,6 +53,8 @@ class Source(Generic[T]):
     """Those kept that are later than a number, in order."""
     subscribe: Callable[[Callable[[T], None]], Callable[[], None]]
     line: Callable[[T], bytes]
+    size: Callable[[T], int]
+    """About how many bytes a line is made of."""
     dropped: Callable[[int, int], bytes]
     """The line for things that are missing: how many, and the number of the last of them."""
 
@@ -64,7 +68,12 @@ def event_source(events: EventStream) -> Source[Event]:
         return recent[max(0, number + 1 - recent[0].number) :] if recent else ()
 
     return Source(
-        lambda: events.latest, later, events.subscribe, _event_line, convert.events_dropped
+        lambda: events.latest,
+        later,
+        events.subscribe,
+        _event_line,
+        lambda _: 0,
+        convert.events_dropped,
     )
 
 
@@ -75,7 +84,9 @@ def call_source(calls: CallLog, with_bytes: bool) -> Source[Call]:
         return [call for call in calls.all() if call.number > number]
 
     line = partial(_call_line, with_bytes=with_bytes)
-    return Source(lambda: calls.latest, later, calls.subscribe, line, convert.calls_dropped)
+    return Source(
+        lambda: calls.latest, later, calls.subscribe, line, _size_of_call, convert.calls_dropped
+    )
 
 
 def _event_line(event: Event) -> bytes:
@@ -84,6 +95,10 @@ def _event_line(event: Event) -> bytes:
 
 def _call_line(call: Call, *, with_bytes: bool) -> bytes:
     return msgspec.json.encode(convert.call(call, with_bytes=with_bytes), enc_hook=str) + b"\n"
+
+
+def _size_of_call(call: Call) -> int:
+    return len(call.request_bytes) + len(call.response_bytes or b"")
 
 
 class Feed(Generic[T]):
@@ -96,6 +111,8 @@ class Feed(Generic[T]):
         self._changed = asyncio.Event()
         self._readers = 0
         self._unsubscribe: Callable[[], None] | None = None
+        # Held while lines are made: of many readers of large calls one is enough to make them.
+        self._making = asyncio.Lock()
         self._cache: OrderedDict[int, bytes] = OrderedDict()
         self._cached_bytes = 0
         self.closed = False
@@ -117,7 +134,7 @@ class Feed(Generic[T]):
             last = since
             while True:
                 changed = self._changed
-                batch = self._source.later(last)[:_AT_ONCE] if self._latest() > last else ()
+                batch = self._some(self._source.later(last)) if self._latest() > last else ()
                 if batch:
                     for part in self._parts(batch, last):
                         if isinstance(part, bytes):
@@ -145,6 +162,15 @@ class Feed(Generic[T]):
     def _latest(self) -> int:
         return self._source.latest()
 
+    def _some(self, later: Sequence[T]) -> Sequence[T]:
+        """As many of them as are given at a time."""
+        size = 0
+        for count, each in enumerate(later[:_AT_ONCE]):
+            size += self._source.size(each)
+            if size > _BYTES_AT_ONCE:
+                return later[: max(count, 1)]
+        return later[:_AT_ONCE]
+
     def _parts(self, batch: Sequence[T], last: int) -> list[bytes | Sequence[T]]:
         """The batch, in pieces without gaps, and lines for the gaps."""
         parts: list[bytes | Sequence[T]] = []
@@ -158,23 +184,22 @@ class Feed(Generic[T]):
         return [part for part in (*parts, piece) if part]
 
     async def _text(self, chosen: Sequence[T]) -> bytes:
-        missing = [each for each in chosen if each.number not in self._cache]
-        if missing:
-            lines = await anyio.to_thread.run_sync(
-                lambda: [self._source.line(each) for each in missing]
+        async with self._making:
+            made: dict[int, bytes] = {}
+            if missing := [each for each in chosen if each.number not in self._cache]:
+                lines = await anyio.to_thread.run_sync(
+                    lambda: [self._source.line(each) for each in missing]
+                )
+                made = dict(zip((each.number for each in missing), lines, strict=True))
+            text = b"".join(
+                made[each.number] if each.number in made else self._cache[each.number]
+                for each in chosen
             )
-        made = dict(zip((each.number for each in missing), lines, strict=True)) if missing else {}
-        text = b"".join(
-            made[each.number] if each.number in made else self._cache[each.number]
-            for each in chosen
-        )
-        for number, line in made.items():
-            self._keep(number, line)
+            for number, line in made.items():
+                self._keep(number, line)
         return text
 
     def _keep(self, number: int, line: bytes) -> None:
-        if number in self._cache:
-            return  # another reader was quicker
         self._cache[number] = line
         self._cached_bytes += len(line)
         while len(self._cache) > _CACHED or self._cached_bytes > _CACHED_BYTES:
