@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench differential mutants attack power stress fuzz dist
+.PHONY: setup demo test test-lines lint bench differential mutants attack power stress fuzz conformance dist
 .DELETE_ON_ERROR:
 
 # What the whole suite covers, branches and processes of their own included; a part of it may less.
@@ -56,6 +56,9 @@ mutants: $(READY)
 
 attack: $(READY)
 	@$(BIN)/python -m tools.attack $(ARGS)
+
+conformance: $(READY)
+	@$(BIN)/python -m tools.conformance
 
 power: $(READY)
 	@$(BIN)/python -m tools.power $(ARGS)

@@ -24,6 +24,7 @@ PUBLIC = {
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
+    "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
     "devicemanager.recording": "recorded traffic between a kubelet and its plugins",
     "devicemanager.scripted": "PodResources from scripted content",
     "devicemanager.claims": "structured claims",

@@ -29,6 +29,7 @@ _COMMANDS = {
         "ctl",
         "simulate",
         "exec",
+        "check",
         "record",
         "replay",
         "explain",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from devicemanager.cli.options import CommandError
 
@@ -72,7 +72,7 @@ def add_topology(parser: argparse.ArgumentParser) -> None:
 
 def add_admission(parser: argparse.ArgumentParser) -> None:
     """What an admission does otherwise than by default."""
-    _add_version(parser)
+    add_version(parser)
     group = parser.add_argument_group("admission")
     group.add_argument(
         "--strict",
@@ -108,13 +108,19 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_version(parser: argparse.ArgumentParser) -> None:
+def add_version(parser: argparse.ArgumentParser, every: str | None = None) -> None:
+    """Whose behaviour the kubelet has. ``every`` is a word that stands for all of them."""
+
+    def version(text: str) -> str:
+        return text if text == every else _version(text)
+
+    also = f", or {every} for each of the anchors in turn" if every else ""
     group = parser.add_argument_group("version")
     group.add_argument(
         "--kubelet-version",
         metavar="VERSION",
-        type=_version,
-        help="behave as this kubelet did, such as 1.28 or 1.28.2 (default: 1.36)",
+        type=version,
+        help=f"behave as this kubelet did, such as 1.28 or 1.28.2 (default: 1.36){also}",
     )
     group.add_argument(
         "--feature-gates",
@@ -191,10 +197,9 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
     chosen = {name: value for name, value in given.items() if value is not None}
     if getattr(args, "no_rate_limit", False):
         chosen["pod_resources_qps"] = None
-    feature_gates = {name: value for gates in args.feature_gates for name, value in gates}
     try:
         return Settings(
-            feature_gates=feature_gates,
+            feature_gates=_chosen_gates(args),
             numa=topology,
             providers=providers,
             topology_options=dict(args.topology_options),
@@ -204,6 +209,23 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
         )
     except VersionError as error:
         raise CommandError(str(error)) from None
+
+
+def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
+    """Settings with the version and the gates of the flags. Raises CommandError."""
+    from devicemanager.settings import Settings
+    from devicemanager.versions.version import VersionError
+
+    if args.kubelet_version is not None:
+        settings["kubelet_version"] = args.kubelet_version
+    try:
+        return Settings(feature_gates=_chosen_gates(args), **settings)
+    except VersionError as error:
+        raise CommandError(str(error)) from None
+
+
+def _chosen_gates(args: argparse.Namespace) -> dict[str, bool]:
+    return {name: value for gates in args.feature_gates for name, value in gates}
 
 
 def _machine(

@@ -103,6 +103,11 @@ class PluginProcess:
         if run is not None:
             run.end()
 
+    def stay_down(self) -> None:
+        """Do not start the command again when it ends; with ``restart="always"``."""
+        with self._changed:
+            self._wanted = False
+
     def terminate(self, timeout: float = _STOP_SECONDS) -> int:
         """Send SIGTERM and wait for the end. Returns the exit status, -N after signal N.
         With ``restart="always"`` it comes back. Raises ProcessEnded if it does not end."""

@@ -43,6 +43,12 @@ func (inv *Inventory) snapshot() ([]*pluginapi.Device, <-chan struct{}) {
 	return list, inv.wake
 }
 
+// List gives the devices in id order.
+func (inv *Inventory) List() []*pluginapi.Device {
+	list, _ := inv.snapshot()
+	return list
+}
+
 // SetHealth changes one device, or adds it; health "gone" takes it away.
 func (inv *Inventory) SetHealth(id, health string) {
 	inv.mu.Lock()

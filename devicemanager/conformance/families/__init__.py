@@ -1,0 +1,1 @@
+"""The checks, a module for each family."""

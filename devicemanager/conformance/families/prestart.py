@@ -1,0 +1,102 @@
+"""S: PreStartContainer."""
+
+from __future__ import annotations
+
+from devicemanager.conformance.client import CallFailed, PluginClient
+from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped
+from devicemanager.conformance.registry import check
+from devicemanager.conformance.trial import Trial
+
+MUST = Severity.MUST
+
+
+def _allocated(trial: Trial, client: PluginClient) -> list[str]:
+    """A device that was allocated, if PreStartContainer is asked for."""
+    ids = trial.healthy_ids()[:1]
+    if not client.options().pre_start_required:
+        raise Skipped("the options do not ask for PreStartContainer")
+    client.allocate(ids)
+    return ids
+
+
+def _pre_start(trial: Trial, client: PluginClient, ids: list[str], when: str) -> float:
+    try:
+        return trial.timed(
+            lambda: client.pre_start(ids, trial.limits.pre_start_seconds), "PreStartContainer"
+        )
+    except CallFailed as error:
+        raise Failed(f"{when}: {error}") from None
+
+
+@check(
+    "S01",
+    MUST,
+    "prepares a container in time",
+    does="calls PreStartContainer",
+    expects="an answer within pre_start_seconds, the only deadline that the kubelet sets",
+    production='"PreStartContainer rpc failed"',
+    links="DM",
+)
+def s01(trial: Trial) -> str:
+    with trial.client() as client:
+        took = _pre_start(trial, client, _allocated(trial, client), "the first call")
+    return f"{took:.3f} s"
+
+
+@check(
+    "S02",
+    MUST,
+    "prepares a container again",
+    does="calls PreStartContainer three times with the same ids, with no Allocate between",
+    expects="an answer each time",
+    production="the second start of a container fails",
+    links="DOC, PROTO",
+)
+def s02(trial: Trial) -> None:
+    with trial.client() as client:
+        ids = _allocated(trial, client)
+        for number in (1, 2, 3):
+            _pre_start(trial, client, ids, f"call {number}")
+
+
+@check(
+    "S03",
+    MUST,
+    "prepares a container after its own restart",
+    does="allocates a device, restarts the plugin, and calls PreStartContainer",
+    expects="an answer: the kubelet keeps the answer to Allocate and does not ask again",
+    production="restarted pods are stuck",
+    links="DM",
+    scene=Scene.OWN,
+)
+def s03(trial: Trial) -> None:
+    trial.start()
+    with trial.client() as client:
+        ids = _allocated(trial, client)
+    trial.process.stop()
+    since = trial.kubelet.mark()
+    trial.launch()
+    trial.wait_registered(since, trial.limits.start_seconds, "the plugin's restart")
+    with trial.client() as client:
+        _pre_start(trial, client, ids, "after the plugin's restart")
+
+
+@check(
+    "S04",
+    MUST,
+    "refuses to prepare what is not there",
+    does="calls PreStartContainer with an unknown id",
+    expects="an error",
+    production="a container starts without its device",
+    links="PROTO",
+)
+def s04(trial: Trial) -> None:
+    with trial.client() as client:
+        _allocated(trial, client)
+        try:
+            client.pre_start(["no-such-device"])
+        except CallFailed as error:
+            if error.is_lost:
+                raise Failed(str(error)) from None
+            return
+    raise Failed("PreStartContainer took an unknown id")

@@ -1,0 +1,80 @@
+"""The checks as tests: one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from devicemanager.conformance.limits import Limits
+from devicemanager.conformance.model import Check, Verdict
+from devicemanager.conformance.outcomes import Outcome
+from devicemanager.conformance.registry import select
+from devicemanager.conformance.runner import run
+from devicemanager.conformance.subject import Subject
+from devicemanager.conformance.waivers import Waivers
+
+__all__ = ["pytest_checks"]
+
+
+def pytest_checks(
+    subject: Subject,
+    *,
+    only: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    limits: Limits | None = None,
+    seed: int = 1,
+    waivers: Waivers | None = None,
+) -> Callable[..., None]:
+    """One test for each check: assign it to a name that begins with ``test_``.
+
+    A check that fails fails its test, one that does not apply skips it, a warning is shown as
+    such. Each starts the plugin anew. Raises CheckError for a check that there is not.
+    """
+    import pytest
+
+    chosen = select(only, skip)
+    marks = [pytest.param(each, id=each.id) for each in chosen]
+
+    @pytest.mark.parametrize("check", marks)
+    def test(check: Check) -> None:
+        report = run(subject, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)
+        [verdict] = report.verdicts
+        match verdict.outcome:
+            case Outcome.SKIP | Outcome.WAIVED:
+                pytest.skip(verdict.seen)
+            case Outcome.WARN:
+                import warnings
+
+                warnings.warn(ConformanceWarning(f"{check.id}: {verdict.seen}"), stacklevel=1)
+            case Outcome.FAIL | Outcome.ERROR:
+                pytest.fail(told(verdict), pytrace=False)
+
+    checked: Callable[..., None] = test
+    return checked
+
+
+class ConformanceWarning(UserWarning):
+    """A plugin does what it must, but not well."""
+
+
+def told(verdict: Verdict) -> str:
+    """A verdict with its reasons, for people; a line each."""
+    check = verdict.check
+    lines = [
+        f"{check.id} {check.title}: {verdict.outcome.value}",
+        f"  done:      {check.does}",
+        f"  seen:      {verdict.seen}",
+        f"  expected:  {check.expects}",
+        f"  on a node: {check.production}",
+        *(f"  see:       {link}" for link in check.links),
+    ]
+    if verdict.reproduce:
+        lines.append(f"  again:     {verdict.reproduce}")
+    if verdict.timeline:
+        lines.append("  timeline:")
+        lines += [
+            f"    {line.time:8.3f} s {line.source:8} {line.text}" for line in verdict.timeline
+        ]
+    if verdict.output:
+        lines.append("  the plugin printed:")
+        lines += [f"    | {line}" for line in verdict.output]
+    return "\n".join(lines)

@@ -1,0 +1,54 @@
+"""The report as JUnit XML."""
+
+from __future__ import annotations
+
+import re
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from devicemanager.conformance.model import Verdict
+from devicemanager.conformance.outcomes import Outcome
+from devicemanager.conformance.registry import FAMILIES
+from devicemanager.conformance.report import Report
+
+__all__ = ["render"]
+
+_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot carry in any form."""
+
+
+def render(report: Report) -> str:
+    """One suite for each family; a warning is a passed test with its text as output."""
+    xml = JUnitXml("devicemanager check")
+    for letter, (_, heading) in FAMILIES.items():
+        verdicts = [each for each in report.verdicts if each.check.family == letter]
+        if verdicts:
+            suite = TestSuite(heading)
+            suite.add_testcases([_case(verdict) for verdict in verdicts])
+            xml.add_testsuite(suite)
+    xml.update_statistics()  # type: ignore[no-untyped-call]  # the library types parts of itself
+    text: bytes = xml.tostring()  # type: ignore[no-untyped-call]
+    return text.decode()
+
+
+def _case(verdict: Verdict) -> TestCase:
+    check = verdict.check
+    case = TestCase(f"{check.id} {check.title}", f"conformance.{check.family}", verdict.seconds)
+    match verdict.outcome:
+        case Outcome.FAIL:
+            case.result = [Failure(_text(verdict.seen), check.severity.value)]
+        case Outcome.ERROR:
+            case.result = [Error(_text(verdict.seen), "suite")]
+        case Outcome.SKIP | Outcome.WAIVED:
+            case.result = [Skipped(_text(verdict.seen))]
+        case _ if verdict.seen:
+            case.system_out = _text(verdict.seen)
+    if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
+        lines = [f"{line.time:9.3f} {line.source}: {line.text}" for line in verdict.timeline]
+        case.system_out = _text("\n".join([f"expected: {check.expects}", *lines]))
+        case.system_err = _text("\n".join(verdict.output))
+    return case
+
+
+def _text(text: str) -> str:
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

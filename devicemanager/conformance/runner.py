@@ -1,0 +1,276 @@
+"""Carries checks out: scenes, lanes, verdicts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import attrs
+
+from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.limits import Limits
+from devicemanager.conformance.model import Check, Verdict
+from devicemanager.conformance.outcomes import (
+    CheckError,
+    Failed,
+    Line,
+    Outcome,
+    Scene,
+    Severity,
+    Skipped,
+    Warned,
+)
+from devicemanager.conformance.report import Report
+from devicemanager.conformance.subject import Subject
+from devicemanager.conformance.trial import Stage, Trial
+from devicemanager.conformance.waivers import Waivers
+from devicemanager.core.printable import printable
+from devicemanager.settings import Settings
+
+__all__ = ["OnVerdict", "run"]
+
+OnVerdict = Callable[[Verdict], object]
+"""Called with each verdict as it comes, from any thread, one at a time."""
+
+_TOLD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
+
+
+def run(
+    subject: Subject,
+    checks: Sequence[Check],
+    *,
+    limits: Limits | None = None,
+    seed: int = 1,
+    jobs: int = 4,
+    waivers: Waivers | None = None,
+    settings: Settings | None = None,
+    on_verdict: OnVerdict | None = None,
+    reproduce: Callable[[Check], str] | None = None,
+) -> Report:
+    """Carry the checks out on a plugin and report.
+
+    ``jobs`` is how many of the plugin run at a time, each on a kubelet of its own. ``seed``
+    decides on random inputs. ``settings`` are those of the kubelets. ``reproduce`` gives the
+    command that a verdict shows.
+
+    Raises CheckError if the plugin does not come up at all.
+    """
+    runner = _Runner(
+        subject,
+        limits or Limits(),
+        seed,
+        waivers or Waivers(()),
+        settings or Settings(durability="process"),
+        on_verdict or (lambda verdict: None),
+        reproduce or (lambda check: f"devicemanager check --only {check.id} --seed {seed} -- …"),
+    )
+    begin = time.monotonic()
+    verdicts = runner.run(checks, jobs)
+    return Report(
+        subject,
+        verdicts,
+        runner.resources,
+        seed,
+        runner.settings.kubelet_version,
+        time.monotonic() - begin,
+    )
+
+
+@attrs.define
+class _Runner:
+    subject: Subject
+    limits: Limits
+    seed: int
+    waivers: Waivers
+    settings: Settings
+    on_verdict: OnVerdict
+    reproduce: Callable[[Check], str]
+    resources: tuple[str, ...] = ()
+    _told: threading.Lock = attrs.field(factory=threading.Lock)
+
+    def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
+        self.resources = self.subject.resources or self._discovered()
+        skipped = {each.id: self._unhooked(each) for each in checks}
+        verdicts = [verdict for verdict in skipped.values() if verdict is not None]
+        for verdict in verdicts:
+            self._tell(verdict)
+        by_scene = {
+            scene: [each for each in checks if each.scene is scene and skipped[each.id] is None]
+            for scene in Scene
+        }
+        # The idle ones first: they take longest, and take nothing.
+        lanes: list[Callable[[], Iterable[Verdict]]] = []
+        if idle := by_scene[Scene.IDLE]:
+            lanes.append(partial(self._idle, idle))
+        if registered := by_scene[Scene.REGISTERED]:
+            lanes.append(partial(self._one_after_another, registered))
+        lanes += [partial(self._own, each) for each in by_scene[Scene.OWN]]
+        with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
+            for found in pool.map(lambda lane: list(lane()), lanes):
+                verdicts += found
+        order = {each.id: place for place, each in enumerate(checks)}
+        return tuple(sorted(verdicts, key=lambda verdict: order[verdict.check.id]))
+
+    def _discovered(self) -> tuple[str, ...]:
+        """What the plugin registers by itself. Raises CheckError if that is nothing."""
+        stage = self._stage()
+        try:
+            stage.kubelet.start()
+            since = stage.kubelet.mark()
+            process = stage.launch()
+            trial = Trial(stage, (), "discovery")
+
+            def registered() -> set[str]:
+                return {str(each.resource) for each in trial.registrations(since)}
+
+            def done() -> bool:
+                return bool(registered()) or (
+                    self.subject.restart == "never" and not process.is_running
+                )
+
+            trial.until(done, self.limits.start_seconds)
+            if not registered():
+                raise CheckError(_never_came(trial, self.limits.start_seconds))
+            # Those of one plugin come together: no more for a while means all are there.
+            known: set[str] = set()
+            while len(registered()) > len(known):
+                known = registered()
+                trial.settle()
+            return tuple(sorted(known))
+        except Failed as failed:  # of the hook prepare
+            raise CheckError(str(failed)) from None
+        finally:
+            stage.close()
+
+    def _unhooked(self, check: Check) -> Verdict | None:
+        missing = [hook for hook in check.hooks if not self.subject.has(hook)]
+        if not missing:
+            return None
+        return Verdict(check, Outcome.SKIP, f"needs the hook {' and '.join(missing)}")
+
+    # -- scenes ------------------------------------------------------------------------
+
+    def _one_after_another(self, checks: Sequence[Check]) -> Iterable[Verdict]:
+        """On one plugin, which is replaced after a check that it did not pass."""
+        stage: Stage | None = None
+        try:
+            for check in checks:
+                if stage is None:
+                    stage, failure = self._prepared()
+                    if failure is not None:
+                        stage.close()
+                        stage = None
+                        yield self._said(check, *failure)
+                        continue
+                verdict = self._verdict(check, stage)
+                yield verdict
+                if verdict.outcome not in (Outcome.PASS, Outcome.SKIP):
+                    stage.close()
+                    stage = None
+        finally:
+            if stage is not None:
+                stage.close()
+
+    def _idle(self, checks: Sequence[Check]) -> Iterable[Verdict]:
+        """On one plugin that is left alone first."""
+        stage, failure = self._prepared()
+        try:
+            if failure is not None:
+                for check in checks:
+                    yield self._said(check, *failure)
+                return
+            trials = [self._trial(check, stage) for check in checks]
+            for trial in trials:
+                trial.begin_idle()
+            trials[0].settle(self.limits.idle_seconds)
+            for check, trial in zip(checks, trials, strict=True):
+                yield self._judged(check, trial)
+        finally:
+            stage.close()
+
+    def _own(self, check: Check) -> Iterable[Verdict]:
+        stage = self._stage()
+        try:
+            yield self._verdict(check, stage)
+        finally:
+            stage.close()
+
+    def _stage(self) -> Stage:
+        return Stage(self.subject, self.limits, self.settings)
+
+    def _prepared(self) -> tuple[Stage, tuple[Outcome, str, Trial] | None]:
+        """A stage with a registered plugin, or what kept it from coming up."""
+        stage = self._stage()
+        trial = Trial(stage, self.resources, "start")
+        try:
+            trial.start()
+        except (Failed, Warned) as failed:
+            return stage, (Outcome.FAIL, str(failed), trial)
+        except Exception as error:
+            return stage, (Outcome.ERROR, f"{type(error).__name__}: {error}", trial)
+        return stage, None
+
+    # -- verdicts ----------------------------------------------------------------------
+
+    def _trial(self, check: Check, stage: Stage) -> Trial:
+        return Trial(stage, self.resources, f"{self.seed} {check.id}")
+
+    def _verdict(self, check: Check, stage: Stage) -> Verdict:
+        return self._judged(check, self._trial(check, stage))
+
+    def _judged(self, check: Check, trial: Trial) -> Verdict:
+        begin = time.monotonic()
+        try:
+            outcome, seen = Outcome.PASS, check.run(trial) or ""
+        except Failed as failed:
+            outcome, seen = _failure(check), str(failed)
+        except Warned as warned:
+            outcome, seen = Outcome.WARN, str(warned)
+        except Skipped as skipped:
+            outcome, seen = Outcome.SKIP, str(skipped)
+        except CallFailed as failed:
+            outcome, seen = _failure(check), f"a call that should succeed: {failed}"
+        except Exception as error:
+            outcome, seen = Outcome.ERROR, f"{type(error).__name__}: {error}"
+        return self._said(check, outcome, seen, trial, time.monotonic() - begin)
+
+    def _said(
+        self, check: Check, outcome: Outcome, seen: str, trial: Trial, seconds: float = 0.0
+    ) -> Verdict:
+        if outcome in (Outcome.FAIL, Outcome.WARN):
+            outcome, seen = self.waivers.applied(check.id, outcome, seen)
+        timeline: tuple[Line, ...] = ()
+        output: tuple[str, ...] = ()
+        if outcome in _TOLD:
+            timeline, output = trial.timeline(), trial.output()
+        verdict = Verdict(
+            check, outcome, printable(seen), seconds, timeline, output, self.reproduce(check)
+        )
+        self._tell(verdict)
+        return verdict
+
+    def _tell(self, verdict: Verdict) -> None:
+        with self._told:
+            self.on_verdict(verdict)
+
+
+def _failure(check: Check) -> Outcome:
+    """SHOULD and MUST fail; what is only reported never does."""
+    return Outcome.WARN if check.severity is Severity.INFO else Outcome.FAIL
+
+
+def _never_came(trial: Trial, seconds: float) -> str:
+    said = "; ".join(trial.output()[-3:]) or "nothing"
+    refused = trial.registrations(code=None)
+    if refused:
+        return f"the kubelet refused the plugin: {refused[-1].message}. It printed: {said}"
+    if not trial.process.is_running:
+        return f"the plugin ended before it registered: {trial.exit_text()}. It printed: {said}"
+    return (
+        f"the plugin registered nothing within {seconds:g} s. Does it look for the kubelet in "
+        "{plugin_dir}? If its path is hard-coded, use --at-node-paths. "
+        f"It printed: {said}"
+    )

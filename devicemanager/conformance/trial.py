@@ -1,0 +1,438 @@
+"""One check being carried out: the kubelet, the plugin, and what a check may do with them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.calls import Call, Mark
+from devicemanager.conformance.client import CallFailed, PluginClient
+from devicemanager.conformance.limits import Limits
+from devicemanager.conformance.outcomes import Failed, Line, Skipped, Warned
+from devicemanager.conformance.subject import Subject
+from devicemanager.core.printable import printable
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.settings import Settings
+from devicemanager.testing.processes import PluginProcess
+
+if TYPE_CHECKING:
+    from devicemanager.conformance.hygiene import Usage
+    from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["EVER", "Stage", "Trial", "parsed_list"]
+
+EVER = Mark(0, 0)
+"""Before everything."""
+
+_POLL_SECONDS = 0.02
+_TIMELINE = 200
+
+
+class Stage:
+    """A kubelet in a directory of its own, and the plugin on it. ``close`` ends both."""
+
+    def __init__(self, subject: Subject, limits: Limits, settings: Settings) -> None:
+        self.subject = subject
+        self.limits = limits
+        self.kubelet = MockKubelet(settings=settings)
+        self.processes: list[PluginProcess] = []
+
+    @property
+    def process(self) -> PluginProcess:
+        """The plugin that was started last."""
+        return self.processes[-1]
+
+    def values(self, id_: str = "") -> dict[str, str]:
+        """What the placeholders of hooks stand for."""
+        running = self.processes and self.process.is_running
+        return {
+            "id": id_,
+            "pid": str(self.process.pid) if running else "",
+            "plugin_dir": str(self.kubelet.plugin_dir),
+            "root": str(self.kubelet.root),
+        }
+
+    def launch(self) -> PluginProcess:
+        """Start the plugin, without waiting for anything."""
+        subject = self.subject
+        subject.call("prepare", self.values())
+        process = PluginProcess(
+            self.kubelet,
+            subject.command,
+            env=subject.env,
+            cwd=subject.cwd,
+            at_node_paths=subject.at_node_paths,
+            restart=subject.restart,
+        )
+        self.processes.append(process)
+        return process.start()
+
+    def close(self) -> None:
+        """End the plugin and the kubelet."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.kubelet.close)
+            for process in self.processes:
+                stack.callback(self.subject.call, "cleanup", self.values())
+                stack.callback(process.stop)
+
+
+class Trial:
+    """What a check works with. Waits raise ``Failed`` with what was seen instead."""
+
+    def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
+        self.stage = stage
+        self.subject = stage.subject
+        self.limits = stage.limits
+        self.kubelet = stage.kubelet
+        self.resources = resources
+        """The plugin's resources; empty while they are being found out."""
+        self.rng = random.Random(seed)
+        self.began = self.kubelet.clock.time()
+        self.mark = self.kubelet.mark()
+        self._idle_since = self._idle_cpu = 0.0
+        self._steps: list[Line] = []
+        self._printed = [(process, len(process.output())) for process in stage.processes]
+
+    # -- telling ---------------------------------------------------------------------
+
+    def step(self, text: str) -> None:
+        """Note what the suite does, for the timeline."""
+        self._steps.append(Line(self.kubelet.clock.time() - self.began, "suite", printable(text)))
+
+    def timeline(self) -> tuple[Line, ...]:
+        """Steps, events and calls of this check by time, the latest 200."""
+        lines = list(self._steps)
+        for event in self.kubelet.events.recent():
+            if event.number > self.mark.event:
+                lines.append(Line(event.time - self.began, "kubelet", str(event)))
+        for call in self.kubelet.calls(since=self.mark):
+            lines.append(Line(call.time - self.began, "call", str(call)))
+        lines.sort(key=lambda line: line.time)
+        return tuple(lines[-_TIMELINE:])
+
+    def output(self) -> tuple[str, ...]:
+        """What the plugin has printed during this check, the latest 50 lines."""
+        before = dict(self._printed)
+        lines = [
+            line
+            for process in self.stage.processes
+            for line in process.output()[before.get(process, 0) :]
+        ]
+        return tuple(printable(line) for line in lines[-50:])
+
+    # -- the plugin's process ----------------------------------------------------------
+
+    @property
+    def process(self) -> PluginProcess:
+        """The plugin that was started last."""
+        return self.stage.process
+
+    @property
+    def resource(self) -> str:
+        """The first of the plugin's resources."""
+        return self.resources[0]
+
+    def launch(self) -> PluginProcess:
+        """Start the plugin, without waiting for anything."""
+        self.step("start the plugin")
+        return self.stage.launch()
+
+    def start(self) -> None:
+        """Start kubelet and plugin, and wait until the plugin is registered."""
+        self.start_kubelet()
+        since = self.kubelet.mark()
+        self.launch()
+        self.wait_registered(since, self.limits.start_seconds, "its start")
+
+    def usage(self) -> Usage:
+        """What the plugin uses. Raises Skipped without psutil."""
+        found: Usage = _hygiene().usage(self.process.pid)
+        return found
+
+    def begin_idle(self) -> None:
+        """Note what the plugin has used so far, before it is left alone."""
+        self._idle_since = time.monotonic()
+        with contextlib.suppress(Skipped):
+            self._idle_cpu = self.cpu_seconds()
+
+    @property
+    def idle_cpu_share(self) -> float:
+        """The part of one core that the plugin has used since ``begin_idle``. Raises Skipped
+        without psutil."""
+        return (self.cpu_seconds() - self._idle_cpu) / (time.monotonic() - self._idle_since)
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the plugin so far. Raises Skipped without psutil."""
+        return float(_hygiene().cpu_seconds(self.process.pid))
+
+    def listening_ports(self) -> list[str]:
+        """TCP addresses that the plugin listens on. Raises Skipped without psutil."""
+        return list(_hygiene().listening_ports(self.process.pid))
+
+    def hook(self, name: str, id_: str = "") -> None:
+        """Run a hook of the user's."""
+        self.step(f"hook {name} {id_}".rstrip())
+        self.subject.call(name, self.stage.values(id_))
+
+    # -- the kubelet -------------------------------------------------------------------
+
+    def start_kubelet(self) -> None:
+        """Start the kubelet."""
+        self.step("start the kubelet")
+        self.kubelet.start()
+
+    def stop_kubelet(self) -> None:
+        """Stop the kubelet; as on a node, sockets and checkpoint stay where they are."""
+        self.step("stop the kubelet")
+        self.kubelet.stop()
+
+    def restart_kubelet(self, gap: float = 0.0) -> Mark:
+        """Restart it as a node does: connections end, the sockets of plugins are removed,
+        kubelet.sock is a new one. ``gap`` is how long nobody serves. Returns the moment
+        before."""
+        mark = self.kubelet.mark()
+        self.step(f"restart the kubelet after {gap:g} s" if gap else "restart the kubelet")
+        if gap:
+            self.kubelet.stop()
+            time.sleep(gap)
+            self.kubelet.start()
+        else:
+            self.kubelet.restart()
+        return mark
+
+    # -- what has been seen --------------------------------------------------------------
+
+    def registrations(
+        self, since: Mark | None = None, resource: str | None = None, code: str | None = "OK"
+    ) -> list[Call]:
+        """The calls of Register since a moment, by default since this check's begin."""
+        return self.kubelet.calls(
+            resource, rpc="Register", code=code, since=self.mark if since is None else since
+        )
+
+    def lists(self, resource: str, since: Mark | None = None) -> list[Call]:
+        """The lists that came since a moment, over any stream of the kubelet's."""
+        found = self.kubelet.calls(
+            resource, rpc="ListAndWatch", since=self.mark if since is None else since
+        )
+        return [call for call in found if call.response_bytes is not None]
+
+    def devices(self, resource: str | None = None) -> list[dp.Device]:
+        """The devices of the newest list. Raises Failed if there was none."""
+        resource = resource or self.resource
+        lists = self.lists(resource, EVER)
+        if not lists:
+            raise Failed(f"{resource} has sent no list")
+        return list(parsed_list(lists[-1]).devices)
+
+    def healthy_ids(self, resource: str | None = None, least: int = 1) -> list[str]:
+        """The ids of the newest list that are healthy. Raises Skipped for fewer than
+        ``least``."""
+        ids = [device.ID for device in self.devices(resource) if device.health == "Healthy"]
+        if len(ids) < least:
+            raise Skipped(f"needs {least} healthy devices, the plugin has {len(ids)}")
+        return ids
+
+    def endpoint(self, resource: str | None = None) -> Path:
+        """The socket of the latest registration. Raises Failed if there was none."""
+        calls = self.registrations(Mark(0, 0), resource or self.resource)
+        if not calls:
+            raise Failed(f"{resource or self.resource} was never registered")
+        return self.kubelet.plugin_dir / str(calls[-1].request["endpoint"])
+
+    @contextlib.contextmanager
+    def client(self, resource: str | None = None) -> Iterator[PluginClient]:
+        """A connection of the suite's own to the plugin."""
+        with PluginClient(self.endpoint(resource)) as client:
+            yield client
+
+    def check_alive(self, after: str) -> None:
+        """Raise Failed if the plugin has ended, or does not answer any more."""
+        if self._has_ended():
+            raise Failed(f"the plugin ended after {after}: {self.exit_text()}")
+        try:
+            with self.client() as client:
+                client.options(self.limits.allocate_seconds)
+        except CallFailed as error:
+            raise Failed(f"the plugin does not answer after {after}: {error}") from None
+
+    def exit_text(self) -> str:
+        """How the plugin ended."""
+        status = self.process.exit_status
+        if status is None:
+            return "it runs"
+        return f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+
+    def _has_ended(self) -> bool:
+        return self.subject.restart == "never" and not self.process.is_running
+
+    # -- the machine -----------------------------------------------------------------------
+
+    def numa_nodes(self) -> frozenset[int]:
+        """The NUMA nodes of this machine."""
+        from devicemanager.host.numa import from_host
+
+        return frozenset(from_host().topology.nodes)
+
+    def host_path(self, path: str) -> Path:
+        """A path as the plugin sees it: through the root of its own mount namespace, if it has
+        one."""
+        return Path(f"/proc/{self.process.pid}/root{path}")
+
+    def leave_files(self, directory: Path) -> None:
+        """Files and a socket that belong to somebody else."""
+        self.step("put a file and a socket of others into the plugin directory")
+        (directory / "others.txt").write_text("not yours")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.bind(str(directory / "others.sock"))
+
+    def files_of_others(self, directory: Path) -> dict[str, tuple[int, int, int]]:
+        """Everything there but the plugin's own sockets and the checkpoint, which is written
+        with each list: device, inode and size."""
+        own = {call.request.get("endpoint") for call in self.registrations(EVER)}
+        found = {}
+        for path in directory.iterdir():
+            if path.name not in own and path != self.kubelet.checkpoint_path:
+                status = path.lstat()
+                found[path.name] = (status.st_dev, status.st_ino, status.st_size)
+        return found
+
+    # -- waiting -------------------------------------------------------------------------
+
+    def pause(self, seconds: float) -> None:
+        """Let this much time go by, where the time between two acts is the point."""
+        time.sleep(seconds)
+
+    def timed(self, call: Callable[[], object], what: str) -> float:
+        """Make a call and return the seconds it took. Raises Failed if the plugin does not
+        answer."""
+        begin = time.monotonic()
+        try:
+            call()
+        except CallFailed as error:
+            raise Failed(f"{what}: {error}") from None
+        return time.monotonic() - begin
+
+    def wait_health(self, id_: str, healthy: bool, since: Mark, after: str) -> float:
+        """Wait until the live list has the device as healthy, or as unhealthy or gone. Returns
+        the seconds that took; raises Failed."""
+
+        def right(devices: list[dp.Device]) -> bool:
+            health = {device.ID: device.health for device in devices}.get(id_)
+            return (health == "Healthy") == healthy
+
+        wanted = f"with {id_} {'healthy' if healthy else 'unhealthy or gone'} after {after}"
+        return self.wait_list(self.resource, since, right, self.limits.refresh_seconds, wanted)
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> float | None:
+        """Wait until it holds. Returns the seconds that took, None if it did not happen."""
+        begin = time.monotonic()
+        while not condition():
+            if time.monotonic() - begin > seconds:
+                return None
+            time.sleep(_POLL_SECONDS)
+        return time.monotonic() - begin
+
+    def settle(self, seconds: float | None = None) -> None:
+        """Look on for a while: what is checked next must not have happened."""
+        seconds = self.limits.settle_seconds if seconds is None else seconds
+        self.step(f"look on for {seconds:g} s")
+        time.sleep(seconds)
+
+    def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
+        """Whether each has been registered and has sent a list since then, and still serves."""
+        return all(
+            self.registrations(since, resource)
+            and self.lists(resource, since)
+            and self.is_serving(resource)
+            for resource in resources
+        )
+
+    def is_serving(self, resource: str) -> bool:
+        """Whether the kubelet has an open list stream of the resource."""
+        return any(
+            call.rpc == "ListAndWatch" and call.resource == resource
+            for call in self.kubelet.calls.in_progress
+        )
+
+    def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
+        """Wait until every resource has been registered and listed anew since then. Returns
+        the seconds that took; raises Failed."""
+
+        def done() -> bool:
+            return self._has_ended() or self.is_registered(since, self.resources)
+
+        took = self.until(done, seconds)
+        if self._has_ended():
+            raise Failed(f"the plugin ended after {after}: {self.exit_text()}")
+        if took is None:
+            raise Failed(f"{self._missing(since)} {seconds:g} s after {after}")
+        self.step(f"registered {took:.2f} s after {after}")
+        return took
+
+    def wait_recovered(self, since: Mark, after: str) -> float:
+        """As ``wait_registered``, with the limits for recovery. Raises Warned if it took
+        long."""
+        took = self.wait_registered(since, self.limits.recover_seconds, after)
+        if took > self.limits.recover_warn_seconds:
+            raise Warned(
+                f"registered only {took:.1f} s after {after}, "
+                f"more than {self.limits.recover_warn_seconds:g} s"
+            )
+        return took
+
+    def _missing(self, since: Mark) -> str:
+        for resource in self.resources:
+            if not self.registrations(since, resource):
+                refused = self.registrations(since, resource, code=None)
+                if refused:
+                    return f"{resource} is not registered ({refused[-1].message})"
+                return f"{resource} is not registered"
+            if not self.lists(resource, since):
+                return f"{resource} is registered, but has sent no list"
+            if not self.is_serving(resource):
+                return f"{resource} was registered, but its list stream is gone"
+        return "not registered"
+
+    def wait_list(
+        self,
+        resource: str,
+        since: Mark,
+        wanted: Callable[[list[dp.Device]], bool],
+        seconds: float,
+        what: str,
+    ) -> float:
+        """Wait for a list with these devices since then. Returns the seconds that took; raises
+        Failed that names ``what``."""
+
+        def done() -> bool:
+            return any(
+                wanted(list(parsed_list(call).devices)) for call in self.lists(resource, since)
+            )
+
+        took = self.until(done, seconds)
+        if took is None:
+            raise Failed(f"no list {what} within {seconds:g} s")
+        return took
+
+
+def parsed_list(call: Call) -> Any:
+    """The message of a list."""
+    from protos import deviceplugin_v1beta1 as dp
+
+    return dp.ListAndWatchResponse.FromString(call.response_bytes or b"")
+
+
+def _hygiene() -> Any:
+    try:
+        from devicemanager.conformance import hygiene
+    except ImportError:
+        raise Skipped(
+            "psutil is not installed: pip install 'kubelet-devicemanager[conformance]'"
+        ) from None
+    return hygiene

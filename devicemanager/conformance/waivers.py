@@ -1,0 +1,79 @@
+"""Failures that somebody has accepted, until a day."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+from devicemanager.conformance.outcomes import CheckError, Outcome
+
+__all__ = ["Waiver", "Waivers"]
+
+
+@attrs.frozen
+class Waiver:
+    """One check that may fail."""
+
+    id: str
+    reason: str
+    expires: datetime.date
+    """The last day on which it holds."""
+
+
+class Waivers:
+    """All waivers of a run.
+
+    The file is YAML: a list of ``id``, ``reason`` and ``expires`` (a date such as
+    2027-06-30). A waiver that has expired makes its check fail again, and says so.
+    """
+
+    def __init__(self, waivers: Sequence[Waiver], today: datetime.date | None = None) -> None:
+        self._by_id = {waiver.id: waiver for waiver in waivers}
+        self._today = today or datetime.date.today()
+
+    @classmethod
+    def read(cls, path: Path, known: Sequence[str]) -> Self:
+        """Read the file. ``known`` are the ids of all checks. Raises CheckError with the place
+        of what is wrong."""
+        import yaml
+
+        try:
+            content = yaml.safe_load(path.read_bytes())
+        except OSError as error:
+            raise CheckError(f"cannot read waivers {path}: {error.strerror}") from error
+        except yaml.YAMLError as error:
+            raise CheckError(f"waivers {path} is no YAML: {error}".replace("\n", " ")) from error
+        if not isinstance(content, list):
+            raise CheckError(f"waivers {path} is a list of id, reason and expires")
+        return cls(
+            [
+                _waiver(f"waivers {path}: entry {n}", each, known)
+                for n, each in enumerate(content, 1)
+            ]
+        )
+
+    def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
+        """The outcome and text of a failure or warning with its waiver, if it has one."""
+        waiver = self._by_id.get(id_)
+        if waiver is None:
+            return outcome, seen
+        if self._today > waiver.expires:
+            return Outcome.FAIL, f"{seen} (its waiver expired on {waiver.expires})"
+        return Outcome.WAIVED, f"{seen} (waived until {waiver.expires}: {waiver.reason})"
+
+
+def _waiver(where: str, entry: Any, known: Sequence[str]) -> Waiver:
+    if not isinstance(entry, dict) or entry.keys() != {"id", "reason", "expires"}:
+        raise CheckError(f"{where} has just id, reason and expires: not {entry!r}")
+    id_, reason, expires = entry["id"], entry["reason"], entry["expires"]
+    if id_ not in known:
+        raise CheckError(f"{where}: there is no check {id_!r}")
+    if not isinstance(reason, str) or not reason.strip():
+        raise CheckError(f"{where}: reason says why {id_} may fail")
+    if type(expires) is not datetime.date:
+        raise CheckError(f"{where}: expires is a date such as 2027-06-30: not {expires!r}")
+    return Waiver(id_, reason, expires)

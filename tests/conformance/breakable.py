@@ -1,0 +1,601 @@
+"""A device plugin that is right, but for what its switches make wrong.
+
+``python breakable.py --dir DIR [--switch NAME]...``. Its devices stand in a file that hooks
+write, a line each: an id and its health; SIGUSR1 makes it look again. It is written on bare
+gRPC, since the framework of this project would not let most of this happen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import random
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from protos import pluginregistration_v1 as pr
+from protos import pluginregistration_v1_grpc as pr_grpc
+
+RESOURCE = "conformance.example.com/device"
+_POLL = 0.05
+
+
+class Devices:
+    """The devices, and who waits for a change."""
+
+    def __init__(self, path: Path, switches: set[str], prefix: str) -> None:
+        self.path = path
+        self.switches = switches
+        self.prefix = prefix
+        self.changed = threading.Condition()
+        self.version = 0
+        self.health: dict[str, str] = {}
+        self.wakes = 0
+        self.reading = threading.Lock()
+        self.read()
+
+    def read(self) -> None:
+        """Take in the file; without one, four healthy devices."""
+        with self.reading:
+            self._read()
+
+    def _read(self) -> None:
+        lines = self.path.read_text().splitlines() if self.path.exists() else None
+        health = dict(line.split() for line in lines) if lines is not None else None
+        if health is None:
+            count = 4
+            health = {f"{self.prefix}-{number}": "Healthy" for number in range(count)}
+        if "no-break" in self.switches:
+            health = dict.fromkeys(health, "Healthy")
+        if "no-heal" in self.switches:
+            for id_, before in self.health.items():
+                if before == "Unhealthy" and id_ in health:
+                    health[id_] = before
+        if "drop-broken" in self.switches:
+            health = {id_: each for id_, each in health.items() if each == "Healthy"}
+        if "no-empty" in self.switches and not health:
+            os._exit(4)
+        with self.changed:
+            if health != self.health:
+                self.health = health
+                self.version += 1
+                self.wakes += 1
+                self.changed.notify_all()
+
+
+class Service(dp_grpc.DevicePluginServicer):
+    def __init__(self, plugin: Plugin, resource: str) -> None:
+        self.plugin = plugin
+        self.switches = plugin.switches
+        self.devices = plugin.devices
+        self.resource = resource
+        self.allocations = 0
+        self.seen: set[str] = set()
+        self.kept: list[bytes] = []
+        self.prepared: set[str] = set()
+        self.busy = threading.Lock()
+        self.lists = 0
+        self.live: list[threading.Event] = []
+
+    # -- ListAndWatch ----------------------------------------------------------------
+
+    def list(self, health: dict[str, str]) -> dp.ListAndWatchResponse:
+        on = self.switches
+        response = dp.ListAndWatchResponse()
+        for number, (id_, state) in enumerate(health.items()):
+            if "lowercase-health" in on:
+                state = state.lower()
+            device = response.devices.add(ID=id_, health=state)
+            if "numa" in on or "numa-unknown" in on or "numa-moves" in on:
+                node = 77 if "numa-unknown" in on else 0
+                if "numa-moves" in on:
+                    node = self.lists % 2
+                device.topology.nodes.add(ID=node)
+            if "empty-topology" in on:
+                device.topology.SetInParent()
+            if number == 0 and "twice-listed" in on:
+                response.devices.add(ID=id_, health=state)
+        if "large-list" in on:
+            for number in range(20_000):
+                response.devices.add(ID=f"large-{number:055d}", health="Unhealthy")
+        self.lists += 1
+        return response
+
+    def ListAndWatch(
+        self, request: dp.Empty, context: grpc.ServicerContext
+    ) -> Iterator[dp.ListAndWatchResponse]:
+        on, devices = self.switches, self.devices
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        context.add_callback(self._wake)
+        context.add_callback(self.plugin.stream_ended)
+        self.plugin.streams += 1
+        if "exit-on-stream-end" in on:
+            context.add_callback(lambda: os._exit(5))
+        if "one-stream" in on:
+            for other in self.live:
+                other.set()
+            self._wake()
+        self.live.append(ended)
+        if "late-list" in on:
+            ended.wait(3)
+        if "leak-handlers" in on:
+            context.add_callback(lambda: threading.Thread(target=time.sleep, args=(3600,),
+                                                          daemon=True).start())  # fmt: skip
+        sent = -1
+        shown: dict[str, str] = {}
+        began = time.monotonic()
+        while not ended.is_set():
+            with devices.changed:
+                # "stale-handlers": an update wakes one handler alone, whoever waits longest.
+                if devices.version == sent:
+                    timeout = 0.2 if "chatty" in on or "short-stream" in on else 3600
+                    devices.changed.wait(timeout)
+                health, version = dict(devices.health), devices.version
+            if "stale-handlers" in on and not self.plugin.may_send(ended, version):
+                sent = version
+                continue
+            if ended.is_set():
+                return
+            if "short-stream" in on and time.monotonic() - began > 0.4:
+                return
+            if version == sent and "chatty" not in on:
+                continue
+            if "delta" in on and sent >= 0:
+                health, shown = (
+                    {id_: each for id_, each in health.items() if shown.get(id_) != each},
+                    health,
+                )
+            else:
+                shown = health
+            sent = version
+            if "queue-memory" in on:
+                self.kept.append(secrets.token_bytes(4 << 20))
+            yield self.list(health)
+
+    def _wake(self) -> None:
+        with self.devices.changed:
+            self.devices.changed.notify_all()
+
+    # -- the calls -------------------------------------------------------------------
+
+    def GetDevicePluginOptions(
+        self, request: dp.Empty, context: grpc.ServicerContext
+    ) -> dp.DevicePluginOptions:
+        if "slow-options" in self.switches:
+            time.sleep(0.6)
+        return self.plugin.options()
+
+    def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> object:
+        on = self.switches
+        if "exit-on-cancel" in on:
+            context.add_callback(lambda: context.is_active() or None)
+            time.sleep(0.05)
+            if not context.is_active():
+                os._exit(6)
+        if "exit-on-empty" in on and not any(c.devices_ids for c in request.container_requests):
+            os._exit(7)
+        if "slow-allocate" in on:
+            time.sleep(1.2)
+        if "deadlock" in on and not self.busy.acquire(blocking=False):
+            time.sleep(3600)
+        self.allocations += 1
+        if "slots" in on and self.allocations > 100:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot is left")
+        if "leak-allocations" in on:
+            self.kept.append(secrets.token_bytes(1 << 17))
+        containers = [list(each.devices_ids) for each in request.container_requests]
+        if "per-device" in on:
+            containers = [[id_] for ids in containers for id_ in ids]
+        response = dp.AllocateResponse()
+        for ids in containers:
+            self._check(ids, context)
+            self._fill(response.container_responses.add(), ids)
+        if "deadlock" in on:
+            time.sleep(0.005)
+            self.busy.release()
+        return response
+
+    def _check(self, ids: list[str], context: grpc.ServicerContext) -> None:
+        on = self.switches
+        for id_ in ids:
+            if id_ not in self.devices.health:
+                if "accept-unknown" in on or ("accept-partly" in on and len(ids) > 1):
+                    continue
+                context.abort(grpc.StatusCode.NOT_FOUND, f"no device {id_}")
+            if self.devices.health[id_] != "Healthy" and "accept-broken" not in on:
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{id_} is broken")
+            if "late-allocatable" in on and id_ not in self.plugin.first:
+                context.abort(grpc.StatusCode.NOT_FOUND, f"no device {id_} yet")
+
+    def _fill(self, answer: dp.ContainerAllocateResponse, ids: list[str]) -> None:
+        on = self.switches
+        answer.envs["DEVICES"] = ids[-1] if "last-only" in on and ids else ",".join(sorted(ids))
+        if "same-variable" in on:
+            answer.envs["RESOURCE"] = self.resource
+        if "order-matters" in on and ids:
+            answer.envs[f"FIRST_{ids[0]}"] = "1"
+        if "changes" in on:
+            answer.envs[f"CALL_{self.allocations}"] = "1"
+        for id_ in dict.fromkeys(ids):
+            if "devices" in on or "shared-node" in on or "relative-path" in on:
+                number = int(id_.rpartition("-")[2]) if id_[-1].isdigit() else 0
+                nodes = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+                path = nodes[0 if "shared-node" in on else number % len(nodes)]
+                if "relative-path" in on:
+                    path = "dev/null"
+                answer.devices.add(
+                    host_path=path, container_path=f"/dev/mock/{id_}", permissions="rw"
+                )
+            if "no-device" in on:
+                path = f"/nowhere/{id_}"
+                answer.devices.add(host_path=path, container_path=path, permissions="rw")
+            if "cdi" in on:
+                answer.cdi_devices.add(name=f"vendor.example.com/class={id_}")
+            if "bad-cdi" in on:
+                answer.cdi_devices.add(name=id_)
+        if "bad-annotation" in on:
+            answer.annotations["example.com/" + "x" * 64] = "1"
+        if "no-mount" in on:
+            answer.mounts.add(host_path="/nowhere", container_path="/data", read_only=True)
+        if "mount" in on or "mount-removed" in on:
+            path = self.plugin.artefact()
+            answer.mounts.add(host_path=str(path), container_path="/artefact", read_only=True)
+
+    def GetPreferredAllocation(
+        self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> dp.PreferredAllocationResponse:
+        on = self.switches
+        if "no-preference" in on:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "not implemented")
+        if "exit-on-odd-call" in on:
+            os._exit(8)
+        if "slow-preference" in on:
+            time.sleep(1.1)
+        response = dp.PreferredAllocationResponse()
+        for wanted in request.container_requests:
+            available, must = list(wanted.available_deviceIDs), list(wanted.must_include_deviceIDs)
+            size = wanted.allocation_size
+            if "exit-on-infeasible" in on and size > len(available):
+                os._exit(9)
+            if "needs-all" in on and len(available) < len(self.devices.health):
+                context.abort(grpc.StatusCode.INTERNAL, "a device is missing")
+            if "no-edges" in on and size == len(available):
+                context.abort(grpc.StatusCode.INTERNAL, "nothing to choose")
+            rest = sorted(set(available) - set(must))
+            if "random-preference" in on:
+                random.shuffle(rest)
+            ids = [*must, *rest][: max(0, size)]
+            if "ignores-must" in on:
+                ids = sorted(available)[:size]
+            response.container_responses.add(deviceIDs=ids)
+            if "one-preference" in on:
+                break
+        return response
+
+    def PreStartContainer(
+        self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> dp.PreStartContainerResponse:
+        on = self.switches
+        if "no-pre-start" in on:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "not implemented")
+        if "slow-pre-start" in on:
+            time.sleep(1.5)
+        ids = frozenset(request.devices_ids)
+        unknown = ids - self.devices.health.keys()
+        if unknown and "prepare-unknown" not in on:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no device {min(unknown)}")
+        if "prepare-once" in on and ids <= self.prepared:
+            context.abort(grpc.StatusCode.ALREADY_EXISTS, "prepared")
+        if "prepare-needs-allocate" in on and not self.allocations:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not allocated")
+        self.prepared |= ids
+        return dp.PreStartContainerResponse()
+
+
+class Info(pr_grpc.RegistrationServicer):
+    """For the plugin watcher."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+
+    def GetInfo(self, request: pr.InfoRequest, context: grpc.ServicerContext) -> pr.PluginInfo:
+        wrong = "registry-type" in self.plugin.switches
+        return pr.PluginInfo(
+            type="CSIPlugin" if wrong else "DevicePlugin",
+            name="conformance.example.com/watched",
+            supported_versions=["v1beta1"],
+        )
+
+    def NotifyRegistrationStatus(
+        self, request: pr.RegistrationStatus, context: grpc.ServicerContext
+    ) -> pr.RegistrationStatusResponse:
+        return pr.RegistrationStatusResponse()
+
+
+class Plugin:
+    def __init__(self, directory: Path, switches: set[str]) -> None:
+        self.directory = directory
+        self.switches = switches
+        root = directory.parent
+        prefix = secrets.token_hex(2) if "random-ids" in switches else "device"
+        if "long-ids" in switches:
+            prefix = "x" * 70
+        self.devices = Devices(root / "devices.txt", switches, prefix)
+        self.first = set(self.devices.health)
+        self.instance = "" if "fixed-socket" in switches else f"-{os.getpid()}"
+        if "no-unlink" in switches or "unlink-by-name" in switches:
+            self.instance = ""
+        self.resources = [RESOURCE]
+        if switches & {"two", "same-variable", "all-or-nothing"}:
+            self.resources.append(RESOURCE + "-2")
+        self.servers: dict[str, tuple[grpc.Server, Service, Path]] = {}
+        self.identity: sockets.FileIdentity | None = None
+        self.stopping = threading.Event()
+        self.streams = 0
+        self.streams_ended = threading.Event()
+        self.registrations = 0
+        self.leaked: list[object] = []
+        self._artefact: Path | None = None
+        self._sent_by: dict[int, threading.Event] = {}
+
+    # -- what the service asks -----------------------------------------------------------
+
+    def options(self) -> dp.DevicePluginOptions:
+        on = self.switches
+        return dp.DevicePluginOptions(
+            pre_start_required="no-calls" not in on,
+            get_preferred_allocation_available="no-calls" not in on,
+        )
+
+    def may_send(self, ended: threading.Event, version: int) -> bool:
+        """Only one handler takes each version: that of the oldest stream, dead or not."""
+        first = self._sent_by.setdefault(version, ended)
+        return first is ended
+
+    def stream_ended(self) -> None:
+        self.streams_ended.set()
+
+    def artefact(self) -> Path:
+        if self._artefact is None:
+            self._artefact = self.directory.parent / "artefact"
+            self._artefact.write_text("in use")
+        return self._artefact
+
+    # -- serving -----------------------------------------------------------------------
+
+    def endpoint(self, resource: str) -> str:
+        name = resource.rpartition("/")[2]
+        if "long-socket" in self.switches:
+            name += "x" * 80
+            return name
+        return f"{name}{self.instance}.sock"
+
+    def serve(self, resource: str) -> None:
+        self.stop(resource)
+        path = self.directory / self.endpoint(resource)
+        if "no-unlink" in self.switches and path.exists():
+            sys.exit(f"bind: address already in use: {path}")
+        path.unlink(missing_ok=True)
+        server = grpc.server(ThreadPoolExecutor(16))
+        service = Service(self, resource)
+        dp_grpc.add_DevicePluginServicer_to_server(service, server)
+        if "answers-anything" in self.switches:
+            server.add_generic_rpc_handlers((_Anything(),))
+        server.add_insecure_port(sockets.target(path))
+        server.start()
+        self.servers[resource] = (server, service, path)
+
+    def stop(self, resource: str) -> None:
+        if resource in self.servers:
+            server, service, path = self.servers.pop(resource)
+            server.stop(None)
+            with self.devices.changed:
+                self.devices.changed.notify_all()
+            path.unlink(missing_ok=True)
+            if "leak-descriptors" in self.switches:
+                leak = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                leak.bind(f"\0{secrets.token_hex(8)}")
+                leak.listen()
+                self.leaked.append((leak, service))
+
+    def register(self, resource: str) -> None:
+        on = self.switches
+        endpoint = self.endpoint(resource)
+        if "endpoint-path" in on:
+            endpoint = f"./{endpoint}"
+        options = self.options()
+        if "options-differ" in on:
+            options.pre_start_required = not options.pre_start_required
+        name = "kubernetes.io/bad" if "bad-name" in on else resource
+        request = dp.RegisterRequest(
+            version="v1beta1", endpoint=endpoint, resource_name=name, options=options
+        )
+        with grpc.insecure_channel(
+            sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY]
+        ) as channel:
+            call = dp_grpc.RegistrationStub(channel).Register
+            if "impatient" in on:
+                threading.Timer(0.5, self.register_again, [request]).start()
+            call(request, timeout=60)
+        self.registrations += 1
+
+    def register_again(self, request: dp.RegisterRequest) -> None:
+        with grpc.insecure_channel(
+            sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY]
+        ) as channel:
+            dp_grpc.RegistrationStub(channel).Register(request, timeout=60)
+
+    def come_up(self) -> None:
+        """Serve and register everything, as often as it takes."""
+        on = self.switches
+        if "deprecation" in on and (self.directory / "DEPRECATION").exists():
+            return
+        pending = list(self.resources)
+        while pending and not self.stopping.is_set():
+            identity = self.kubelet()
+            if identity is None:
+                if "exit-without-kubelet" in on:
+                    os._exit(0)
+                self.stopping.wait(_POLL)
+                continue
+            self.identity = identity
+            for resource in list(pending):
+                try:
+                    if "register-first" in on:
+                        self.register(resource)
+                        self.serve(resource)
+                    else:
+                        self.serve(resource)
+                        self.register(resource)
+                        if "registers-twice" in on and self.registrations > 2:
+                            self.register(resource)
+                    pending.remove(resource)
+                except grpc.RpcError as error:
+                    print(f"cannot register: {error}", flush=True)
+                    if "gives-up" in on or "register-first" in on:
+                        return
+                    if "all-or-nothing" in on:
+                        break
+            if pending:
+                self.stopping.wait(0.0 if "hot-loop" in on else 1.0)
+
+    def kubelet(self) -> sockets.FileIdentity | None:
+        return sockets.FileIdentity.of(self.directory / "kubelet.sock")
+
+    def run(self) -> None:
+        on = self.switches
+        self.serve_registry()
+        if "no-register" in on:
+            self.stopping.wait()
+            return
+        self.come_up()
+        self.streams_ended.clear()
+        while not self.stopping.wait(_POLL):
+            if "leaky-idle" in on or ("spin-when-away" in on and self.kubelet() is None):
+                until = time.monotonic() + 0.2
+                while time.monotonic() < until:
+                    pass
+            if "reregister" in on and self.registrations and self.kubelet() is not None:
+                self.stopping.wait(0.5)
+                for resource in self.resources:
+                    self.register(resource)
+                continue
+            if self.is_lost():
+                if "exit-0-on-loss" in on:
+                    os._exit(0)
+                if "exit-1-on-loss" in on:
+                    os._exit(1)
+                if "never-back" in on or ("third-fails" in on and self.registrations > 2):
+                    continue
+                self.streams_ended.clear()
+                self.come_up()
+                if "deaf" in on:
+                    self.stopping.wait(0.5)
+                    self.identity = self.kubelet()
+                    self.deaf_until = time.monotonic()
+
+    def is_lost(self) -> bool:
+        """Whether the kubelet may have forgotten this plugin."""
+        on = self.switches
+        identity = self.kubelet()
+        if "exit-0-on-loss" in on or "exit-1-on-loss" in on:
+            return identity != self.identity
+        if identity is None:
+            return False
+        if identity != self.identity and "ignores-kubelet" not in on:
+            return True
+        if "deaf" in on:
+            return False
+        if "ignores-own" not in on and any(
+            not path.exists() for _, _, path in self.servers.values()
+        ):
+            return True
+        return "ignores-stream" not in on and self.streams_ended.is_set() and self.no_stream()
+
+    def no_stream(self) -> bool:
+        live = [event for _, service, _ in self.servers.values() for event in service.live]
+        return bool(live) and all(event.is_set() for event in live)
+
+    def serve_registry(self) -> None:
+        if not self.switches & {"registry", "registry-type"}:
+            return
+        path = self.directory.parent / "plugins_registry" / f"watched-{os.getpid()}.sock"
+        path.parent.mkdir(exist_ok=True)
+        server = grpc.server(ThreadPoolExecutor(4))
+        pr_grpc.add_RegistrationServicer_to_server(Info(self), server)
+        dp_grpc.add_DevicePluginServicer_to_server(Service(self, RESOURCE), server)
+        server.add_insecure_port(sockets.target(path))
+        server.start()
+        self.registry = server
+
+    def end(self) -> None:
+        on = self.switches
+        self.stopping.set()
+        if "mount-removed" in on and self._artefact is not None:
+            self._artefact.unlink(missing_ok=True)
+        if "removes-others" in on:
+            for path in self.directory.iterdir():
+                if path.name.startswith("others"):
+                    path.unlink()
+        if "unlink-by-name" in on:
+            for resource in self.resources:
+                (self.directory / self.endpoint(resource)).unlink(missing_ok=True)
+        for resource in list(self.servers):
+            _, _, path = self.servers[resource]
+            if "leaves-socket" in on:
+                os._exit(0)
+            if "fixed-socket" in on:  # another instance may serve there now
+                os._exit(0)
+            self.stop(resource)
+
+
+class _Anything(grpc.GenericRpcHandler):
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--switch", action="append", default=[])
+    args = parser.parse_args()
+    switches = set(args.switch)
+    if not args.dir.is_dir():
+        if "silent" in switches:
+            os._exit(3)
+        sys.exit(f"{args.dir} is no directory")
+    plugin = Plugin(args.dir, switches)
+    if "two-watches" in switches:
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        plugin.leaked += [libc.inotify_init(), libc.inotify_init()]
+    signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=plugin.devices.read).start())
+    done = threading.Event()
+    stubborn = "stubborn" in switches
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN if stubborn else lambda *_: done.set())
+    worker = threading.Thread(target=plugin.run, daemon=True)
+    worker.start()
+    gc.freeze()
+    done.wait()
+    plugin.end()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

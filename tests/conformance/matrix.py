@@ -1,0 +1,192 @@
+"""Which switch of the breakable plugin makes which checks fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from devicemanager.conformance import Limits, Subject
+from devicemanager.conformance.subject import Hook
+
+RESOURCE = "conformance.example.com/device"
+PLUGIN = Path(__file__).with_name("breakable.py")
+_ROOT = PLUGIN.parents[2]
+
+
+@attrs.frozen
+class Case:
+    """A switch, and what the suite must say of it."""
+
+    switch: str
+    fails: tuple[str, ...]
+    """The checks that must not pass: they fail or warn."""
+    besides: tuple[str, ...] = ()
+    """Switches that the good plugin needs to be looked at there."""
+    limits: Mapping[str, float] = attrs.field(factory=dict)
+
+
+def case(switch: str, *fails: str, besides: str = "", **limits: float) -> Case:
+    return Case(switch, fails, tuple(besides.split()), limits)
+
+
+CASES = (
+    case("no-register", "R01", start_seconds=1),
+    case("register-first", "R02"),
+    case("endpoint-path", "R03"),
+    case("bad-name", "R04", start_seconds=1),
+    case("long-socket", "R05", start_seconds=1.5),
+    case("hot-loop", "R06"),
+    case("gives-up", "R06", recover_seconds=2),
+    case("impatient", "R07"),
+    case("exit-without-kubelet", "R08"),
+    case("reregister", "R09"),
+    case("all-or-nothing", "R10", start_seconds=1.5),
+    case("deprecation", "R11", start_seconds=1.5),
+    case("registry-type", "R12"),
+    case("options-differ", "R13"),
+    case("never-back", "K01", recover_seconds=1.5),
+    case("registers-twice", "K02"),
+    case("third-fails", "K02", recover_seconds=1.5),
+    case("deaf", "K03", recover_seconds=1.5),
+    case("spin-when-away", "K04"),
+    case("exit-on-cancel", "K05"),
+    case("ignores-own", "K06", recover_seconds=1.5, besides="ignores-stream"),
+    case("ignores-kubelet", "K07", recover_seconds=1.5, besides="ignores-stream"),
+    case("ignores-stream", "K08", recover_seconds=1.5),
+    case("stale-handlers", "K09", refresh_seconds=1.5),
+    case("no-unlink", "K10"),
+    case("unlink-by-name", "K11"),
+    case("fixed-socket", "K12"),
+    case("random-ids", "K13"),
+    case("mount-removed", "K14"),
+    case("exit-0-on-loss", "K15"),
+    case("late-list", "W01", first_list_warn_seconds=1),
+    case("short-stream", "W02", besides="ignores-stream"),
+    case("twice-listed", "W03"),
+    case("lowercase-health", "W04"),
+    case("long-ids", "W05"),
+    case("delta", "W06"),
+    case("no-break", "W07", refresh_seconds=1),
+    case("no-heal", "W08", refresh_seconds=1),
+    case("drop-broken", "W09"),
+    case("large-list", "W10"),
+    case("one-stream", "W11"),
+    case("chatty", "W12"),
+    case("queue-memory", "W13"),
+    case("no-empty", "W14"),
+    case("leak-handlers", "W15", stream_end_seconds=1),
+    case("numa-unknown", "T01"),
+    case("empty-topology", "T02"),
+    case("numa-moves", "T03"),
+    case("slow-options", "O01", options_seconds=0.5),
+    case("no-preference", "O02"),
+    case("no-pre-start", "O03"),
+    case("exit-on-odd-call", "O04", besides="no-calls"),
+    case("per-device", "A01", "A05", "A06"),
+    case("accept-unknown", "A02"),
+    case("accept-broken", "A03"),
+    case("accept-partly", "A04"),
+    case("order-matters", "A05"),
+    case("changes", "A06"),
+    case("slots", "A07", allocations=200),
+    case("deadlock", "A08", allocate_seconds=1),
+    case("slow-allocate", "A09"),
+    case("relative-path", "A10"),
+    case("no-device", "A11"),
+    case("no-mount", "A12"),
+    case("last-only", "A13"),
+    case("bad-cdi", "A14"),
+    case("bad-annotation", "A15"),
+    case("same-variable", "A16"),
+    case("exit-on-empty", "A17"),
+    case("shared-node", "A18"),
+    case("late-allocatable", "A19"),
+    case("ignores-must", "P01"),
+    case("no-edges", "P02"),
+    case("needs-all", "P03"),
+    case("exit-on-infeasible", "P04"),
+    case("random-preference", "P05"),
+    case("slow-preference", "P05"),
+    case("one-preference", "P06"),
+    case("slow-pre-start", "S01", pre_start_seconds=1),
+    case("prepare-once", "S02"),
+    case("prepare-needs-allocate", "S03"),
+    case("prepare-unknown", "S04"),
+    case("stubborn", "L01", stop_seconds=1),
+    case("leaves-socket", "L02"),
+    case("removes-others", "L03"),
+    case("leak-descriptors", "L04", restarts=5, stream_end_seconds=1),
+    case("leaky-idle", "L05"),
+    case("leak-allocations", "L06", allocations=300),
+    case("two-watches", "L07"),
+    case("answers-anything", "L08"),
+    case("silent", "L11"),
+)
+
+NOTHING_FAILS = ("L09", "L10")
+"""Checks that report, and never fail."""
+
+QUICK = {"idle_seconds": 2.0, "away_seconds": 1.0, "settle_seconds": 0.4,
+         "register_window_seconds": 2.0, "register_delay_seconds": 1.5, "restarts": 5,
+         "allocations": 200}  # fmt: skip
+
+
+def limits(case: Case | None = None) -> Limits:
+    return Limits(**(QUICK | dict(case.limits if case else {})))
+
+
+def subject(*switches: str) -> Subject:
+    """The breakable plugin with these switches, and with all hooks."""
+    words = [word for switch in switches for word in ("--switch", switch)]
+    return Subject(
+        command=[sys.executable, PLUGIN, "--dir", "{plugin_dir}", *words],
+        env={"PYTHONPATH": str(_ROOT)},
+        hooks=HOOKS,
+    )
+
+
+def _lines(values: Mapping[str, str]) -> dict[str, str]:
+    path = Path(values["root"], "devices.txt")
+    if not path.exists():
+        return {f"device-{number}": "Healthy" for number in range(4)}
+    return dict(line.split() for line in path.read_text().splitlines())
+
+
+def _write(values: Mapping[str, str], health: Mapping[str, str]) -> None:
+    path = Path(values["root"], "devices.txt")
+    other = path.with_suffix(".new")
+    other.write_text("".join(f"{id_} {each}\n" for id_, each in health.items()))
+    other.rename(path)
+    os.kill(int(values["pid"]), signal.SIGUSR1)
+
+
+def _break(values: Mapping[str, str]) -> None:
+    _write(values, _lines(values) | {values["id"]: "Unhealthy"})
+
+
+def _mend(values: Mapping[str, str]) -> None:
+    _write(values, _lines(values) | {values["id"]: "Healthy"})
+
+
+def _add(values: Mapping[str, str]) -> None:
+    health = _lines(values)
+    _write(values, health | {f"device-{len(health) + 10}": "Healthy"})
+
+
+def _remove(values: Mapping[str, str]) -> None:
+    _write(values, {id_: each for id_, each in _lines(values).items() if id_ != values["id"]})
+
+
+HOOKS: Mapping[str, Hook] = {
+    "break-device": _break,
+    "mend-device": _mend,
+    "add-device": _add,
+    "remove-device": _remove,
+}
+GOOD = ("numa", "devices", "cdi", "mount", "registry", "two")
+"""Switches of the good plugin, so that every check applies."""

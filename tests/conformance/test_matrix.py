@@ -1,0 +1,47 @@
+"""The suite is right: the good plugin passes, and each switch fails the checks it is for.
+
+A part of the matrix; ``make conformance`` carries out all of it.
+"""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from devicemanager.conformance import Outcome, checks, run, select
+from devicemanager.settings import Settings
+from tests.conformance.matrix import CASES, GOOD, NOTHING_FAILS, RESOURCE, Case, limits, subject
+
+_SETTINGS = Settings(durability="process", dial_timeout=1.0)
+
+_PART = {
+    "hot-loop", "ignores-stream", "stale-handlers", "no-unlink", "unlink-by-name", "delta",
+    "leak-handlers", "last-only", "needs-all", "leaves-socket",
+}  # fmt: skip
+"""What most real plugins with a bug have wrong, and one of each family."""
+
+
+def test_every_check_can_fail() -> None:
+    failing = {id_ for case in CASES for id_ in case.fails}
+    assert failing | set(NOTHING_FAILS) == {each.id for each in checks()}
+    assert not failing & set(NOTHING_FAILS)
+
+
+@pytest.mark.timeout(180)
+def test_the_good_plugin_passes() -> None:
+    report = run(subject(*GOOD), select(skip=["K02", "L04", "L06", "A07"]), limits=limits(),
+                 settings=_SETTINGS)  # fmt: skip
+    bad = [(each.check.id, each.seen) for each in report.verdicts if each.outcome.value in _BAD]
+    assert bad == []
+    assert {each.check.id for each in report.of(Outcome.SKIP)} == {"K15", "O04"}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.switch) for c in CASES if c.switch in _PART])
+def test_a_switch_fails_its_checks(case: Case) -> None:
+    broken = attrs.evolve(subject(case.switch, *case.besides), resources=(RESOURCE,))
+    report = run(broken, select(case.fails), limits=limits(case), settings=_SETTINGS)
+    assert [each.outcome for each in report.verdicts] == [Outcome.FAIL] * len(case.fails)
+
+
+_BAD = ("fail", "warn", "error")

@@ -1,0 +1,157 @@
+"""What comes of verdicts: profile, exit status, files in every form."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from devicemanager.conformance import (
+    Check,
+    CheckError,
+    Outcome,
+    Profile,
+    Report,
+    Subject,
+    Verdict,
+    Waiver,
+    Waivers,
+    select,
+    write,
+)
+from devicemanager.conformance.outcomes import Line
+from devicemanager.conformance.reports import FORMS
+
+HOSTILE = "<script>alert(1)</script> \x1b[31m \x00 | `x` ]]> & \u202e \ud800"
+
+
+def check(id_: str) -> Check:
+    [found] = select([id_])
+    return found
+
+
+def report(**outcomes: Outcome) -> Report:
+    """Verdicts by the ids of checks."""
+    verdicts = tuple(
+        Verdict(check(id_), outcome, HOSTILE, 1.5, (Line(0.5, "plugin", HOSTILE),), (HOSTILE,), "…")
+        for id_, outcome in outcomes.items()
+    )
+    return Report(Subject(command=["plugin"]), verdicts, ("vendor.com/gpu",), 7, "1.36", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "profile", "status"),
+    [
+        ({"R01": Outcome.PASS, "K06": Outcome.SKIP}, Profile.COMPLETE, 0),
+        ({"R01": Outcome.PASS, "K06": Outcome.FAIL}, Profile.RESILIENT, 1),
+        ({"R01": Outcome.PASS, "K01": Outcome.FAIL}, Profile.CORE, 1),
+        ({"R01": Outcome.FAIL, "K01": Outcome.PASS}, None, 1),
+        ({"R01": Outcome.WARN, "K01": Outcome.WAIVED}, Profile.COMPLETE, 0),
+        ({"K01": Outcome.FAIL, "K06": Outcome.ERROR}, Profile.CORE, 2),
+    ],
+)
+def test_profile_and_exit_status(
+    outcomes: dict[str, Outcome], profile: Profile | None, status: int
+) -> None:
+    made = report(**outcomes)
+    assert made.profile == profile
+    assert made.exit_status() == status
+
+
+def test_a_profile_decides_by_its_own_checks() -> None:
+    made = report(R01=Outcome.PASS, K01=Outcome.FAIL)
+    assert made.exit_status(Profile.CORE) == 0
+    assert made.exit_status(Profile.RESILIENT) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_with_a_hostile_plugin(form: str, tmp_path: Path) -> None:
+    path = tmp_path / form
+    made = report(R01=Outcome.FAIL, K01=Outcome.WARN, W02=Outcome.SKIP, L09=Outcome.PASS)
+    write(made, form, path)
+    text = path.read_text()
+    assert "\x1b" not in text and "\x00" not in text
+    if form != "json":
+        assert "<script" not in text
+    if form in ("junit", "badge"):
+        ElementTree.fromstring(text)
+
+
+def test_the_json_has_everything(tmp_path: Path) -> None:
+    write(report(R01=Outcome.FAIL), "json", tmp_path / "report")
+    data = json.loads((tmp_path / "report").read_text())
+    assert data["schema"] == "devicemanager.check/v1"
+    assert data["counts"] == {"fail": 1}
+    [only] = data["checks"]
+    assert (only["id"], only["outcome"], only["seen"]) == ("R01", "fail", HOSTILE)
+
+
+def test_the_junit_file_counts(tmp_path: Path) -> None:
+    made = report(R01=Outcome.FAIL, R02=Outcome.SKIP, K01=Outcome.PASS, W01=Outcome.ERROR)
+    write(made, "junit", tmp_path / "report")
+    root = ElementTree.parse(tmp_path / "report").getroot()
+    assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == [
+        "4", "1", "1", "1",
+    ]  # fmt: skip
+    assert [suite.get("name") for suite in root] == [
+        "Registration", "Restarts and upgrades", "ListAndWatch",
+    ]  # fmt: skip
+
+
+def test_the_page_has_no_script_and_loads_nothing(tmp_path: Path) -> None:
+    write(report(R01=Outcome.FAIL), "html", tmp_path / "report")
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            assert tag not in ("script", "img", "link", "iframe")
+            assert not any(name == "src" or name.startswith("on") for name, _ in attrs)
+
+    Reader().feed((tmp_path / "report").read_text())
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(CheckError, match=r"cannot write the report .*nowhere"):
+        write(report(R01=Outcome.PASS), "json", tmp_path / "nowhere" / "x")
+
+
+TODAY = datetime.date(2026, 11, 1)
+
+
+def test_a_waiver_holds_until_its_day() -> None:
+    waivers = Waivers([Waiver("K06", "known", TODAY)], TODAY)
+    assert waivers.applied("K06", Outcome.FAIL, "no")[0] is Outcome.WAIVED
+    assert waivers.applied("K07", Outcome.FAIL, "no") == (Outcome.FAIL, "no")
+    late = Waivers([Waiver("K06", "known", TODAY)], TODAY + datetime.timedelta(1))
+    outcome, seen = late.applied("K06", Outcome.WARN, "no")
+    assert outcome is Outcome.FAIL and "expired on 2026-11-01" in seen
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a: 1", "is a list of id, reason and expires"),
+        ("- K06", "entry 1 has just id, reason and expires"),
+        ("- {id: K66, reason: x, expires: 2027-01-01}", "there is no check 'K66'"),
+        ("- {id: K06, reason: ' ', expires: 2027-01-01}", "reason says why K06 may fail"),
+        ("- {id: K06, reason: x, expires: soon}", "expires is a date"),
+        ("- {", "is no YAML"),
+        (None, "cannot read waivers"),
+    ],
+)
+def test_waivers_that_cannot_be(content: str | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "waivers.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(CheckError, match=message):
+        Waivers.read(path, ["K06"])
+
+
+def test_waivers_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "waivers.yaml"
+    path.write_text("- {id: K06, reason: being mended, expires: 2999-01-01}")
+    outcome, _ = Waivers.read(path, ["K06"]).applied("K06", Outcome.FAIL, "no")
+    assert outcome is Outcome.WAIVED

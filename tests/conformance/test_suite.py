@@ -1,0 +1,219 @@
+"""Choosing checks, limits, hooks, verdicts; the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.conformance import (
+    Check,
+    CheckError,
+    Failed,
+    Limits,
+    Outcome,
+    Scene,
+    Subject,
+    checks,
+    run,
+    select,
+)
+from devicemanager.conformance.links import addresses
+from devicemanager.conformance.pytest import pytest_checks
+from devicemanager.conformance.trial import Trial
+from devicemanager.settings import Settings
+from tests.conformance.matrix import PLUGIN, RESOURCE, limits, subject
+from tools.conformance_page import PAGE, page
+
+SETTINGS = Settings(durability="process")
+
+
+def test_every_check_is_told_in_full() -> None:
+    for each in checks():
+        for text in (each.title, each.does, each.expects, each.production):
+            assert text and text == text.strip() and not text.endswith("."), each.id
+        assert all(link.startswith("https://") for link in each.links), each.id
+
+
+def test_the_order_is_by_family_and_number() -> None:
+    ids = [each.id for each in checks()]
+    assert ids[0] == "R01" and ids[-1] == "L11"
+    assert len(set(ids)) == len(ids)
+
+
+def test_some_checks() -> None:
+    assert [each.id for each in select(["K01", "T"])] == ["K01", "T01", "T02", "T03"]
+    assert {each.family for each in select(skip="KLWA")} == set("RTOPS")
+    with pytest.raises(CheckError, match="there is no check 'K99': name an id such as K01"):
+        select(["K99"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("patience=3", "there is no limit 'patience': choose from start_seconds"),
+        ("restarts=many", "limit restarts is set by restarts=NUMBER"),
+        ("restarts", "limit restarts needs a number"),
+        ("restarts=-1", "limit restarts is a number of at least 0"),
+    ],
+)
+def test_limits_that_cannot_be(setting: str, message: str) -> None:
+    with pytest.raises(CheckError, match=message):
+        Limits().overridden([setting])
+
+
+def test_other_limits() -> None:
+    assert Limits().overridden(["restarts=3", "idle_seconds=0.5"]) == Limits(
+        restarts=3, idle_seconds=0.5
+    )
+
+
+def test_subjects_that_cannot_be() -> None:
+    with pytest.raises(CheckError, match="the plugin's command is missing"):
+        Subject(command=[])
+    with pytest.raises(CheckError, match="there is no hook 'brake-device'"):
+        Subject(command=["x"], hooks={"brake-device": "true"})
+
+
+def test_a_hook_that_fails_says_why() -> None:
+    broken = Subject(command=["x"], hooks={"add-device": "echo no room in {plugin_dir}; exit 3"})
+    with pytest.raises(Failed, match=r"status 3.*no room in /tmp/a b"):
+        broken.call("add-device", {"plugin_dir": "/tmp/a b"})
+
+
+def test_a_source_that_nobody_knows() -> None:
+    with pytest.raises(ValueError, match="no source"):
+        addresses("DOC, nobody#3")
+
+
+def _check(scene: Scene, run: object, id_: str = "K01") -> Check:
+    [real] = select([id_])
+    return attrs.evolve(real, scene=scene, run=run)
+
+
+def test_an_error_of_the_suite_is_no_failure_of_the_plugin() -> None:
+    def wrong(trial: Trial) -> None:
+        raise KeyError("ours")
+
+    known = attrs.evolve(subject(), resources=(RESOURCE,))
+    report = run(known, [_check(Scene.OWN, wrong)], settings=SETTINGS)
+    assert report.exit_status() == 2
+    assert report.verdicts[0].seen == "KeyError: 'ours'"
+
+
+def test_a_failure_shows_what_happened() -> None:
+    def fails(trial: Trial) -> None:
+        trial.start()
+        trial.step("look at it")
+        raise Failed("not as it should be")
+
+    [verdict] = run(subject(), [_check(Scene.OWN, fails)], limits=limits(), seed=9,
+                    settings=SETTINGS).verdicts  # fmt: skip
+    assert verdict.outcome is Outcome.FAIL
+    texts = [line.text for line in verdict.timeline]
+    assert {line.source for line in verdict.timeline} == {"suite", "kubelet", "call"}
+    assert any("look at it" in text for text in texts)
+    assert any("Register" in text for text in texts)
+    assert [line.time for line in verdict.timeline] == sorted(
+        line.time for line in verdict.timeline
+    )
+
+
+def test_a_plugin_that_never_comes() -> None:
+    silent = Subject(command=[sys.executable, "-c", "print('no such device')"])
+    with pytest.raises(CheckError, match=r"ended before it .*: exit status 0.*no such dev"):
+        run(silent, select(["R01"]), settings=SETTINGS)
+
+
+def test_a_plugin_without_a_hook_skips() -> None:
+    plain = attrs.evolve(subject(), hooks={}, resources=(RESOURCE,))
+    [verdict] = run(plain, select(["W07"]), settings=SETTINGS).verdicts
+    assert (verdict.outcome, verdict.seen) == (Outcome.SKIP, "needs the hook break-device")
+
+
+def _command(*options: str, switch: str = "") -> list[str]:
+    words = [sys.executable, str(PLUGIN), "--dir", "{plugin_dir}"]
+    words += ["--switch", switch] if switch else []
+    root = str(PLUGIN.parents[2])
+    return ["check", "--env", f"PYTHONPATH={root}", "--limit", "settle_seconds=0.3", *options,
+            "--", *words]  # fmt: skip
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "report.json"
+    options = ["--only", "R13", "--only", "O01", "--report", f"json={page}"]
+    assert main(_command(*options, switch="options-differ")) == 0
+    text = capsys.readouterr().out
+    assert "R13  warn    SHOULD" in text
+    assert "O01  pass    MUST" in text
+    assert "1 pass, 1 warn in" in text and text.rstrip().endswith("profile complete")
+    assert json.loads(page.read_text())["counts"] == {"pass": 1, "warn": 1}
+
+
+def test_the_command_says_no(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--only", "A02", "--profile", "core", "-o", "json", "--seed", "17"]
+    assert main(_command(*options, switch="accept-unknown")) == 1
+    data: Mapping[str, list[dict[str, str]]] = json.loads(capsys.readouterr().out)
+    [only] = data["checks"]
+    assert only["reproduce"].startswith("devicemanager check --only A02 --seed 17 ")
+    assert only["reproduce"].endswith("--dir '{plugin_dir}' --switch accept-unknown")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check"], "the plugin's command is missing"),
+        (["check", "--only", "Z", "--", "x"], "there is no check 'Z'"),
+        (["check", "--report", "pdf=x", "--", "x"], "there is no report 'pdf'"),
+        (["check", "--hook", "x", "--", "x"], "write NAME=VALUE: not 'x'"),
+        (["check", "--waivers", "/nowhere", "--", "x"], "cannot read waivers /nowhere"),
+        (["check", "--kubelet-version", "1.2", "--", "x"], "1.2"),
+    ],
+)
+def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list", "--only", "T"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["T01", "T02", "T03"]
+
+
+def test_one_test_for_each_check() -> None:
+    [mark] = pytest_checks(subject(), only=["T"]).pytestmark  # type: ignore[attr-defined]
+    assert [each.id for each in mark.args[1]] == ["T01", "T02", "T03"]
+
+
+test_as_tests = pytest_checks(subject("numa"), only=["T01", "A01"], limits=limits())
+
+
+def test_the_page_of_checks_is_fresh() -> None:
+    assert PAGE.read_text() == page(), "run python -m tools.conformance_page"
+
+
+def test_the_script_for_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the action and the job run, with a plugin whose arguments need quoting."""
+    root = PLUGIN.parents[2]
+    command = f"'{sys.executable}' '{PLUGIN}' --dir {{plugin_dir}} --switch bad-cdi"
+    env = os.environ | {
+        "COMMAND": command,
+        "OPTIONS": f"--only A14 --limit settle_seconds=0.2 --env 'PYTHONPATH={root}'",
+        "PROFILE": "core",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    done = subprocess.run([root / "ci/check.sh"], cwd=tmp_path, env=env, capture_output=True)
+    assert done.returncode == 1, done.stderr
+    assert {path.name for path in (tmp_path / "conformance").iterdir()} == {
+        "junit.xml", "report.html", "summary.md", "report.json",
+    }  # fmt: skip
+    assert "A14" in (tmp_path / "summary").read_text()

@@ -1,0 +1,58 @@
+"""The suite on plugins in Go: one that is right, and what real frameworks have wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from devicemanager.conformance import Outcome, Subject, run, select
+from devicemanager.settings import Settings
+from tests.conformance.matrix import HOOKS, limits
+
+SETTINGS = Settings(durability="process")
+RESOURCE = "conformance.example.com/device"
+
+
+def failed(subject: Subject, *ids: str, **changes: float) -> dict[str, str]:
+    """The checks among these that did not pass, with what was seen."""
+    report = run(
+        subject, select(ids), limits=attrs.evolve(limits(), **changes), settings=SETTINGS, jobs=4
+    )
+    bad = report.of(Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
+    return {each.check.id: each.seen for each in bad}
+
+
+def conformant(go_bin: Path, *options: str) -> Subject:
+    command = [go_bin / "conformant", "-dir", "{plugin_dir}", *options]
+    return Subject(command=command, hooks=HOOKS, resources=[RESOURCE])
+
+
+def test_a_right_plugin_passes(go_bin: Path) -> None:
+    subject = conformant(go_bin)
+    assert (
+        failed(subject, "R01", "R06", "K01", "K03", "K08", "K09", "K11", "W15", "A05", "P01") == {}
+    )
+
+
+def test_a_handler_that_ignores_the_end_of_its_stream(go_bin: Path) -> None:
+    found = failed(conformant(go_bin, "-deaf"), "K09", "W15", refresh_seconds=2)
+    assert found.keys() == {"K09", "W15"}
+    assert "goroutines are in ListAndWatch" in found["W15"]
+
+
+@pytest.mark.timeout(240)
+def test_the_device_plugin_manager(dpm_plugin: Path, at_node_paths: object) -> None:
+    """Its own faults, by the checks that show them; the path is hard-coded."""
+    subject = Subject(
+        command=["sh", "-c", f"exec tail -f /dev/null | exec {dpm_plugin}"],
+        at_node_paths=True,
+        resources=["color.example.com/red"],
+    )
+    found = failed(
+        subject, "R01", "K01", "L02", "L04", "K06", "K08",
+        recover_seconds=4, restarts=5, stream_end_seconds=2,
+    )  # fmt: skip
+    assert found.keys() == {"L02", "L04", "K06", "K08"}
+    assert "red" in found["L02"]
