@@ -196,12 +196,12 @@ def _on_every_version(
 ) -> int:
     """The checks on the kubelet of each anchor, as one table."""
     from devicemanager.conformance import Profile
-    from devicemanager.testing import KUBELET_VERSIONS
+    from devicemanager.versions.version import ANCHORS
 
     if args.report:
         raise CommandError("--report needs one --kubelet-version")
     reports = []
-    for version in KUBELET_VERSIONS:
+    for version in ANCHORS:
         args.kubelet_version = version
         settings = settings_options.version_settings(args, durability="process")
         reports.append(_report_of(args, subject, chosen, waivers, settings, _Progress(False)))
@@ -214,7 +214,7 @@ def _on_every_version(
             [check.id, check.title, *(each.verdicts[place].outcome.value for each in reports)]
             for place, check in enumerate(chosen)
         ]
-        print_table(["check", "", *KUBELET_VERSIONS], rows)
+        print_table(["check", "", *ANCHORS], rows)
     profile = Profile(args.profile)
     return max(report.exit_status(profile) for report in reports)
 
