@@ -316,7 +316,10 @@ class Settings:
             self.topology, self.topology_policy, self.topology_scope, self.topology_options, rules
         )
         is_narrowest = self.behaviour.merge_rule is MergeRule.NARROWEST
-        return attrs.evolve(policy, narrowest=True) if is_narrowest else policy
+        panics = "Q28" in self.quirks
+        if not (is_narrowest or panics):
+            return policy
+        return attrs.evolve(policy, narrowest=is_narrowest, panics=panics)
 
     @property
     def topology(self) -> NumaTopology:

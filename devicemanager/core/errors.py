@@ -37,6 +37,10 @@ class InternalError(DeviceManagerError):
     """A bug of ours: an invariant does not hold."""
 
 
+class KubeletPanic(DeviceManagerError):
+    """The kubelet of the reference would end here with a panic; only by a quirk."""
+
+
 class RpcError(PluginError):
     """An RPC to a plugin failed. The text is what Go's grpc-go prints for the status.
 

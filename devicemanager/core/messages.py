@@ -11,6 +11,9 @@ OUT_OF = "OutOf{resource}"
 
 ALLOCATE_FAILED = "Allocate failed due to {error}, which is unexpected"
 TOPOLOGY_LOCALITY = "Resources cannot be allocated with Topology locality"
+POD_LEVEL_LOCALITY = (
+    "Pod Scope pod with pod-level resources failed admission {scope} topology manager"
+)
 NODE_TOO_SMALL = (
     "Node didn't have enough resource: {resource}, "
     "requested: {requested}, used: {used}, capacity: {capacity}"

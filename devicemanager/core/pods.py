@@ -52,6 +52,11 @@ class Pod:
     termination_grace_period: int = 30
     """``spec.terminationGracePeriodSeconds``: what its containers have to end when it is
     deleted."""
+    has_resources: bool = False
+    """Whether there is a ``spec.resources``, for the pod as a whole."""
+    backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
+    """The containers' extended resources that a resource claim provides, and no plugin
+    (``status.extendedResourceClaimStatus``)."""
 
     def without_sidecars(self) -> Pod:
         """The pod under a kubelet that knows no restartable init containers."""
@@ -59,6 +64,30 @@ class Pod:
             return self
         ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)
         return attrs.evolve(self, init_containers=ordinary)
+
+    def without_backed(self, *, limits: bool) -> Pod:
+        """The pod without requests for what a resource claim provides; ``limits``: it does
+        not count as asked for at all, so that no plugin is."""
+
+        def strip(amounts: Amounts, container: Container) -> Amounts:
+            return {
+                name: amount
+                for name, amount in amounts.items()
+                if (container.name, name) not in self.backed
+            }
+
+        def stripped(container: Container) -> Container:
+            return attrs.evolve(
+                container,
+                requests=strip(container.requests, container),
+                limits=strip(container.limits, container) if limits else container.limits,
+            )
+
+        return attrs.evolve(
+            self,
+            containers=tuple(map(stripped, self.containers)),
+            init_containers=tuple(map(stripped, self.init_containers)),
+        )
 
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
         """Every container in admission order, with whether it is an init container."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devicemanager.core import messages
-from devicemanager.core.errors import RequestError
+from devicemanager.core.errors import AllocationError, RequestError
 
 if TYPE_CHECKING:
     # Needed with the first refusal, and a twentieth of what a start imports.
@@ -22,6 +22,9 @@ class Refused(RequestError):
         self.message = message
         self.cause: Exception | None = None
         """The failed allocation, in words of its own; None for other refusals."""
+        self.behaviour = ""
+        """What kubelets of other versions do differently: a field of
+        ``devicemanager.versions.behaviour.Behaviour``; empty if they do not."""
         self.explanation: AdmissionExplanation | None = None
         super().__init__(f"{reason}: {message}")
 
@@ -34,9 +37,13 @@ def refused_by_allocation(error: Exception) -> Refused:
     message = messages.ALLOCATE_FAILED.format(error=error)
     refused = Refused(messages.UNEXPECTED_ADMISSION_ERROR, message)
     refused.cause = error
+    if isinstance(error, AllocationError):
+        refused.behaviour = error.behaviour
     return refused
 
 
-def refused_by_topology() -> Refused:
+def refused_by_topology(message: str = messages.TOPOLOGY_LOCALITY, behaviour: str = "") -> Refused:
     """``TopologyAffinityError`` of pkg/kubelet/cm/topologymanager (v1.32)."""
-    return Refused(messages.TOPOLOGY_AFFINITY_ERROR, messages.TOPOLOGY_LOCALITY)
+    refused = Refused(messages.TOPOLOGY_AFFINITY_ERROR, message)
+    refused.behaviour = behaviour
+    return refused

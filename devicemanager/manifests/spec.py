@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from devicemanager.api.names import is_dns1123_subdomain
-from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.manifests.claims import (
     check_claims_exist,
@@ -81,11 +81,34 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         init_containers = _containers("initContainers", spec.get("initContainers"), taken, claims)
         restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
         grace = _grace_period(spec.get("terminationGracePeriodSeconds"))
+        resources = spec.get("resources")
+        if not (resources is None or isinstance(resources, Mapping)):
+            raise wrong_type("resources", "a mapping", resources)
     except FieldError as error:
         raise error.under("spec") from None
     return Pod(
-        PodUid(uid), name, namespace, containers, init_containers, restart_policy, claims, grace
+        PodUid(uid),
+        name,
+        namespace,
+        containers,
+        init_containers,
+        restart_policy,
+        claims,
+        grace,
+        bool(resources),
+        _backed(manifest.get("status")),
     )
+
+
+def _backed(status: object) -> frozenset[tuple[ContainerName, ResourceName]]:
+    if status is None:
+        return frozenset()
+    from devicemanager.manifests.status import read_backed
+
+    try:
+        return read_backed(status)
+    except FieldError as error:
+        raise error.under("status") from None
 
 
 def _check_kind(manifest: Mapping[Any, Any]) -> None:

@@ -32,6 +32,7 @@ from devicemanager.pods.life import ContainerLife
 from devicemanager.pods.options import CdiRules
 from devicemanager.pods.records import Phase, PodRecord, PodStore, title
 from devicemanager.settings import Settings
+from devicemanager.versions.told import since_when
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation
@@ -69,6 +70,8 @@ class PodWorkers:
         """Admit a new pod and, if asked to, start its containers."""
         if not self._settings.behaviour.sidecars:
             pod = pod.without_sidecars()
+        if pod.backed and self._settings.behaviour.backed_fit:
+            pod = pod.without_backed(limits=self._settings.behaviour.backed_skip_plugins)
         with self._store.lock:
             record = self._store.add(pod)
             known_before = self._is_restored(pod.uid)
@@ -177,6 +180,10 @@ class PodWorkers:
 
     def _refusal(self, pod: Pod, refused: Refused) -> Admission:
         explanation = refused.explanation
+        if explanation is not None and refused.behaviour:
+            version = self._settings.behaviour.version
+            since = since_when(refused.behaviour, version)
+            explanation = attrs.evolve(explanation, since=since)
         return Admission(
             pod,
             False,

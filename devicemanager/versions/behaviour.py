@@ -49,6 +49,10 @@ class Behaviour:
     """Whether containers that run stay when the kubelet restarts and their plugin is away."""
     empty_allocate_reply: str
     """How the refusal ends for a reply to Allocate that names no container."""
+    backed_fit: bool
+    """Whether an extended resource that a resource claim provides need not fit the node's."""
+    backed_skip_plugins: bool
+    """Whether no plugin is asked for it either."""
     sidecars: bool
     """Whether there are restartable init containers; if not, they are ordinary ones."""
     sidecars_keep: bool
@@ -59,6 +63,9 @@ class Behaviour:
     """The gates that a refusal of all options names."""
     capital_option_levels: bool
     """Whether the refusal of an option's level begins ``Topology Manager Policy``."""
+    pod_level_refusal: bool
+    """Whether a pod with ``spec.resources`` that cannot be aligned is told so in words of its
+    own."""
     merge_rule: MergeRule
     """Which combination of hints the topology manager takes: preferred is one whose hints all
     are (``narrowest``), and besides name the same nodes (``balanced``)."""

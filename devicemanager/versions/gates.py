@@ -30,6 +30,7 @@ def _steps(*steps: tuple[int, bool, str] | tuple[int, bool, str, bool]) -> Stage
 
 
 GATES: Mapping[str, Stage] = {
+    "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA")),
     "DevicePluginCDIDevices": _steps(
         (28, False, "alpha"), (29, True, "beta"), (31, True, "GA", True), (34, True, _GONE)
     ),

@@ -109,6 +109,10 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
                 since("1.34.7", "1.35.4", "1.36", value=False, row="k/k#135485"),
             ),
         ),
+        "Q28": Quirk(
+            "prefer-closest-numa-nodes on a machine whose NUMA ids have gaps ends in a panic",
+            (since("1.20", value=False), since("1.26", row="seen in 1.32.10")),
+        ),
     }
 )
 """By name. None is on by default."""

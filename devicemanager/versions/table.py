@@ -73,6 +73,14 @@ STEPS: Mapping[str, Steps] = {
         ),
         since("1.34", value="", row="k/k#133028"),
     ),
+    "backed_fit": (
+        since("1.20", value=False),
+        since("1.34", gate="DRAExtendedResource", row="read in 1.34"),
+    ),
+    "backed_skip_plugins": (
+        since("1.20", value=False),
+        since("1.35", gate="DRAExtendedResource", row="read in 1.35"),
+    ),
     "sidecars": (since("1.20", gate="SidecarContainers"),),
     "sidecars_keep": (
         since("1.20", value=False),
@@ -93,6 +101,10 @@ STEPS: Mapping[str, Steps] = {
     "capital_option_levels": (
         since("1.20"),
         since("1.33", value=False, row="seen in 1.34.4"),
+    ),
+    "pod_level_refusal": (
+        since("1.20", value=False),
+        since("1.36", gate="PodLevelResourceManagers", row="read in 1.36"),
     ),
     "merge_rule": (
         since("1.20", value=MergeRule.NARROWEST),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["HealthCheck", "Level", "MergeRule", "StartRemoves"]
+__all__ = ["Level", "MergeRule", "StartRemoves"]
 
 
 class Level(StrEnum):
@@ -30,11 +30,3 @@ class MergeRule(StrEnum):
     BALANCED = "balanced"
     """Preferred if besides they name the same nodes; else as many nodes as the neediest
     resource needs."""
-
-
-class HealthCheck(StrEnum):
-    """When the check ``device-plugin`` of ``/healthz`` fails."""
-
-    NONE = "no such check"
-    STRICT = "unless the Registration service runs"
-    LENIENT = "once the Registration service has failed"

@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import yaml
 from hypothesis import example, given
@@ -90,7 +91,7 @@ def test_every_field_of_the_clients_pod_is_known() -> None:
 def test_resources_of_the_pod_and_strange_metadata_are_no_errors() -> None:
     source = manifest(metadata={"name": "train", "uid": "u-1", "surprise": 1})
     source["spec"]["resources"] = {"limits": {"cpu": 1}}
-    assert parse(source) == POD
+    assert parse(source) == attrs.evolve(POD, has_resources=True)
 
 
 def test_a_dict() -> None:

@@ -16,8 +16,9 @@ import pytest
 
 import checkpoint
 import podresources
-from devicemanager.core.errors import PluginError, RpcError
+from devicemanager.core.errors import KubeletPanic, PluginError, RpcError
 from devicemanager.core.ids import PodUid
+from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind, EventStream
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.registration.connection import Connection
@@ -260,6 +261,25 @@ def test_nobody_is_told_of_the_health_of_what_leaked(quirks: Quirks) -> None:
     node.admit(pod("p", gpu=1))
     plugin.send_list([device("a", health="Unhealthy")])
     assert node.manager.health_updates.empty()
+
+
+@sides("Q28")
+def test_distances_of_nodes_whose_ids_have_gaps(quirks: Quirks) -> None:
+    distances = [[10, 30, 20], [30, 10, 20], [20, 20, 10]]
+    node = Node(
+        quirks=quirks,
+        numa=NumaTopology.of([0, 2, 5], distances),
+        topology_policy="best-effort",
+        topology_options={"prefer-closest-numa-nodes": "true"},
+    )
+    node.plugin([device("a", 0), device("b", 2), device("c", 5)])
+    if quirks:
+        with pytest.raises(KubeletPanic, match=r"index out of range \[5\] with length 3 \(Q28\)"):
+            node.admit(pod("p", gpu=2))
+        assert node.pods.get(PodUid("p")) is None
+    else:
+        assert node.admit(pod("p", gpu=2)).containers["app"].affinity == (0, 5)
+    node.manager.self_check()
 
 
 @sides("Q8")

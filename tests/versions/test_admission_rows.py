@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from devicemanager import ManifestError, manifests
+from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import PRE_START_CONTAINER
 from tests.helpers import container, device, devices, pod
 from tests.node import GPU, Node
@@ -114,7 +116,10 @@ def test_a1_an_unregistered_resource(version: str, text: str) -> None:
 def test_a1_nothing_is_healthy(version: str, message: str) -> None:
     node = Node(kubelet_version=version)
     node.plugin(devices("a")).leave()
-    assert node.admit(pod("p", gpu=1)).message == message
+    refused = node.admit(pod("p", gpu=1))
+    assert refused.message == message
+    told = "kubelets do so since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
+    assert (told in refused.explain().splitlines()[2]) is (version == "1.27.2")
     assert node.admit(pod("none", gpu=0)).admitted
 
 
@@ -171,3 +176,99 @@ def test_an_init_container_asks_for_a_resource_that_the_node_does_not_know(versi
         "OutOfvendor.com/unknown",
         "Node didn't have enough resource: vendor.com/unknown, requested: 2, used: 3, capacity: 0",
     )
+
+
+BACKED = {
+    "extendedResourceClaimStatus": {
+        "resourceClaimName": "claim",
+        "requestMappings": [
+            {"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"}
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "gate", "count", "message"),
+    [
+        # Nothing says that the claim has it: more than the node has is refused.
+        ("1.33", None, 2, "requested number of devices unavailable"),
+        ("1.34", False, 2, "requested number of devices unavailable"),
+        ("1.34", True, 1, ""),
+        ("1.35", False, 2, "requested number of devices unavailable"),
+        ("1.35", True, 2, ""),
+        ("1.36", None, 2, ""),
+        ("1.36", False, 2, "requested number of devices unavailable"),
+    ],
+)
+def test_a11_a_resource_that_a_claim_provides(
+    version: str, gate: bool | None, count: int, message: str
+) -> None:
+    gates = {} if gate is None else {"DRAExtendedResource": gate}
+    node = Node(kubelet_version=version, feature_gates=gates)
+    plugin = node.plugin(devices("a"))
+    backed = manifests.parse(pod_manifest("p", {GPU: count}, uid="p") | {"status": BACKED})
+    admission = node.admit(backed, start=True)
+    assert message in admission.message and admission.admitted is (not message)
+    # Up to 1.34 the plugin is asked all the same.
+    assert bool(plugin.calls) is (version == "1.34" and not message)
+
+
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        ("Running", "status"),
+        ({"extendedResourceClaimStatus": []}, "status.extendedResourceClaimStatus"),
+        (
+            {"extendedResourceClaimStatus": {"requestMappings": {}}},
+            "status.extendedResourceClaimStatus.requestMappings",
+        ),
+        (
+            {"extendedResourceClaimStatus": {"requestMappings": [{"containerName": "main"}]}},
+            r"status.extendedResourceClaimStatus.requestMappings\[0\].resourceName",
+        ),
+        (
+            {"extendedResourceClaimStatus": {"requestMappings": [{"containerName": 1}]}},
+            r"status.extendedResourceClaimStatus.requestMappings\[0\].containerName",
+        ),
+    ],
+)
+def test_a11_a_status_that_cannot_be(status: object, field: str) -> None:
+    with pytest.raises(ManifestError, match=field):
+        manifests.parse(pod_manifest("p", {GPU: 1}) | {"status": status})
+
+
+POD_SCOPE = (
+    "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+)
+CONTAINER_SCOPE = (
+    "Pod Scope pod with pod-level resources failed admission with a container-level topology "
+    "manager"
+)
+LOCALITY = "Resources cannot be allocated with Topology locality"
+
+
+@pytest.mark.parametrize(
+    ("version", "gate", "scope", "message"),
+    [
+        ("1.35", None, "pod", LOCALITY),
+        ("1.36", None, "pod", LOCALITY),
+        ("1.36", True, "pod", POD_SCOPE),
+        ("1.36", True, "container", CONTAINER_SCOPE),
+    ],
+)
+def test_ta5_pod_level_resources(version: str, gate: bool | None, scope: str, message: str) -> None:
+    gates = {} if gate is None else {"PodLevelResourceManagers": gate}
+    node = Node(
+        kubelet_version=version,
+        feature_gates=gates,
+        topology_policy="single-numa-node",
+        topology_scope=scope,
+    )
+    node.plugin([device("a", 0), device("b", 1)])
+    manifest = pod_manifest("p", {GPU: 2})
+    assert node.admit(manifests.parse(manifest)).message == LOCALITY
+    manifest = pod_manifest("q", {GPU: 2})
+    manifest["spec"]["resources"] = {"limits": {"cpu": "1"}}
+    refused = node.admit(manifests.parse(manifest))
+    assert (refused.reason, refused.message) == ("TopologyAffinityError", message)

@@ -15,6 +15,7 @@ from devicemanager import Settings
 from devicemanager.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
 from devicemanager.versions.gates import GATES
 from devicemanager.versions.quirks import QUIRKS
+from devicemanager.versions.told import since_when
 from devicemanager.versions.values import MergeRule
 from devicemanager.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
 from tools.versions_page import PAGE, page
@@ -104,6 +105,8 @@ def test_the_page_is_fresh():
         ("shared_cpu_ids", "1.22", "1.23", (True, False)),
         ("one_entry_per_device", "1.20", "1.21", (False, True)),
         ("tells_claim_devices", "1.30", "1.31", (False, True)),
+        ("backed_fit", "1.35", "1.36", (False, True)),
+        ("backed_skip_plugins", "1.35", "1.36", (False, True)),
         ("uses_cdi", "1.28", "1.29", (False, True)),
         ("annotates_cdi", "1.28", "1.29", (False, True)),
         ("annotates_cdi", "1.31", "1.32", (True, False)),
@@ -138,6 +141,16 @@ def test_a_row_just_below_and_at_its_version(field, below, version, values):
 def test_a_patch_before_the_backport_has_it_not():
     assert at("1.34.6").get_inactive and not at("1.34").get_inactive
     assert at("1.33.20").get_inactive
+
+
+def test_since_when_it_is_so():
+    def told(name, version):
+        return since_when(name, KubeletVersion.parse(version))
+
+    assert told("merge_rule", "1.36") == "kubelets do so since 1.24 (k/k#108052, k/k#108154)"
+    assert told("merge_rule", "1.23") == "kubelets do so before 1.24 (k/k#108052, k/k#108154)"
+    assert told("lists_sidecars", "1.30") == "kubelets do so since 1.30 (k/k#120718)"
+    assert told("", "1.36") == ""
 
 
 def test_gates_switch_what_they_guard():

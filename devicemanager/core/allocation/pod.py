@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from devicemanager.core import messages
 from devicemanager.core.allocation.container import (
     AllocationSteps,
     PodAllocation,
@@ -170,7 +171,7 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
                 hints.container_hints(allocation, container),
                 *allocation.hint_providers.hints(allocation.pod, container),
             ]
-            allocation.affinities[container.name] = _merged(policy, step.hints)
+            allocation.affinities[container.name] = _merged(allocation, step.hints)
         try:
             yield from allocate_container(allocation, container, is_init, requests)
         except (PluginError, RequestError) as error:
@@ -193,14 +194,25 @@ def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:
     step = Step(None, allocation.see(requests))
     allocation.steps.append(step)
     step.hints = [hints.pod_hints(allocation), *allocation.hint_providers.pod_hints(pod)]
-    affinity = _merged(hints.policy, step.hints)
+    affinity = _merged(allocation, step.hints)
     allocation.affinities = {container.name: affinity for container, _ in pod.all_containers()}
 
 
-def _merged(policy: TopologyPolicy, hints: Sequence[ProviderHints]) -> Hint:
+_POD_LEVEL = {
+    ScopeName.CONTAINER: messages.POD_LEVEL_LOCALITY.format(scope="with a container-level"),
+    ScopeName.POD: messages.POD_LEVEL_LOCALITY.format(scope="under pod-scope"),
+}
+
+
+def _merged(allocation: PodAllocation, hints: Sequence[ProviderHints]) -> Hint:
+    policy = allocation.policy
     best, admitted = policy.merge(hints)
     if not admitted:
-        raise refused_by_topology()
+        other = attrs.evolve(policy, narrowest=not policy.narrowest)
+        behaviour = "merge_rule" if other.merge(hints)[1] else ""
+        if allocation.rules.pod_level_refusal and allocation.pod.has_resources:
+            raise refused_by_topology(_POD_LEVEL[policy.scope], behaviour)
+        raise refused_by_topology(behaviour=behaviour)
     return best
 
 

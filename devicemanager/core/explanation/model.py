@@ -234,6 +234,8 @@ class AdmissionExplanation:
     held: Mapping[PodUid, PodHoldings] = attrs.field(factory=dict, repr=False)
     """What every pod held then; for an admitted pod, when its explanation was first asked for."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
+    since: str = ""
+    """Since when kubelets refuse so, or until when, in words; empty if they always do."""
 
     @property
     def admitted(self) -> bool:

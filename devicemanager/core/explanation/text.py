@@ -102,6 +102,8 @@ def _head(explanation: AdmissionExplanation) -> Iterator[str]:
     yield f"pod {pod.namespace}/{pod.name} {verdict}"
     if explanation.message:
         yield f"  {explanation.message}"
+    if explanation.since:
+        yield f"  {explanation.since}"
     yield f"  policy {policy.name}, scope {policy.scope}"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import attrs
 
-from devicemanager.core.errors import RequestError
+from devicemanager.core.errors import KubeletPanic, RequestError
 from devicemanager.core.messages import go_quoted
 from devicemanager.core.topology.hints import Hint, Hints
 from devicemanager.core.topology.merging import (
@@ -17,6 +18,7 @@ from devicemanager.core.topology.merging import (
     merge_hints,
     merge_narrowest,
     only_single_nodes,
+    reachable_masks,
 )
 from devicemanager.core.topology.numa import MAX_NODE_ID, NumaTopology
 
@@ -103,6 +105,8 @@ class TopologyPolicy:
     options: PolicyOptions = attrs.field(factory=PolicyOptions)
     narrowest: bool = False
     """Whether hints are merged as up to v1.23."""
+    panics: bool = False
+    """Whether distances are looked up by a node's id in rows by place (Q28)."""
 
     @property
     def asks_for_hints(self) -> bool:
@@ -142,9 +146,27 @@ class TopologyPolicy:
             best = Hint(None, best.preferred)
         return best, best.preferred
 
+    def _look_up(self, hints: tuple[Hints, ...]) -> None:
+        """Raise KubeletPanic where two sets of one size are compared by their distances, and
+        one has a node whose id is beyond a row's end (``CalculateAverageFor``, v1.32)."""
+        nodes = len(self.topology.nodes)
+        masks = reachable_masks(self.topology, hints)
+        sizes = Counter(mask.bit_count() for mask in masks)
+        beyond = [
+            mask.bit_length() - 1
+            for mask in masks
+            if sizes[mask.bit_count()] > 1 and mask.bit_length() > nodes
+        ]
+        if beyond:
+            raise KubeletPanic(
+                f"panic: runtime error: index out of range [{beyond[0]}] with length {nodes} (Q28)"
+            )
+
     def _merge(self, hints: tuple[Hints, ...]) -> Hint:
         if self.narrowest:
             return merge_narrowest(self.topology, hints)
+        if self.panics and self.options.prefer_closest:
+            self._look_up(hints)
         return merge_hints(self.topology, hints, self.options.prefer_closest)
 
 
