@@ -20,6 +20,7 @@ from devicemanager.core.errors import KubeletPanic, PluginError, RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind, EventStream
+from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.registration.connection import Connection
 from devicemanager.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
@@ -226,7 +227,7 @@ def test_a_device_that_is_being_allocated(quirks: Quirks) -> None:
 
 
 @sides("Q26")
-def test_the_cdi_devices_of_a_claim(quirks: Quirks, root: Path) -> None:
+def test_the_cdi_devices_of_a_claim(quirks: Quirks) -> None:
     def device_of(name: str, driver: str = "d", *cdi: str) -> ClaimResource:
         return ClaimResource(driver, "pool", name, cdi)
 
@@ -235,8 +236,7 @@ def test_the_cdi_devices_of_a_claim(quirks: Quirks, root: Path) -> None:
     one = podresources.Pod(
         "p", "default", (podresources.Container("c", dynamic_resources=(claim,)),)
     )
-    with MockKubelet(root, Settings(quirks=quirks)) as kubelet:
-        profile = kubelet._life.serving().profile
+    profile = api_profile(Settings(quirks=quirks))
     [given] = profile.pod(one).containers[0].dynamic_resources
     repeated = ("a", "b", "c") if quirks else ("b", "c")
     assert [each.cdi_devices for each in given.claim_resources] == [("a",), ("x",), repeated]
