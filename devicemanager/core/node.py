@@ -73,7 +73,7 @@ class Node:
                     # Only app containers' requests are left out (``removeMissing…``, v1.30).
                     capacity, requested = 0, _of_init_containers(pod, resource)
             used = self._used.get(resource, 0) - mine.get(resource, 0)
-            if capacity is not None and requested > capacity - used:
+            if capacity is not None and 0 < requested > capacity - used:
                 message = messages.NODE_TOO_SMALL.format(
                     resource=resource, requested=requested, used=used, capacity=capacity
                 )

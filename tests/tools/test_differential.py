@@ -1,10 +1,12 @@
 """The comparison with the real device manager, without the real one."""
 
 import copy
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 
-from tools.differential import ours
+from tools.differential import ours, recording
 from tools.differential.comparing import ABSENT, compare, expected
 from tools.differential.generating import scenario
 from tools.differential.shrinking import shrink
@@ -39,6 +41,7 @@ SCENARIO = {
     ],
 }
 VERSION = "1.36.3"
+RECORDED = Path(__file__).parent / "data" / "differential.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +125,29 @@ def test_a_version_is_a_release_or_its_minor():
 def test_modules_that_were_not_published_are_taken_from_a_neighbour():
     assert staging_version("1.32.13", "k8s.io/kube-scheduler") == "v0.32.10"
     assert staging_version("1.32.13", "k8s.io/api") == "v0.32.13"
+
+
+def recorded():
+    of_versions = groupby(recording.read(RECORDED), key=lambda each: each.version)
+    return {version: list(of_version) for version, of_version in of_versions}
+
+
+@pytest.mark.parametrize("version", sorted(recorded()))
+def test_ours_does_what_the_real_device_manager_did(version):
+    """Recorded with ``python -m tools.differential --record``."""
+    for each in recorded()[version]:
+        found = recording.differences(each)
+        assert not found, (each.scenario["id"], [one.text() for one in found])
+
+
+def test_a_recorded_line_says_what_the_reference_did(played, tmp_path):
+    file = tmp_path / "one.jsonl"
+    wanted = expected(answer(played))
+    file.write_text(recording.line(VERSION, SCENARIO, wanted) + "\n")
+    (read,) = recording.read(file)
+    assert (read.version, read.scenario, read.expected) == (VERSION, SCENARIO, wanted)
+    assert recording.differences(read) == []
+    wanted.steps[0]["message"] = "no"
+    file.write_text(recording.line(VERSION, SCENARIO, wanted))
+    (read,) = recording.read(file)
+    assert [each.path for each in recording.differences(read)] == ["message"]

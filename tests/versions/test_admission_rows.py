@@ -167,6 +167,7 @@ def test_an_init_container_asks_for_a_resource_that_the_node_does_not_know(versi
     app = container("app", unknown=3)
     # Only the request of an app container was always left out.
     assert node.admit(pod("apps", app)).admitted
+    assert node.admit(pod("nothing", app, init=(container("init"),))).admitted
     inits = pod("inits", app, init=(container("init", unknown=2),))
     admission = node.admit(inits)
     if version == "1.31":
@@ -174,7 +175,7 @@ def test_an_init_container_asks_for_a_resource_that_the_node_does_not_know(versi
         return
     assert (admission.reason, admission.message) == (
         "OutOfvendor.com/unknown",
-        "Node didn't have enough resource: vendor.com/unknown, requested: 2, used: 3, capacity: 0",
+        "Node didn't have enough resource: vendor.com/unknown, requested: 2, used: 6, capacity: 0",
     )
 
 

@@ -11,12 +11,14 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from tools.differential.building import BuildError, build
 from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenarios
+from tools.differential.recording import MOST_BYTES, line
 from tools.differential.reference import Reference, ReferenceError
-from tools.differential.running import Comparison
+from tools.differential.running import Comparison, Tally
 from tools.differential.versions import RELEASES, minor, release
 
 
@@ -40,7 +42,9 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
         made = scenarios(options.seed, options.scenarios, minor(version))
         if options.scenario:
             made = (each for each in made if each["id"] == options.scenario)
-        tally = comparison.run(made, options.findings)
+        tally = comparison.run(made, options.findings, keep=bool(options.record))
+        if options.record:
+            _record(options.record, version, tally)
         taken = time.monotonic() - begin
         for finding in tally.findings:
             smallest = comparison.shrunk(finding) if options.shrink else finding
@@ -57,6 +61,12 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
             print(f"  {deviation.name}: {count} scenarios; {deviation.reason}")
     sys.stdout.flush()
     return not tally.findings
+
+
+def _record(path: Path, version: str, tally: Tally) -> None:
+    lines = [line(version, scenario, wanted) for scenario, wanted in tally.agreeing]
+    with path.open("a") as file:
+        file.writelines(f"{each}\n" for each in lines if len(each) <= MOST_BYTES)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenarios", type=int, default=200, metavar="N", help="default: 200")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
     parser.add_argument("--scenario", metavar="ID", help="only the scenario with this id")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help=f"append the scenarios that agree, up to {MOST_BYTES} bytes each, to FILE",
+    )
     parser.add_argument(
         "--findings", type=int, default=10, metavar="N", help="stop after so many (default: 10)"
     )

@@ -85,9 +85,9 @@ DEVIATIONS: Final[tuple[Deviation, ...]] = (
     ),
     Deviation(
         "the pod admitted last counts as active",
-        "up to 1.31 the reference frees what it held when it was refused only once another pod "
-        "comes, ours with the next List as well",
-        lambda fact: minor(fact.version) <= 31 and fact.is_told_of(fact.refused),
+        "up to 1.31 the reference frees what it held when it was refused or ended only once "
+        "another pod comes, ours with the next List as well",
+        lambda fact: minor(fact.version) <= 31 and fact.is_told_of(fact.refused | fact.ended),
     ),
     Deviation(
         "health updates whatever the gate",

@@ -94,7 +94,7 @@ def _checkpoint(text: bytes) -> Iterator[_Pair]:
         yield f"checkpoint registered {resource}", sorted(ids or ())
     for entry in saved.entries or ():
         path = f"checkpoint entry {entry.pod_uid} {entry.container_name} {entry.resource_name}"
-        devices = {node: sorted(ids or ()) for node, ids in (entry.device_ids or {}).items()}
+        devices = {str(node): sorted(ids or ()) for node, ids in (entry.device_ids or {}).items()}
         yield f"{path} devices", devices
         yield f"{path} response", base64.b64encode(entry.alloc_resp or b"").decode()
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from tools.differential import ours
-from tools.differential.comparing import Disagreement, compare, expected
+from tools.differential.comparing import Disagreement, Expected, compare, expected
 from tools.differential.reference import Reference, ReferenceError
 from tools.differential.shrinking import shrink
 
@@ -42,6 +42,8 @@ class Tally:
     deviations: collections.Counter[str] = attrs.field(factory=collections.Counter)
     """By name, the scenarios in which it was seen."""
     findings: list[Finding] = attrs.field(factory=list)
+    agreeing: list[tuple[Mapping[str, Any], Expected]] = attrs.field(factory=list)
+    """Scenarios without a finding, if they are to be kept."""
 
     @property
     def agreed(self) -> int:
@@ -56,34 +58,42 @@ class Comparison:
         self._reference = reference
         self._version = version
 
-    def run(self, scenarios: Iterable[Mapping[str, Any]], most: int) -> Tally:
-        """All scenarios, or those up to the finding of number ``most``."""
+    def run(
+        self, scenarios: Iterable[Mapping[str, Any]], most: int, *, keep: bool = False
+    ) -> Tally:
+        """All scenarios, or those up to the finding of number ``most``. ``keep`` keeps those
+        that agree, with what the reference did in many runs."""
         tally = Tally()
         for scenario in scenarios:
             tally.scenarios += 1
-            found = self.disagreements(scenario, _RUNS, tally)
-            if any(each.deviation is None for each in found):
-                found = self.disagreements(scenario, _MORE_RUNS)
+            wanted, found = self._compared(scenario, _MORE_RUNS if keep else _RUNS)
+            if not keep and any(each.deviation is None for each in found):
+                wanted, found = self._compared(scenario, _MORE_RUNS)
+            tally.facts += sum(map(len, wanted.steps))
+            tally.random += sum(map(len, wanted.random))
             for name in {each.deviation.name for each in found if each.deviation}:
                 tally.deviations[name] += 1
             if meant := tuple(each for each in found if each.deviation is None):
                 tally.findings.append(Finding(scenario, meant))
+            elif keep:
+                tally.agreeing.append((scenario, wanted))
             if len(tally.findings) >= most:
                 break
         return tally
 
-    def disagreements(
-        self, scenario: Mapping[str, Any], runs: int, tally: Tally | None = None
-    ) -> list[Disagreement]:
+    def disagreements(self, scenario: Mapping[str, Any], runs: int) -> list[Disagreement]:
         """Every one, named deviations among them."""
+        return self._compared(scenario, runs)[1]
+
+    def _compared(
+        self, scenario: Mapping[str, Any], runs: int
+    ) -> tuple[Expected, list[Disagreement]]:
         answer = self._reference.ask(scenario, runs)
         if answer.get("failed"):
-            return [Disagreement(0, "reference", answer["failed"], "")]
+            return Expected(), [Disagreement(0, "reference", answer["failed"], "")]
         wanted = expected(answer)
-        if tally is not None:
-            tally.facts += sum(map(len, wanted.steps))
-            tally.random += sum(map(len, wanted.random))
-        return compare(scenario, self._version, wanted, ours.play(scenario, self._version))
+        found = compare(scenario, self._version, wanted, ours.play(scenario, self._version))
+        return wanted, found
 
     def shrunk(self, finding: Finding) -> Finding:
         """The smallest scenario with a disagreement about a fact of the same kind."""
