@@ -85,6 +85,10 @@ class ClaimsDoor:
         if self._manager is not None:
             self._manager.retreat(pod)
 
+    def clear(self) -> None:
+        if self._manager is not None:
+            self._manager.clear()
+
     def leave(self, *pods: str, also_allocated_before: bool = True) -> None:
         if self._manager is not None:
             self._manager.leave(*pods, also_allocated_before=also_allocated_before)

@@ -145,6 +145,15 @@ class ClaimManager(ReadableClaims):
         self._tell_gone(before, gone)
         return was_there
 
+    def clear(self) -> None:
+        """Withdraw every object. A claim that pods use goes when the last of them has ended."""
+        with self._lock:
+            configs = tuple(self._store.configs.values())
+        claims = [view.claim for view in self.view()]
+        found: list[api.Object] = [*claims, *self.pools(), *self.classes(), *configs]
+        for each in found:
+            self.withdraw(each)
+
     def _withdraw_claim(self, claim: str) -> bool:
         with self._lock:
             was_there = self._holdings.withdraw(claim)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -81,15 +78,13 @@ def _run(args: argparse.Namespace) -> int:
     if args.command and args.output == files.STANDARD_INPUT:
         raise CommandError("a command prints to standard output: name a file with --output")
     status = 0
-    with StopSignals() as signals, contextlib.ExitStack() as stack:
-        plugin_dir = args.plugin_dir
-        if args.command and plugin_dir is None:
-            plugin_dir = stack.enter_context(_private_directory())
+    with StopSignals() as signals:
         file: str | IO[str] = sys.stdout if args.output == files.STANDARD_INPUT else args.output
         recorder = Recorder(
             file,
             args.kubelet_dir,
-            plugin_dir,
+            args.plugin_dir,
+            in_place=not args.command and args.plugin_dir is None,
             resources=args.resource,
             redact_env=args.redact_env,
             report=_report,
@@ -126,16 +121,6 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
             recorder.stop()
         finally:
             run.end()
-
-
-@contextlib.contextmanager
-def _private_directory() -> Iterator[Path]:
-    # Short: a socket's path has at most 107 bytes.
-    path = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _report(line: str) -> None:

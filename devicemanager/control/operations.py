@@ -441,6 +441,7 @@ NOT_HERE: Final[Mapping[str, str]] = {
             "wait_for_resource",
         )
     },
+    "reset": "for fixtures of Python that share a kubelet; its parts are here",
     "wait_for": "asks a function of Python; the client does it with waitForEvent",
 }
 """Members of MockKubelet without an operation, and why."""

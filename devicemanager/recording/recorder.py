@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -57,13 +59,13 @@ class Recorder:
     """Records what a kubelet and the plugins of ``plugin_dir`` say to each other.
 
     Plugins that register in ``plugin_dir`` are registered with the kubelet of
-    ``kubelet_dir``, which finds them under the same names. Without ``plugin_dir`` the
-    recorder takes the place of the kubelet's socket, and every plugin of the node registers
-    anew, with it; at the end the kubelet's socket is put back. ``file`` is a path that must
-    not exist yet, or a text file. ``resources``: only these are recorded; the others are
-    passed on all the same. ``redact_env``: regular expressions; values of environment
-    variables whose names match one are not written. ``report`` is called with a line for
-    people about what happens.
+    ``kubelet_dir``, which finds them under the same names. Without ``plugin_dir`` that is a
+    new directory, which goes with ``stop``. With ``in_place`` there is none: the recorder
+    takes the place of the kubelet's socket, and every plugin of the node registers anew, with
+    it; at the end the kubelet's socket is put back. ``file`` is a path that must not exist
+    yet, or a text file. ``resources``: only these are recorded; the others are passed on all
+    the same. ``redact_env``: regular expressions; values of environment variables whose names
+    match one are not written. ``report`` is called with a line for people about what happens.
 
     Both sides may restart at any time: what the kubelet does to its directory the plugins see
     in theirs, and the other way round. A context manager: entering starts, leaving stops.
@@ -76,17 +78,24 @@ class Recorder:
         kubelet_dir: str | os.PathLike[str] = PLUGIN_DIRECTORY,
         plugin_dir: str | os.PathLike[str] | None = None,
         *,
+        in_place: bool = False,
         resources: Collection[str] = (),
         redact_env: Iterable[str] = (),
         report: Callable[[str], object] = _log.info,
     ) -> None:
         directory = Path(kubelet_dir).absolute()
         private = None if plugin_dir is None else Path(plugin_dir).absolute()
+        if in_place and private is not None:
+            raise RecordingError("a recorder is in place, or plugins have a directory: not both")
         for path in filter(None, (directory, private)):
             if not path.is_dir():
                 raise RecordingError(f"{path} is not a directory: name one that kubelets serve")
         if private == directory:
             raise RecordingError(f"{directory} is the kubelet's own: plugins need another one")
+        self._temporary = None
+        if private is None and not in_place:
+            # Short: a socket's path has at most 107 bytes.
+            private = self._temporary = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
         self._kubelet_dir = directory
         self._resources = frozenset(resources)
         self._redaction = Redaction(redact_env)
@@ -147,6 +156,8 @@ class Recorder:
         except (RecordingError, PodResourcesError, OSError, RuntimeError) as error:
             self._end()
             raise RecordingError(f"cannot stand in for the kubelet: {error}") from error
+        if self._kubelet is None:
+            self._report(f"waiting for a kubelet that serves {self._kubelet_dir}")
         self._keeper.start()
         return self
 
@@ -258,6 +269,8 @@ class Recorder:
         self._pool.close()
         if self._stream is not self._file:
             self._stream.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     # -- registrations ---------------------------------------------------------------
 

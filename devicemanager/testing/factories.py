@@ -69,13 +69,14 @@ class MockKubeletFactory(Closing):
         for kubelet in self._made:
             kubelet.check()
 
-    def story(self) -> str:
-        """The latest events of every kubelet, for people; empty if nothing happened."""
-        return "\n".join(filter(None, map(_story, self._made)))
+    def story(self, after: int = 0) -> str:
+        """The latest events of every kubelet, of those after the event of number ``after``,
+        for people; empty if nothing happened."""
+        return "\n".join(filter(None, (_story(kubelet, after) for kubelet in self._made)))
 
 
-def _story(kubelet: MockKubelet) -> str:
-    events = kubelet.events.recent()
+def _story(kubelet: MockKubelet, after: int) -> str:
+    events = [event for event in kubelet.events.recent() if event.number > after]
     if not events:
         return ""
     start = events[0].time

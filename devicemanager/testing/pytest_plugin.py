@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from devicemanager.testing.processfactory import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
     from devicemanager.testing.scripts import PodResourcesServerFactory
+    from devicemanager.testing.shared import SharedKubelet
 
 _SECTION = "mock kubelet events"
 _PROCESS_SECTION = "plugin process output"
+_MARK = "mock_kubelet"
+_SHARED: pytest.StashKey[dict[str, SharedKubelet]] = pytest.StashKey()
+"""Kubelets that several tests share, by the name of their fixture."""
 _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
 _REPLAYS: pytest.StashKey[ReplayPluginFactory] = pytest.StashKey()
 _PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
@@ -35,15 +39,51 @@ def mock_kubelet_version() -> str:
     return f"1.{PROVED}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell of the mark."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARK}(field=value, ...): fields of Settings for the mock kubelets of a test or module",
+    )
+
+
+def _settings(kubelet_version: str | None = None) -> Settings:
+    from devicemanager.settings import Settings
+    from devicemanager.versions.version import PROVED
+
+    # Tests kill processes and do not cut the power, so nothing waits for the disk.
+    return Settings(kubelet_version=kubelet_version or f"1.{PROVED}", durability="process")
+
+
 @pytest.fixture
 def mock_kubelet_settings(mock_kubelet_version: str) -> Settings:
-    """Settings of the kubelets of a test. Override it where tests need other ones.
+    """Settings of the kubelets of a test. Override it where tests need other ones, or change
+    single fields with the mark ``mock_kubelet``.
 
     Tests kill processes and do not cut the power, so nothing waits for the disk.
     """
-    from devicemanager.settings import Settings
+    return _settings(mock_kubelet_version)
 
-    return Settings(kubelet_version=mock_kubelet_version, durability="process")
+
+@pytest.fixture(scope="module")
+def module_mock_kubelet_settings() -> Settings:
+    """As ``mock_kubelet_settings``, for ``module_mock_kubelet``."""
+    return _settings()
+
+
+@pytest.fixture(scope="session")
+def session_mock_kubelet_settings() -> Settings:
+    """As ``mock_kubelet_settings``, for ``session_mock_kubelet``; no mark changes it."""
+    return _settings()
+
+
+def _marked(node: pytest.Item | pytest.Collector, settings: Settings) -> Settings:
+    marks = [(mark.args, mark.kwargs) for mark in node.iter_markers(_MARK)]
+    if not marks:
+        return settings
+    from devicemanager.testing.shared import with_marks
+
+    return with_marks(settings, marks)
 
 
 @pytest.fixture
@@ -53,9 +93,39 @@ def make_mock_kubelet(
     """Makes mock kubelets, for tests of several or of ones that they start themselves."""
     from devicemanager.testing.factories import MockKubeletFactory
 
-    with MockKubeletFactory(mock_kubelet_settings) as factory:
+    with MockKubeletFactory(_marked(request.node, mock_kubelet_settings)) as factory:
         request.node.stash[_KUBELETS] = factory
         yield factory
+
+
+def _shared(request: pytest.FixtureRequest, settings: Settings) -> Iterator[MockKubelet]:
+    from devicemanager.testing.shared import SharedKubelet
+
+    known = request.config.stash.setdefault(_SHARED, {})
+    name = str(request.fixturename)
+    with SharedKubelet(_marked(request.node, settings)) as shared:
+        known[name] = shared
+        try:
+            yield shared.kubelet
+        finally:
+            del known[name]
+
+
+@pytest.fixture(scope="module")
+def module_mock_kubelet(
+    request: pytest.FixtureRequest, module_mock_kubelet_settings: Settings
+) -> Iterator[MockKubelet]:
+    """One mock kubelet for all tests of a module. After each that used it, pods, faults and
+    claims go (``MockKubelet.reset``); plugins stay."""
+    yield from _shared(request, module_mock_kubelet_settings)
+
+
+@pytest.fixture(scope="session")
+def session_mock_kubelet(
+    request: pytest.FixtureRequest, session_mock_kubelet_settings: Settings
+) -> Iterator[MockKubelet]:
+    """As ``module_mock_kubelet``, for the whole session: with xdist, one a worker."""
+    yield from _shared(request, session_mock_kubelet_settings)
 
 
 @pytest.fixture
@@ -125,6 +195,15 @@ def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
         yield factory
 
 
+def _used(item: pytest.Item) -> list[SharedKubelet]:
+    """The shared kubelets that a test uses and that are still there."""
+    known = item.config.stash.get(_SHARED, None)
+    if not known:
+        return []
+    names = getattr(item, "fixturenames", ())
+    return [shared for name, shared in known.items() if name in names]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a test that passed if one of the kubelets' threads raised an error, or if a
@@ -134,6 +213,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         replays.check()
     if (kubelets := item.stash.get(_KUBELETS, None)) is not None:
         kubelets.check()
+    for shared in _used(item):
+        shared.check()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """The next test finds shared kubelets as this one did."""
+    yield
+    for shared in _used(item):
+        shared.reset()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -142,10 +231,14 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failure shows what the kubelets of the test saw."""
     report = yield
-    kubelets = item.stash.get(_KUBELETS, None) if report.failed else None
-    if kubelets is not None and (story := kubelets.story()):
+    if not report.failed:
+        return report
+    kubelets = item.stash.get(_KUBELETS, None)
+    stories = [kubelets.story()] if kubelets is not None else []
+    stories += [shared.story() for shared in _used(item)]
+    if story := "\n".join(filter(None, stories)):
         report.sections.append((_SECTION, story))
-    processes = item.stash.get(_PROCESSES, None) if report.failed else None
+    processes = item.stash.get(_PROCESSES, None)
     if processes is not None and (story := processes.story()):
         report.sections.append((_PROCESS_SECTION, story))
     return report

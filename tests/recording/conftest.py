@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import threading
+import time
 from concurrent import futures
 from pathlib import Path
 
@@ -127,7 +128,9 @@ def raw_plugin(plugin_dir):
         plugin.stop()
 
 
-def lines(recorder_or_path):
-    from devicemanager.recording import Recording
-
-    return Recording.load(recorder_or_path)
+def wait_until(condition):
+    """For what nobody notifies of."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

@@ -41,7 +41,7 @@ def plugin(kubelet):
 
 def test_plugins_register_anew_and_get_their_kubelet_back(directory, kubelet, plugin):
     path = directory / "r.ndjson"
-    with Recorder(path, kubelet.directory):
+    with Recorder(path, kubelet.directory, in_place=True):
         kubelet.wait(lambda stub: endpoints(stub) == ["gpu.sock", "recorded-gpu.sock"])
         kubelet.wait_devices(TWO)
         kubelet.plugin().allocate(["simple-device-n-0"])
@@ -55,7 +55,7 @@ def test_plugins_register_anew_and_get_their_kubelet_back(directory, kubelet, pl
 
 def test_a_kubelet_that_restarts_is_stood_in_for_again(directory, kubelet, plugin):
     path = directory / "r.ndjson"
-    with Recorder(path, kubelet.directory):
+    with Recorder(path, kubelet.directory, in_place=True):
         recorded(kubelet, plugin)
         kubelet.restart()
         # The plugin may have met the new kubelet before the recorder did.
@@ -67,14 +67,14 @@ def test_a_kubelet_that_restarts_is_stood_in_for_again(directory, kubelet, plugi
 
 def test_a_kubelet_that_went_away_gets_nothing_back(directory):
     kubelet = StubKubelet(directory / "k").start()
-    with Recorder(directory / "r.ndjson", kubelet.directory):
+    with Recorder(directory / "r.ndjson", kubelet.directory, in_place=True):
         kubelet.stop()
     assert list(kubelet.directory.iterdir()) == []
 
 
 def test_what_a_killed_recorder_left_is_put_back_by_the_next(directory, kubelet):
     socket = kubelet.directory / "kubelet.sock"
-    killed = Recorder(directory / "1.ndjson", kubelet.directory).start()
+    killed = Recorder(directory / "1.ndjson", kubelet.directory, in_place=True).start()
     left = kubelet.directory / ".kubelet.sock.recorded"
     # What SIGKILL does to it, as far as anybody can see.
     killed._server.stop(None).wait()
@@ -82,7 +82,7 @@ def test_what_a_killed_recorder_left_is_put_back_by_the_next(directory, kubelet)
     killed._changed.notify()
     killed._keeper.join()
     assert left.is_socket() and not is_alive(socket)
-    with Recorder(directory / "2.ndjson", kubelet.directory) as recorder:
+    with Recorder(directory / "2.ndjson", kubelet.directory, in_place=True) as recorder:
         with SimulatedPlugin(SIMULATION, kubelet.directory):
             kubelet.wait_devices(TWO)
         assert recorder.calls
@@ -92,6 +92,8 @@ def test_what_a_killed_recorder_left_is_put_back_by_the_next(directory, kubelet)
 def test_a_kubelet_that_comes_later_is_found(directory):
     kubelet = StubKubelet(directory / "k")
     kubelet.directory.mkdir()
-    recorder = Recorder(directory / "r.ndjson", kubelet.directory)
+    path, said = directory / "r.ndjson", []
+    recorder = Recorder(path, kubelet.directory, in_place=True, report=said.append)
     with recorder, kubelet, SimulatedPlugin(SIMULATION, kubelet.directory):
         kubelet.wait(lambda stub: "recorded-gpu.sock" in endpoints(stub))
+    assert said[0] == f"waiting for a kubelet that serves {kubelet.directory}"

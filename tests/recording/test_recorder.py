@@ -11,7 +11,7 @@ from devicemanager.recording import EndedBy, Recorder, Recording, RecordingError
 from devicemanager.testing import pod_manifest
 from podresources.sockets import target
 from protos import deviceplugin_v1beta1 as dp
-from tests.recording.conftest import GPU, PATIENCE, RawPlugin, devices, hold
+from tests.recording.conftest import GPU, PATIENCE, RawPlugin, devices, hold, wait_until
 
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
 UNKNOWN_FIELD = b"\xfa\x7e\x03new"
@@ -125,6 +125,8 @@ def test_a_deadline_and_a_cancellation_pass(directory, kubelet, recorder, raw_pl
     assert 0 < left[0] < PATIENCE
     kubelet.plugin().cut()
     assert ended.wait(PATIENCE)
+    # Options, Register, a list, and the ends of Allocate and the stream.
+    wait_until(lambda: recorder.calls == 5)
     [registration] = recorded(recorder, directory).registrations(GPU)
     assert registration.calls[-1].ended_by is EndedBy.KUBELET
     assert registration.calls[-1].response is None
@@ -271,6 +273,7 @@ def test_a_full_disk_stops_the_recording_and_nothing_else(plugin_dir, kubelet, r
     [
         ({"kubelet_dir": "/nowhere"}, "^/nowhere is not a directory"),
         ({"plugin_dir": "/nowhere"}, "^/nowhere is not a directory"),
+        ({"plugin_dir": "/tmp", "in_place": True}, "^a recorder is in place, or plugins have a "),
         ({"redact_env": ["("]}, r"^'\(' is no regular expression: "),
     ],
 )
