@@ -164,11 +164,16 @@ def _failing(request: bytes, context: hostile.Context) -> bytes:
     context.abort(grpc.StatusCode.INTERNAL, "no options today")
 
 
+def _late(request: bytes, context: hostile.Context) -> bytes:
+    context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "its own")
+
+
 @impatient
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (hostile.hang, "code = DeadlineExceeded"),
+        (hostile.hang, "rpc error: code = DeadlineExceeded desc = context deadline exceeded"),
+        (_late, "rpc error: code = DeadlineExceeded desc = its own"),
         (_failing, "rpc error: code = Internal desc = no options today"),
         (hostile.constant(b"\xff\xff"), "rpc error: code = Internal"),
     ],

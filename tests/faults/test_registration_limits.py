@@ -32,7 +32,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.manager.manager import DeviceManager
 from devicemanager.registration.connection import Connection
 from devicemanager.registration.loop import LoopThread
-from devicemanager.registration.registrar import OTHER_RESOURCES, Registrar, RegistrationRefused
+from devicemanager.registration.registrar import Registrar, RegistrationRefused
 from devicemanager.settings import Settings
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
@@ -262,7 +262,7 @@ def test_counters_are_bounded() -> None:
     counts = registrar.counts()
     assert sum(counts.values()) == 2002
     assert counts[ResourceName("r7")] == 2
-    assert counts[OTHER_RESOURCES] == 1001
+    assert counts[ResourceName("other")] == 1001
     assert sum(map(len, counts)) < 10_000
     registrar.stop()
 

@@ -206,6 +206,18 @@ def test_stop_and_start_keep_directory_and_devices():
     assert not root.exists()
 
 
+def test_a_restart_knows_all_pods_and_frees_what_others_held(tmp_path):
+    first = MockKubelet(tmp_path)
+    with first, hostile.RawPlugin(first.plugin_dir / "p.sock"):
+        assert hostile.register(first.plugin_socket, "p.sock") is None
+        first.wait_for_resource(GPU, 2)
+        uid = first.admit(pod_manifest("train", {GPU: 1})).uid
+    with MockKubelet(tmp_path) as second:
+        assert second.manager.pods() == {uid}
+        second.restart()
+        assert second.manager.pods() == frozenset()
+
+
 def test_a_pod_that_is_gone_for_a_start_is_admitted_again():
     """Its containers do not run, and its plugin is not back: refused, as after a restart."""
     with MockKubelet() as kubelet:

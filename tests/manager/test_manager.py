@@ -23,6 +23,7 @@ from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind
 from devicemanager.manager.checkpointing import MemoryStore
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.settings import Settings
 from devicemanager.testing import fakes
 from devicemanager.testing.fakes import FakePlugin
@@ -644,6 +645,32 @@ def test_nothing_expires_once_the_manager_is_closed():
     assert harness.manager.removed() == frozenset()
 
 
+def test_a_plugin_that_leaves_once_the_manager_is_closed_starts_no_grace_time():
+    harness = Harness()
+    plugin = harness.plugin("a")
+    harness.manager.close()
+    plugin.leave()
+    harness.clock.advance(1000.0)
+    assert harness.manager.removed() == frozenset()
+
+
+def test_one_timer_runs_however_many_resources_wait_for_their_end():
+    timers = []
+
+    class Timers(ManualClock):
+        def call_at(self, when, callback):
+            timers.append(when)
+            return super().call_at(when, callback)
+
+    manager = DeviceManager(clock=Timers())
+    for resource in (GPU, NIC):
+        plugin = FakePlugin(resource)
+        plugin.register(manager.plugins)
+        plugin.send_list(devices("a"))
+        plugin.leave()
+    assert len(timers) == 1
+
+
 def test_the_grace_time_is_a_setting():
     harness = Harness(Settings(grace_period=5.0))
     harness.plugin("a").leave()
@@ -853,7 +880,7 @@ def test_closed():
     writes = harness.store.writes
     plugin.send_list(devices("a", "b"))
     plugin.leave()
-    with pytest.raises(PluginError, match="stopping"):
+    with pytest.raises(PluginError, match=r"^the kubelet is stopping$"):
         FakePlugin(NIC).register(harness.manager.plugins)
     with pytest.raises(Refused, match=r"endpoint plugin.sock has been stopped"):
         harness.manager.admit(pod("p", gpu=1))
