@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from heapq import merge
+from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -165,6 +166,16 @@ class CallLog(CallQueries):
         """Every call that is kept, in the order of their numbers."""
         with self._lock:
             for_pods, others = tuple(self._for_pods.calls), tuple(self._others.calls)
+        return list(merge(for_pods, others, key=attrgetter("number")))
+
+    def later(self, number: int) -> list[Call]:
+        """Those that are kept and later than the call of this number, in order."""
+
+        def of(kept: _Kept) -> list[Call]:
+            return [*takewhile(lambda call: call.number > number, reversed(kept.calls))][::-1]
+
+        with self._lock:
+            for_pods, others = of(self._for_pods), of(self._others)
         return list(merge(for_pods, others, key=attrgetter("number")))
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:

@@ -26,6 +26,7 @@ from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.standard_output import OutputQueue
 
 if TYPE_CHECKING:
+    from devicemanager.calls.file import CallsFile
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
@@ -81,6 +82,12 @@ def add(subparsers: Subparsers) -> None:
         type=hardware_option.hardware_option,
         help="also pools and classes of virtual hardware that claims can ask for, such as "
         f"{hardware_option.EXAMPLE}",
+    )
+    parser.add_argument(
+        "--calls",
+        metavar="FILE",
+        help="write every call between the kubelet and plugins to this file, a JSON object a "
+        "line; it is emptied first",
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
@@ -156,6 +163,8 @@ def _serve(
         kubelet = _kubelet(args, log)
         control = control_option.control_server(args, kubelet)
         signals.check()
+        if args.calls is not None:
+            stack.enter_context(_calls_file(args.calls, kubelet, log))
         stack.enter_context(kubelet)
     for name in _PATHS:
         path = getattr(kubelet, name)
@@ -211,6 +220,18 @@ def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
     kubelet.events.subscribe(log.event)
     fault_options.set_faults(args, kubelet)
     return kubelet
+
+
+def _calls_file(path: str, kubelet: MockKubelet, log: KubeletLog) -> CallsFile:
+    from devicemanager.calls.file import CallsFile
+
+    def failed(error: OSError) -> None:
+        log.warn("calls", f"{path}: {error.strerror}; no more calls are written")
+
+    try:
+        return CallsFile(Path(path), kubelet.calls, failed)
+    except OSError as error:
+        raise CommandError(f"--calls {path}: cannot be written: {error.strerror}") from error
 
 
 def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOption) -> None:

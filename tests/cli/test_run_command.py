@@ -100,7 +100,8 @@ def test_a_start_waits_for_no_import_that_only_plugins_pods_or_refusals_need(
 def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
     manifests = directory / "manifests"
     (manifests / "a.yaml").write_text(manifest("a", 1))
-    with kubelet(directory, "--simulate", f"{GPU}=3") as process:
+    calls = directory / "calls"
+    with kubelet(directory, "--simulate", f"{GPU}=3", "--calls", str(calls)) as process:
         socket = wait(process, "pod-resources-socket")["path"]
         assert socket == str(directory / "pod-resources" / "kubelet.sock")
         wait(process, "ready")
@@ -137,6 +138,14 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
         wait(process, "admission", name="default/b", admitted=True)
         assert held(directory) == {"b": ("gpu-mock-0", "gpu-mock-1", "gpu-mock-2")}
         assert process.stop() == 0
+    recorded = [json.loads(line) for line in calls.read_text().splitlines()]
+    assert [each["number"] for each in recorded] == [*range(1, len(recorded) + 1)]
+    asked = [each["request"] for each in recorded if each["rpc"] == "Allocate"]
+    assert [each["container_requests"][0]["devices_ids"] for each in asked] == [
+        ["gpu-mock-0"],
+        ["gpu-mock-0", "gpu-mock-1", "gpu-mock-2"],
+    ]
+    assert recorded[-1]["rpc"] == "ListAndWatch" and recorded[-1]["response"] is None
 
 
 def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
@@ -394,6 +403,8 @@ def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
     )
     mixed = ["--simulate", f"{GPU}=1@0,1@none"]
     assert "or none is" in error_of(capsys, *root, *mixed)
+    refused = f"--calls {directory}: cannot be written: Is a directory"
+    assert refused in error_of(capsys, *root, "--calls", str(directory))
     # Nothing was served before.
     assert [each.name for each in directory.iterdir() if each != file] == ["manifests"]
 
