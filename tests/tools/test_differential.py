@@ -1,13 +1,16 @@
 """The comparison with the real device manager, without the real one."""
 
 import copy
+import re
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from tools.differential import ours, recording
+from tools.differential.__main__ import main
 from tools.differential.comparing import ABSENT, compare, expected
+from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenario
 from tools.differential.shrinking import shrink
 from tools.differential.versions import release, staging_version
@@ -41,6 +44,7 @@ SCENARIO = {
     ],
 }
 VERSION = "1.36.3"
+ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).parent / "data" / "differential.jsonl"
 
 
@@ -127,6 +131,12 @@ def test_modules_that_were_not_published_are_taken_from_a_neighbour():
     assert staging_version("1.32.13", "k8s.io/api") == "v0.32.13"
 
 
+def test_the_page_names_every_deviation():
+    page = (ROOT / "docs/kubelet-behaviour.md").read_text()
+    named = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", page.partition("## Compared with")[2], re.M)
+    assert sorted(named) == sorted(["name", *(each.name for each in DEVIATIONS)])
+
+
 def recorded():
     of_versions = groupby(recording.read(RECORDED), key=lambda each: each.version)
     return {version: list(of_version) for version, of_version in of_versions}
@@ -151,3 +161,11 @@ def test_a_recorded_line_says_what_the_reference_did(played, tmp_path):
     file.write_text(recording.line(VERSION, SCENARIO, wanted))
     (read,) = recording.read(file)
     assert [each.path for each in recording.differences(read)] == ["message"]
+
+
+def test_without_go_there_is_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["--kubelet-version", "1.34"]) == 2
+    assert capsys.readouterr().err == (
+        "differential: Go is not installed: the real device manager is written in it\n"
+    )
