@@ -1,0 +1,66 @@
+"""Calls as the registration makes them: what is recorded of one, and how statuses are named."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from devicemanager.calls.log import CallLog
+from devicemanager.events import EventStream
+from devicemanager.registration.calling import Calls, go_code, translated
+from devicemanager.registration.server import MAX_FILE_NAME, endpoint_fault
+
+PATH = "/v1beta1.DevicePlugin/Allocate"
+
+
+class Interrupted:
+    """A channel and each of its methods; whoever uses one is interrupted."""
+
+    def unary_unary(self, path):
+        return self
+
+    def __call__(self, request, timeout):
+        raise KeyboardInterrupt
+
+    future = __call__
+
+
+def recorded(use):
+    log = CallLog(EventStream(), 10, 1000)
+    with pytest.raises(KeyboardInterrupt):
+        use(Calls(Interrupted(), log.tap("v.com/r", "p.sock")))
+    (call,) = log()
+    return call.rpc, call.request_bytes, call.code, call.message
+
+
+GIVEN_UP = ("Allocate", b"q", "Canceled", "the kubelet gave the call up")
+
+
+def test_a_call_that_is_interrupted_is_recorded_as_given_up():
+    assert recorded(lambda calls: calls.make(PATH, b"q", None, bytes)) == GIVEN_UP
+    wait = lambda calls: asyncio.run(calls.wait_for(PATH, b"q", None, bytes))  # noqa: E731
+    assert recorded(wait) == GIVEN_UP
+
+
+def test_statuses_are_named_as_in_go():
+    named = {code: go_code(code) for code in grpc.StatusCode}
+    assert named[grpc.StatusCode.OK] == "OK"
+    assert named[grpc.StatusCode.CANCELLED] == "Canceled"
+    assert named[grpc.StatusCode.DEADLINE_EXCEEDED] == "DeadlineExceeded"
+    assert len(set(named.values())) == len(named)
+
+
+def test_errors_of_grpc_itself():
+    closed = translated(ValueError("Cannot invoke RPC on closed channel!"))
+    assert (closed.code, closed.description) == (
+        "Canceled",
+        "grpc: the client connection is closing",
+    )
+    unknown = translated(grpc.RpcError("odd"))
+    assert (unknown.code, unknown.description) == ("Unknown", "odd")
+
+
+def test_the_longest_name_of_an_endpoint():
+    assert MAX_FILE_NAME == 255
+    assert endpoint_fault("x" * 255) is None
+    assert endpoint_fault("é" * 128) == "endpoint of 256 bytes is no file name: 255 at most"
