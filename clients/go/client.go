@@ -1,0 +1,230 @@
+// Package mockkubelet runs and steers a mock kubelet from Go tests.
+//
+//	kubelet := mockkubelet.Start(t)
+//	go servePlugin(kubelet.PluginDir())
+//	kubelet.WaitForResource("vendor.com/gpu", 4)
+//	kubelet.Restart()
+//	kubelet.WaitForResource("vendor.com/gpu", 4)
+//
+// Start runs the command devicemanager (of the Python distribution kubelet-devicemanager with
+// its extra "control"), ends it with the test, and shows the latest events if the test fails.
+// Client has the same calls with errors, for programs that are no tests. The types are those
+// of docs/openapi.json.
+package mockkubelet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Client talks to the control API of one mock kubelet. It may be used by many goroutines.
+type Client struct {
+	http *http.Client
+}
+
+// NewClient makes a client of the control socket, control.sock in the kubelet's directory.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial}}}
+}
+
+// Close ends idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Error is an answer that is no success.
+type Error struct {
+	Status int
+	// Detail says in one line what is wrong.
+	Detail string
+}
+
+func (e *Error) Error() string { return e.Detail }
+
+// do sends body as JSON, unless it is a string, which is sent as YAML, and reads the answer
+// into answer, if that is not nil.
+func (c *Client) do(ctx context.Context, method, path string, body, answer any) error {
+	response, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if answer == nil {
+		_, err = io.Copy(io.Discard, response.Body)
+		return err
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var content io.Reader
+	kind := "application/json"
+	switch body := body.(type) {
+	case nil:
+	case string:
+		content, kind = strings.NewReader(body), "application/yaml"
+	default:
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://localhost/v1"+path, content)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", kind)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if response.StatusCode < 300 {
+		return response, nil
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	var problem struct{ Detail, Title string }
+	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
+		problem.Detail = fmt.Sprintf("%s %s: %s %s", method, path, response.Status, text)
+	}
+	return nil, &Error{response.StatusCode, problem.Detail}
+}
+
+// lines reads an answer of one JSON value a line.
+func lines[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	response, err := c.send(ctx, "GET", path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var found []T
+	reader := bufio.NewReader(response.Body)
+	decoder := json.NewDecoder(reader)
+	for {
+		var value T
+		if err := decoder.Decode(&value); err == io.EOF {
+			return found, nil
+		} else if err != nil {
+			return found, err
+		}
+		found = append(found, value)
+	}
+}
+
+// Admit admits a pod: a manifest as YAML or JSON text, or a value that encodes to one, such
+// as a corev1.Pod. A refusal is an answer, no error.
+func (c *Client) Admit(ctx context.Context, manifest any) (*Admission, error) {
+	var answer Admission
+	return &answer, c.do(ctx, "POST", "/pods", manifest, &answer)
+}
+
+// Delete deletes pods: their devices are free.
+func (c *Client) Delete(ctx context.Context, uids ...string) error {
+	return c.do(ctx, "DELETE", "/pods?"+url.Values{"uid": uids}.Encode(), nil, nil)
+}
+
+// Finish ends the pod's containers with an exit code.
+func (c *Client) Finish(ctx context.Context, uid string, exitCode int) (*Finished, error) {
+	var answer Finished
+	body := map[string]any{"exit_codes": exitCode}
+	return &answer, c.do(ctx, "POST", "/pods/"+url.PathEscape(uid)+"/finish", body, &answer)
+}
+
+// Pods lists the pods that are known and not deleted.
+func (c *Client) Pods(ctx context.Context) (*PodList, error) {
+	var answer PodList
+	return &answer, c.do(ctx, "GET", "/pods", nil, &answer)
+}
+
+// Devices lists the devices of a resource, or of all if it is empty.
+func (c *Client) Devices(ctx context.Context, resource string) (*DeviceList, error) {
+	query := url.Values{}
+	if resource != "" {
+		query.Set("resource", resource)
+	}
+	var answer DeviceList
+	return &answer, c.do(ctx, "GET", "/devices?"+query.Encode(), nil, &answer)
+}
+
+// Resources lists what there is of each resource.
+func (c *Client) Resources(ctx context.Context) (*ResourceList, error) {
+	var answer ResourceList
+	return &answer, c.do(ctx, "GET", "/resources", nil, &answer)
+}
+
+// Node says where the kubelet's sockets are.
+func (c *Client) Node(ctx context.Context) (*Node, error) {
+	var answer Node
+	return &answer, c.do(ctx, "GET", "/node", nil, &answer)
+}
+
+// Restart restarts the kubelet: plugins find a new kubelet.sock.
+func (c *Client) Restart(ctx context.Context) error {
+	return c.do(ctx, "POST", "/node/restart", nil, nil)
+}
+
+// Reboot starts the node anew: no container runs.
+func (c *Client) Reboot(ctx context.Context) error {
+	return c.do(ctx, "POST", "/node/reboot", nil, nil)
+}
+
+// StopServing stops the kubelet; the control API stays.
+func (c *Client) StopServing(ctx context.Context) error {
+	return c.do(ctx, "POST", "/node/stop", nil, nil)
+}
+
+// StartServing starts the kubelet again.
+func (c *Client) StartServing(ctx context.Context) error {
+	return c.do(ctx, "POST", "/node/start", nil, nil)
+}
+
+// WaitForResource waits until so many healthy devices are there. The error says what
+// happened instead.
+func (c *Client) WaitForResource(ctx context.Context, wait ResourceWait) error {
+	return c.do(ctx, "POST", "/waits/resource", wait, nil)
+}
+
+// WaitForEvent waits for the next event that matches. The error says what happened instead.
+func (c *Client) WaitForEvent(ctx context.Context, wait EventWait) (*Event, error) {
+	var answer Event
+	return &answer, c.do(ctx, "POST", "/waits/event", wait, &answer)
+}
+
+// SetFault sets a fault by its line, such as "refuse-register:times=2".
+func (c *Client) SetFault(ctx context.Context, spec string) (*Fault, error) {
+	var answer Fault
+	return &answer, c.do(ctx, "POST", "/faults", map[string]any{"spec": spec}, &answer)
+}
+
+// ClearFaults takes all faults back.
+func (c *Client) ClearFaults(ctx context.Context) error {
+	return c.do(ctx, "DELETE", "/faults", nil, nil)
+}
+
+// Events are those after the event of this number; 0 for all that are kept.
+func (c *Client) Events(ctx context.Context, since int64) ([]Event, error) {
+	return lines[Event](ctx, c, "/events", url.Values{"since": {fmt.Sprint(since)}})
+}
+
+// Calls are the RPCs between kubelet and plugins; query takes the parameters of getCalls,
+// such as rpc and resource.
+func (c *Client) Calls(ctx context.Context, query url.Values) ([]Call, error) {
+	return lines[Call](ctx, c, "/calls", query)
+}
+
+// Advance turns the clock of a kubelet that was started with --clock manual.
+func (c *Client) Advance(ctx context.Context, seconds float64) error {
+	return c.do(ctx, "POST", "/clock/advance", Advance{Seconds: seconds}, nil)
+}

@@ -1,0 +1,60 @@
+package example
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	mockkubelet "kubelet-devicemanager/clients/go"
+)
+
+// The plugin runs in this process, the kubelet in another. With PLANT_BUG in the environment
+// the plugin loses changes, and TestChangesAfterRestarts finds it.
+func start(t *testing.T) (*mockkubelet.Kubelet, *Plugin) {
+	kubelet := mockkubelet.Start(t)
+	plugin := New(kubelet.PluginDir(), 4)
+	plugin.LosesChanges = os.Getenv("PLANT_BUG") != ""
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- plugin.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	kubelet.WaitForResource(Resource, 4)
+	return kubelet, plugin
+}
+
+func TestAllocate(t *testing.T) {
+	kubelet, _ := start(t)
+	admission := kubelet.Admit(map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "pod"},
+		"spec": map[string]any{"containers": []any{map[string]any{
+			"name": "main", "image": "x",
+			"resources": map[string]any{"limits": map[string]any{Resource: 1}},
+		}}},
+	})
+	if !admission.Admitted {
+		t.Fatalf("%s: %s", admission.Reason, admission.Message)
+	}
+	if envs := admission.Containers["main"].Settings.Envs; envs["GPU_0"] == "" {
+		t.Errorf("the container's variables: %v", envs)
+	}
+}
+
+func TestChangesAfterRestarts(t *testing.T) {
+	kubelet, plugin := start(t)
+	for restarts := 0; restarts < 3; restarts++ {
+		kubelet.Restart()
+		kubelet.WaitForResource(Resource, 4)
+		plugin.SetHealth("gpu-0", pluginapi.Unhealthy)
+		kubelet.WaitForResource(Resource, 3)
+		plugin.SetHealth("gpu-0", pluginapi.Healthy)
+		kubelet.WaitForResource(Resource, 4)
+	}
+}

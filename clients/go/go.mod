@@ -1,0 +1,3 @@
+module kubelet-devicemanager/clients/go
+
+go 1.22

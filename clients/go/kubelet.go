@@ -1,0 +1,251 @@
+package mockkubelet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Command is the program that Start runs; the environment variable DEVICEMANAGER names
+// another one.
+const Command = "devicemanager"
+
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 10 * time.Second
+	shownEvents  = 40
+)
+
+// Kubelet is a mock kubelet of one test. Its methods fail the test where Client's return an
+// error.
+type Kubelet struct {
+	*Client
+	t    testing.TB
+	root string
+}
+
+// Start runs a mock kubelet until the end of the test. options are further ones of
+// "devicemanager run".
+func Start(t testing.TB, options ...string) *Kubelet {
+	t.Helper()
+	root, err := os.MkdirTemp("", "mk-")
+	if err != nil {
+		t.Fatalf("mock kubelet: %v", err)
+	}
+	k := &Kubelet{t: t, root: root, Client: NewClient(filepath.Join(root, "control.sock"))}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	name := os.Getenv("DEVICEMANAGER")
+	if name == "" {
+		name = Command
+	}
+	arguments := append([]string{"run", "--root", root, "--control", "-o", "json"}, options...)
+	command := exec.Command(name, arguments...)
+	// The kubelet ends with this process, however that ends.
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	printed := &output{}
+	command.Stderr = printed
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatalf("mock kubelet: %v", err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatalf("mock kubelet: %v: install kubelet-devicemanager[control], or name the "+
+			"command in DEVICEMANAGER", err)
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		read(stdout, ready)
+		ended <- command.Wait()
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(k.story())
+		}
+		k.Client.Close()
+		_ = command.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(stopTimeout):
+			_ = command.Process.Kill()
+			t.Errorf("mock kubelet: still ran %v after SIGTERM", stopTimeout)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("mock kubelet ended: %v: %s", err, printed)
+	case <-time.After(startTimeout):
+		t.Fatalf("mock kubelet: not ready after %v: %s", startTimeout, printed)
+	}
+	return k
+}
+
+// read follows the lines on standard output; the line "ready" closes ready.
+func read(stdout io.Reader, ready chan<- struct{}) {
+	for scanner := bufio.NewReader(stdout); ; {
+		line, err := scanner.ReadBytes('\n')
+		var value struct{ Kind string }
+		if ready != nil && json.Unmarshal(line, &value) == nil && value.Kind == "ready" {
+			close(ready)
+			ready = nil
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(text)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.TrimSpace(o.text.String())
+}
+
+// Root is the kubelet's directory, which stands for /var/lib/kubelet.
+func (k *Kubelet) Root() string { return k.root }
+
+// PluginDir is where plugins put their sockets, and find kubelet.sock.
+func (k *Kubelet) PluginDir() string { return filepath.Join(k.root, "device-plugins") }
+
+// PodResourcesSocket is where monitoring agents connect.
+func (k *Kubelet) PodResourcesSocket() string {
+	return filepath.Join(k.root, "pod-resources", "kubelet.sock")
+}
+
+// Admit admits a pod; see Client.Admit. A refusal is an answer.
+func (k *Kubelet) Admit(manifest any) *Admission {
+	k.t.Helper()
+	return must[*Admission](k, "Admit")(k.Client.Admit(context.Background(), manifest))
+}
+
+// Delete deletes pods: their devices are free.
+func (k *Kubelet) Delete(uids ...string) {
+	k.t.Helper()
+	k.check("Delete", k.Client.Delete(context.Background(), uids...))
+}
+
+// Finish ends the pod's containers with an exit code.
+func (k *Kubelet) Finish(uid string, exitCode int) *Finished {
+	k.t.Helper()
+	return must[*Finished](k, "Finish")(k.Client.Finish(context.Background(), uid, exitCode))
+}
+
+// WaitForResource waits 10 s at most until so many healthy devices are there.
+func (k *Kubelet) WaitForResource(resource string, count int64) {
+	k.t.Helper()
+	wait := ResourceWait{Resource: resource, Count: &count}
+	k.check("WaitForResource", k.Client.WaitForResource(context.Background(), wait))
+}
+
+// WaitForEvent waits 10 s at most for the next event of a kind.
+func (k *Kubelet) WaitForEvent(wait EventWait) *Event {
+	k.t.Helper()
+	return must[*Event](k, "WaitForEvent")(k.Client.WaitForEvent(context.Background(), wait))
+}
+
+// Restart restarts the kubelet.
+func (k *Kubelet) Restart() {
+	k.t.Helper()
+	k.check("Restart", k.Client.Restart(context.Background()))
+}
+
+// Reboot starts the node anew.
+func (k *Kubelet) Reboot() {
+	k.t.Helper()
+	k.check("Reboot", k.Client.Reboot(context.Background()))
+}
+
+// Fault sets a fault by its line, such as "refuse-register:times=2".
+func (k *Kubelet) Fault(spec string) *Fault {
+	k.t.Helper()
+	return must[*Fault](k, "Fault")(k.Client.SetFault(context.Background(), spec))
+}
+
+// ClearFaults takes all faults back.
+func (k *Kubelet) ClearFaults() {
+	k.t.Helper()
+	k.check("ClearFaults", k.Client.ClearFaults(context.Background()))
+}
+
+// Calls are the calls of an RPC, such as "Allocate", of one resource; both may be empty.
+func (k *Kubelet) Calls(resource, rpc string) []Call {
+	k.t.Helper()
+	query := url.Values{}
+	for name, value := range map[string]string{"resource": resource, "rpc": rpc} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return must[[]Call](k, "Calls")(k.Client.Calls(context.Background(), query))
+}
+
+// Devices lists the devices of a resource.
+func (k *Kubelet) Devices(resource string) []DeviceStatus {
+	k.t.Helper()
+	return must[*DeviceList](k, "Devices")(k.Client.Devices(context.Background(), resource)).Items
+}
+
+// Events are those after the event of this number; 0 for all that are kept.
+func (k *Kubelet) Events(since int64) []Event {
+	k.t.Helper()
+	return must[[]Event](k, "Events")(k.Client.Events(context.Background(), since))
+}
+
+func (k *Kubelet) check(what string, err error) {
+	k.t.Helper()
+	if err != nil {
+		k.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// must makes a function that fails the test for an error. It is a function of a function,
+// since Go has no methods with type parameters.
+func must[T any](k *Kubelet, what string) func(T, error) T {
+	k.t.Helper()
+	return func(value T, err error) T {
+		k.t.Helper()
+		k.check(what, err)
+		return value
+	}
+}
+
+func (k *Kubelet) story() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	events, err := k.Client.Events(ctx, 0)
+	if err != nil {
+		return fmt.Sprintf("no events of the mock kubelet: %v", err)
+	}
+	if len(events) > shownEvents {
+		events = events[len(events)-shownEvents:]
+	}
+	var text strings.Builder
+	text.WriteString("the mock kubelet saw:\n")
+	for _, event := range events {
+		fmt.Fprintf(&text, "  %4d %s: %s\n", event.Number, event.Kind, event.Message)
+	}
+	return text.String()
+}

@@ -1,0 +1,76 @@
+package mockkubelet
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+const pod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: train, uid: train}
+spec:
+  containers:
+  - name: main
+    image: x
+    resources: {limits: {vendor.com/gpu: 2}}
+`
+
+func TestAPod(t *testing.T) {
+	kubelet := Start(t, "--simulate", "vendor.com/gpu=2")
+	kubelet.WaitForResource("vendor.com/gpu", 2)
+	admission := kubelet.Admit(pod)
+	if !admission.Admitted {
+		t.Fatalf("refused: %s", admission.Message)
+	}
+	ids := admission.Containers["main"].Devices["vendor.com/gpu"]
+	if len(ids) != 2 {
+		t.Errorf("it got %v", ids)
+	}
+	other := kubelet.Admit(strings.ReplaceAll(pod, "train", "other"))
+	if other.Admitted || other.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("a second pod: %+v", other)
+	}
+	if calls := kubelet.Calls("vendor.com/gpu", "Allocate"); len(calls) != 1 {
+		t.Errorf("%d calls of Allocate", len(calls))
+	}
+	kubelet.Restart()
+	kubelet.WaitForResource("vendor.com/gpu", 2)
+	for _, device := range kubelet.Devices("vendor.com/gpu") {
+		if device.Pod == nil || *device.Pod != "train" {
+			t.Errorf("after the restart: %+v", device)
+		}
+	}
+	kubelet.Delete("train")
+	if !kubelet.Admit(strings.ReplaceAll(pod, "train", "third")).Admitted {
+		t.Error("the devices are not free")
+	}
+}
+
+func TestAFault(t *testing.T) {
+	kubelet := Start(t, "--simulate", "vendor.com/gpu=1")
+	kubelet.Fault("fail-call:rpc=Allocate,text=not today")
+	refused := kubelet.Admit(strings.ReplaceAll(pod, "gpu: 2", "gpu: 1"))
+	if refused.Admitted || !strings.Contains(refused.Message, "not today") {
+		t.Errorf("%+v", refused)
+	}
+	kubelet.ClearFaults()
+	if _, err := kubelet.Client.SetFault(context.Background(), "nonsense"); err == nil ||
+		!strings.Contains(err.Error(), "unknown fault") {
+		t.Errorf("a fault that there is not: %v", err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	kubelet := Start(t)
+	ctx := context.Background()
+	if err := kubelet.Client.Delete(ctx, "nobody"); err == nil {
+		t.Error("deleted nobody")
+	}
+	wait := 0.0
+	err := kubelet.Client.WaitForResource(ctx, ResourceWait{Resource: "vendor.com/x", Timeout: &wait})
+	if err == nil || !strings.Contains(err.Error(), "no plugin has registered it") {
+		t.Errorf("a wait in vain: %v", err)
+	}
+}
