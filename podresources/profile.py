@@ -40,6 +40,11 @@ class Profile:
     groups_devices: bool = False
     """Whether the devices of a resource on one node are told together, and not each alone."""
 
+    counted: tuple[str, ...] = ("list", "get_allocatable", "get")
+    """The methods whose calls have metrics of their own."""
+    counts_allocatable_twice: bool = False
+    """Whether GetAllocatableResources counts twice in the total of calls."""
+
     @property
     def _is_whole(self) -> bool:
         return (

@@ -68,7 +68,7 @@ class PodResourcesServer:
         answer: Answer | None = None,
     ) -> None:
         self.socket_path = Path(socket_path)
-        self._counters = Counters()
+        self._counters = Counters.of(profile)
         self._service = Service(
             source,
             limiter=None if qps is None else TokenBucket(qps, burst),

@@ -106,8 +106,8 @@ def _text(value: Any) -> str:
         case dict():
             return ", ".join(f"`{name}` ({level})" for name, level in value.items()) or "none"
         case tuple():
-            return ", ".join(f"`{name}`" for name in value)
-    return f"`{value}`"
+            return ", ".join(f"`{name}`" for name in value) or "none"
+    return f"`{value}`" if value != "" else "nothing"
 
 
 def _gates() -> Iterator[str]:

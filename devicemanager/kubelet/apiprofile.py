@@ -23,6 +23,8 @@ def api_profile(settings: Settings) -> Profile:
         memory=behaviour.tells_memory,
         share_id=behaviour.tells_share_id,
         dynamic_resources=behaviour.tells_dynamic_resources,
+        counted=behaviour.podresources_metrics,
+        counts_allocatable_twice=behaviour.counts_allocatable_twice,
         claim_devices=behaviour.tells_claim_devices,
         repeats_cdi="Q26" in settings.quirks,
         groups_devices=not behaviour.one_entry_per_device,

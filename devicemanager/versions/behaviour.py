@@ -117,6 +117,12 @@ class Behaviour:
     """Whether a claim's resource has the field ``share_id``."""
     tells_pod_level: bool
     """Whether a pod's own ``cpu_ids`` and ``memory`` are filled in."""
+    podresources_metrics: tuple[str, ...]
+    """The calls of PodResources that have metrics of their own
+    (``kubelet_pod_resources_endpoint_requests_<call>`` and ``..._errors_<call>``)."""
+    counts_allocatable_twice: bool
+    """Whether GetAllocatableResources counts twice in
+    ``kubelet_pod_resources_endpoint_requests_total``."""
     rate_limited: bool
     """Whether PodResources refuses more than 100 requests a second."""
     tells_resource_health: bool

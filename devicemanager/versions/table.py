@@ -190,6 +190,16 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.37", gate="PodLevelResourceManagers", row="k/k#138738"),
     ),
+    "podresources_metrics": (
+        since("1.20", value=()),
+        since("1.21", value=("list", "get_allocatable"), row="by use"),
+        since("1.27", value=("list", "get_allocatable", "get"), row="k/k#115847"),
+    ),
+    "counts_allocatable_twice": (
+        since("1.20", value=False),
+        since("1.21", row="read"),
+        since("1.27", value=False, row="read"),
+    ),
     "rate_limited": (
         since("1.20", value=False),
         since("1.27", row="read in 1.27.1"),

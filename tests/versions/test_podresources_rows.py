@@ -8,14 +8,17 @@ import podresources
 from devicemanager import Settings
 from devicemanager.kubelet.apiprofile import api_profile
 from podresources import (
+    Allocatable,
     ClaimResource,
     Container,
     ContainerDevices,
+    ContainerMemory,
     DynamicResource,
     MemorySource,
     View,
 )
 from podresources import wire as podresources_wire
+from podresources.counters import PREFIX, Counters, Kind
 from podresources.profile import Profile
 from tests.helpers import container, device, pod
 from tests.node import Node, cpus_and_memory, guaranteed
@@ -25,6 +28,9 @@ DEVICES = (
     ContainerDevices("vendor.com/gpu", ("c",), (0, 1)),
     ContainerDevices("vendor.com/gpu", ("d",)),
 )
+
+
+MEMORY = ContainerMemory("memory", 1 << 30, (0,))
 
 
 def profile(version: str, **gates: bool) -> Profile:
@@ -89,3 +95,35 @@ def test_p9_cpus_of_a_container_that_has_none_of_its_own(version: str, shared: b
     assert told() == {"owns": (0,), "shares": (1, 2, 3) if shared else ()}
     node.terminate("owns")
     assert told() == {"shares": (0, 1, 2, 3) if shared else ()}
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "calls", "counts"),
+    [
+        ("1.20", {}, ["list"], {"requests_total": 1}),
+        ("1.21", {}, ["list", "get_allocatable"], {
+            "requests_total": 3, "requests_list": 1, "requests_get_allocatable": 1,
+        }),
+        ("1.26", {}, ["get_allocatable"], {"requests_total": 2, "requests_get_allocatable": 1}),
+        ("1.27", {}, ["get_allocatable", "get"], {
+            "requests_total": 2, "requests_get_allocatable": 1, "requests_get": 1,
+        }),
+    ],
+)  # fmt: skip
+def test_m1_p17_what_is_counted(
+    version: str, gates: dict[str, bool], calls: list[Kind], counts: dict[str, int]
+) -> None:
+    counters = Counters.of(profile(version, **gates))
+    for kind in calls:
+        counters.requested("v1", kind)
+    told = {name: count for (name, _), count in counters.snapshot().items()}
+    assert told == {f"kubelet_pod_resources_endpoint_{name}": n for name, n in counts.items()}
+    counters.failed("v1", "get")
+    assert ((f"{PREFIX}_errors_get", "v1") in counters.snapshot()) is (version == "1.27")
+
+
+@pytest.mark.parametrize(("version", "told"), [("1.21", ()), ("1.22", (MEMORY,))])
+def test_p8_memory(version: str, told: tuple[ContainerMemory, ...]) -> None:
+    whole = podresources.Pod("p", "default", (Container("c", memory=(MEMORY,)),))
+    assert profile(version).pod(whole).containers[0].memory == told
+    assert profile(version).allocatable(Allocatable(memory=(MEMORY,))).memory == told
