@@ -13,7 +13,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.events import Event, EventKind
 from devicemanager.faults.fault import Fault
-from devicemanager.faults.registry import FaultState
+from devicemanager.faults.states import FaultState
 from devicemanager.pods.records import PodRecord
 
 if TYPE_CHECKING:

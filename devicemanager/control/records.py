@@ -9,7 +9,8 @@ from devicemanager.calls.call import Call
 from devicemanager.calls.queries import CallQueries
 from devicemanager.control import convert, shapes
 from devicemanager.events import Event, EventKind
-from devicemanager.faults.registry import FaultState, as_fault
+from devicemanager.faults.registry import as_fault
+from devicemanager.faults.states import FaultState
 
 __all__ = ["RemoteCalls", "RemoteClock", "RemoteEvents", "RemoteFaults"]
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from devicemanager.faults.documents import read_faults
     from devicemanager.faults.fault import Fault, FaultError
     from devicemanager.faults.kinds import KINDS, Kind
-    from devicemanager.faults.registry import FaultRegistry, FaultState
+    from devicemanager.faults.registry import FaultRegistry
+    from devicemanager.faults.states import FaultState
 
 __all__ = [
     "KINDS",
@@ -34,7 +35,7 @@ __getattr__, __dir__ = lazy_names(
         "Fault": "fault",
         "FaultError": "fault",
         "FaultRegistry": "registry",
-        "FaultState": "registry",
+        "FaultState": "states",
         "Kind": "kinds",
         "chaos": "chaos",
         "read_faults": "documents",

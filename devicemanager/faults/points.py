@@ -1,10 +1,11 @@
-"""Where faults are asked for."""
+"""Where faults are asked for, and on behalf of whom."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
-__all__ = ["Point"]
+__all__ = ["NOBODY", "Occasion", "Point"]
 
 
 class Point(StrEnum):
@@ -26,3 +27,23 @@ class Point(StrEnum):
     """The kubelet's process starts; the checkpoint is not read yet."""
     POD_RESOURCES = "pod-resources"
     """A PodResources call has come."""
+
+
+class Occasion(NamedTuple):
+    """What happens at a point, as far as faults ask: with whom, and which call."""
+
+    resource: str | None = None
+    plugin: str | None = None
+    """The file name of the plugin's socket."""
+    rpc: str | None = None
+    """The call, or the method of PodResources."""
+    phase: str = "before"
+    """Of a call: ``before`` it is made, ``after`` it was answered."""
+
+    def __str__(self) -> str:
+        who = " of ".join(filter(None, (self.plugin, self.resource)))
+        return " ".join(filter(None, (self.rpc, who)))
+
+
+NOBODY = Occasion()
+"""An occasion of the kubelet's own."""

@@ -7,57 +7,24 @@ same order have the same outcome, however long each takes.
 
 from __future__ import annotations
 
-import random
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
-
-import attrs
 
 from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind, EventStream
-from devicemanager.faults.points import Point
+from devicemanager.faults.points import NOBODY, Occasion, Point
 
 if TYPE_CHECKING:
     from devicemanager.faults.fault import Fault
     from devicemanager.faults.holds import Hold
+    from devicemanager.faults.states import Entry, FaultState
 
-__all__ = [
-    "NOBODY",
-    "Actions",
-    "FaultRegistry",
-    "FaultState",
-    "Fired",
-    "Occasion",
-    "as_fault",
-    "named",
-]
+__all__ = ["Actions", "FaultRegistry", "Fired", "as_fault", "named"]
 
 Source = Any
 """A fault as it may be given: a ``Fault``, a line of text, a mapping."""
-
-
-@attrs.frozen
-class Occasion:
-    """What happens at a point, as far as faults ask: with whom, and which call."""
-
-    resource: str | None = None
-    plugin: str | None = None
-    """The file name of the plugin's socket."""
-    rpc: str | None = None
-    """The call, or the method of PodResources."""
-    phase: str = "before"
-    """Of a call: ``before`` it is made, ``after`` it was answered."""
-
-    def __str__(self) -> str:
-        who = " of ".join(filter(None, (self.plugin, self.resource)))
-        return " ".join(filter(None, (self.rpc, who)))
-
-
-NOBODY = Occasion()
-"""An occasion of the kubelet's own."""
 
 
 class Actions(Protocol):
@@ -84,79 +51,6 @@ class _NoActions:
         pass
 
 
-@attrs.frozen
-class FaultState:
-    """A fault that was set, as it stands now."""
-
-    id: int
-    """Faults of one registry are numbered from 1, in the order in which they were set."""
-    fault: Fault
-    seen: int
-    """How many occasions have been the fault's."""
-    fired: int
-    """At how many of them it fired."""
-    holding: int = 0
-    """How many calls or streams it holds up now."""
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether it has fired as often as it may."""
-        return self.fault.times == self.fired or self.fault.is_immediate
-
-    def as_data(self) -> dict[str, Any]:
-        """``id``, ``spec`` (the line that sets it), ``seen``, ``fired``, ``holding``,
-        ``spent``, and the fault's own fields as in :meth:`Fault.as_data`."""
-        return {
-            "id": self.id,
-            "spec": str(self.fault),
-            "seen": self.seen,
-            "fired": self.fired,
-            "holding": self.holding,
-            "spent": self.is_spent,
-            **self.fault.as_data(),
-        }
-
-
-@attrs.define(eq=False)
-class _Entry:
-    """What is guarded by the registry's lock, of one fault."""
-
-    id: int
-    fault: Fault
-    seen: int = 0
-    fired: int = 0
-    occasions: Counter[str | None] = attrs.field(factory=Counter)
-    holds: set[Hold] = attrs.field(factory=set)
-
-    def state(self) -> FaultState:
-        return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))
-
-    def concerns(self, occasion: Occasion) -> bool:
-        fault = self.fault
-        wanted = fault.resource, fault.plugin, fault.rpc
-        found = occasion.resource, occasion.plugin, occasion.rpc
-        if any(one not in (None, other) for one, other in zip(wanted, found, strict=True)):
-            return False
-        return fault.point is not Point.CALL or fault.phase == occasion.phase
-
-    def fires(self, occasion: Occasion, seed: int) -> bool:
-        """Count the occasion, and decide."""
-        fault = self.fault
-        self.seen += 1
-        self.occasions[occasion.resource] += 1
-        if self.seen <= fault.after or self.fired == fault.times:
-            return False
-        if fault.probability < 1:
-            # By resource: with two plugins at work it does not matter which comes first.
-            own = f"{seed}/{self.id}" if fault.seed is None else str(fault.seed)
-            count = self.occasions[occasion.resource]
-            source = random.Random(f"{own}/{occasion.resource}/{count}")
-            if source.random() >= fault.probability:
-                return False
-        self.fired += 1
-        return True
-
-
 class FaultRegistry:
     """The faults of one kubelet; they outlive its restarts. Any thread may call it.
 
@@ -178,10 +72,10 @@ class FaultRegistry:
         """Decides where a fault has a probability and no seed of its own."""
         # Guards everything below, and every entry.
         self._lock = threading.Lock()
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, Entry] = {}
         self._latest = 0
         self._is_stopping = False
-        self.armed: Mapping[Point, tuple[_Entry, ...]] = {}
+        self.armed: Mapping[Point, tuple[Entry, ...]] = {}
         """The faults by the point where they are asked for. Read it without a lock."""
 
     # -- setting ---------------------------------------------------------------------
@@ -195,10 +89,12 @@ class FaultRegistry:
         Raises FaultError, which names the choices, for a fault that cannot be, and what an
         action raises.
         """
+        from devicemanager.faults.states import Entry
+
         parsed = as_fault(fault, options)
         with self._lock:
             self._latest += 1
-            entry = _Entry(self._latest, parsed)
+            entry = Entry(self._latest, parsed)
         if parsed.is_immediate:
             return self._execute(entry)
         self._actions.prepare(entry.id, parsed)
@@ -207,7 +103,7 @@ class FaultRegistry:
             self._rearm()
             return entry.state()
 
-    def _execute(self, entry: _Entry) -> FaultState:
+    def _execute(self, entry: Entry) -> FaultState:
         """An action that is executed at once is an event, and not kept."""
         entry.seen = entry.fired = 1
         occasion = Occasion(entry.fault.resource, entry.fault.plugin)
@@ -249,7 +145,7 @@ class FaultRegistry:
 
     def _rearm(self) -> None:
         """With the lock held. A new mapping: readers have none."""
-        armed: dict[Point, tuple[_Entry, ...]] = {}
+        armed: dict[Point, tuple[Entry, ...]] = {}
         for entry in self._entries.values():
             point = entry.fault.point
             if point is not None and not entry.state().is_spent:
@@ -278,7 +174,7 @@ class FaultRegistry:
                 each.start()
         return found
 
-    def _publish(self, entry: _Entry, occasion: Occasion, point: Point | None = None) -> None:
+    def _publish(self, entry: Entry, occasion: Occasion, point: Point | None = None) -> None:
         fault = entry.fault
         subject = str(occasion)
         self._events.publish(
@@ -294,7 +190,7 @@ class FaultRegistry:
 
     # -- holding up ------------------------------------------------------------------
 
-    def _hold(self, entry: _Entry, seconds: float | None) -> Hold:
+    def _hold(self, entry: Entry, seconds: float | None) -> Hold:
         from devicemanager.faults.holds import Hold
 
         def ended(hold: Hold) -> None:
@@ -328,7 +224,7 @@ class FaultRegistry:
 class Fired:
     """A fault that fires now."""
 
-    def __init__(self, registry: FaultRegistry, entry: _Entry, occasion: Occasion) -> None:
+    def __init__(self, registry: FaultRegistry, entry: Entry, occasion: Occasion) -> None:
         self._registry = registry
         self._entry = entry
         self._occasion = occasion

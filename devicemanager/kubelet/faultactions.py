@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from devicemanager.clock import Clock
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventStream
-from devicemanager.faults.holds import Hold
-from devicemanager.faults.registry import FaultRegistry, Occasion
+from devicemanager.faults.points import Occasion
+from devicemanager.faults.registry import FaultRegistry
 from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.faultyanswers import FaultyAnswers
 from devicemanager.kubelet.lifecycle import Lifecycle
@@ -22,6 +22,7 @@ from devicemanager.settings import Settings
 if TYPE_CHECKING:
     from devicemanager.core.endpoints import Endpoint
     from devicemanager.faults.fault import Fault
+    from devicemanager.faults.holds import Hold
 
 __all__ = ["FaultActions"]
 
@@ -143,6 +144,8 @@ class FaultActions:
         """By the clock, unless the kubelet is stopped before; at once for 0."""
         if not seconds:
             return what()
+        from devicemanager.faults.holds import Hold
+
         wait = Hold()
 
         def act() -> None:

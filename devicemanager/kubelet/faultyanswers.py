@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import podresources
-from devicemanager.faults.points import Point
-from devicemanager.faults.registry import FaultRegistry, Fired, Occasion, named
+from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.registry import FaultRegistry, Fired, named
 from podresources.counters import Counters
 from podresources.profile import Profile
 from podresources.service import RATE_LIMIT_TEXT, Method, Refusal, Service

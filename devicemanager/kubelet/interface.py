@@ -16,7 +16,7 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind
-from devicemanager.faults.registry import FaultState
+from devicemanager.faults.states import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.pods.records import Phase, PodRecord
 

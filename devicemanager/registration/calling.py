@@ -73,7 +73,7 @@ class Calls:
         method = self._method(path)
         call = self.begin(path, request)
         try:
-            if self._faults is None or not self._faults.armed:
+            if self._faults is None or not self._faults.registry.armed:
                 response = method(request, timeout=timeout)
             else:
                 with self._faults.around(_name(path), call, self._channel.close):
@@ -95,7 +95,7 @@ class Calls:
         call = self.begin(path, request)
         future = None
         try:
-            if self._faults is None or not self._faults.armed:
+            if self._faults is None or not self._faults.registry.armed:
                 future = method.future(request, timeout=timeout)
                 response = await _result_of(future)
             else:

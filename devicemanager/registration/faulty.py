@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from devicemanager.calls.log import CallInProgress
 from devicemanager.core.errors import InjectedError
 from devicemanager.core.ids import ResourceName
-from devicemanager.faults.holds import Hold
-from devicemanager.faults.points import Point
-from devicemanager.faults.registry import FaultRegistry, Fired, Occasion, named
+from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.registry import FaultRegistry, Fired, named
+
+if TYPE_CHECKING:
+    from devicemanager.faults.holds import Hold
 
 __all__ = ["PluginFaults", "not_made", "note"]
 
@@ -33,16 +35,12 @@ class PluginFaults:
     def __init__(
         self, registry: FaultRegistry, resource: ResourceName, name: str, in_thread: InThread
     ) -> None:
-        self._registry = registry
+        self.registry = registry
+        """Its ``armed`` says whether anything is set at all."""
         self._resource = resource
         self._plugin = Path(name).name
         self._in_thread = in_thread
         self._stalled: Hold | None = None
-
-    @property
-    def armed(self) -> bool:
-        """Whether any fault is set."""
-        return bool(self._registry.armed)
 
     # -- calls -----------------------------------------------------------------------
 
@@ -82,7 +80,7 @@ class PluginFaults:
 
     def _fired(self, rpc: str, phase: str, call: CallInProgress | None) -> tuple[Fired, ...]:
         occasion = Occasion(self._resource, self._plugin, rpc, phase)
-        fired = self._registry.at(Point.CALL, occasion)
+        fired = self.registry.at(Point.CALL, occasion)
         note(fired, call)
         return fired
 
@@ -90,7 +88,7 @@ class PluginFaults:
 
     def list_came(self) -> None:
         """A list has come; whoever reads them waits here as long as a fault says."""
-        fired = self._registry.at(Point.LIST, Occasion(self._resource, self._plugin))
+        fired = self.registry.at(Point.LIST, Occasion(self._resource, self._plugin))
         fault = named(fired, "stop-reading")
         if fault is not None:
             self._stalled = fault.hold()

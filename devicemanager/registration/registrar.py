@@ -25,8 +25,8 @@ from devicemanager.core.errors import PluginError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.events import EventKind, EventStream
-from devicemanager.faults.points import Point
-from devicemanager.faults.registry import FaultRegistry, Fired, Occasion
+from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.registry import FaultRegistry, Fired
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.registration.connection import Connection, OnError
 from devicemanager.registration.dialing import Dialer, DialError

@@ -18,8 +18,8 @@ from devicemanager.core import messages
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import StartError
 from devicemanager.core.ids import EndpointId, ResourceName
-from devicemanager.faults.points import Point
-from devicemanager.faults.registry import Fired, Occasion, named
+from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.registry import Fired, named
 from devicemanager.registration.calling import go_code
 from devicemanager.registration.connection import OnError
 from devicemanager.registration.dropping import drop_connections

@@ -23,8 +23,8 @@ from devicemanager.clock import Clock
 from devicemanager.core.errors import PluginError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events import EventKind, EventStream
-from devicemanager.faults.points import Point
-from devicemanager.faults.registry import Fired, Occasion, named
+from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.registry import Fired, named
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.registration.calling import Calls
 from devicemanager.registration.connection import OnError

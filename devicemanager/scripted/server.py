@@ -21,7 +21,7 @@ from podresources.profile import ALL, Profile
 from podresources.values import Allocatable, Pod
 
 if TYPE_CHECKING:
-    from devicemanager.faults.registry import Occasion
+    from devicemanager.faults.points import Occasion
 
 __all__ = ["ScriptedPodResources"]
 

@@ -14,8 +14,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind, EventStream
 from devicemanager.faults import KINDS, FaultRegistry, chaos
 from devicemanager.faults.kinds import METHODS, RPCS
-from devicemanager.faults.points import Point
-from devicemanager.faults.registry import Occasion
+from devicemanager.faults.points import Occasion, Point
 from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile, residue
 from tests.faults.conftest import pod

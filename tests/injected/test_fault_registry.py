@@ -11,8 +11,8 @@ from devicemanager.clock import ManualClock
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind, EventStream
 from devicemanager.faults import Fault, FaultError, FaultRegistry
-from devicemanager.faults.points import Point
-from devicemanager.faults.registry import Occasion, named
+from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.registry import named
 
 GPU = Occasion("vendor.com/gpu", "gpu.sock")
 NIC = Occasion("vendor.com/nic", "nic.sock")

@@ -64,11 +64,15 @@ def test_options_take_long(
     latest = kubelet.events.latest
     kubelet.faults.set("delay-call", rpc="GetDevicePluginOptions", when=when, seconds=30)
     answer = elsewhere(register, kubelet, "p.sock")
+    started = clock.time()
     kubelet.wait_for_event(EventKind.FAULT, after=latest)
-    assert plugin.streams == 0
     assert holds_up(kubelet)
+    assert kubelet.admit(pod("any", 0)).admitted  # nobody else waits
+    assert plugin.streams == 0
     clock.advance(30)
     assert answer.result(20) == Outcome("OK", "")
+    event = kubelet.wait_for_event(EventKind.REGISTERED, after=latest)
+    assert event.time == started + 30
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -83,13 +87,17 @@ def test_a_call_takes_long(
     latest = kubelet.events.latest
     kubelet.faults.set("delay-call", rpc="Allocate", when=when, seconds=60)
     answer = elsewhere(kubelet.admit, pod("slow", resource=S))
+    started = clock.time()
     kubelet.wait_for_event(EventKind.FAULT, after=latest)
     assert holds_up(kubelet)
+    assert kubelet.admit(pod("any", 0)).admitted  # nobody else waits
     assert calls_of(plugin, "Allocate") == (when == "after")
     clock.advance(59)
     assert not answer.done()
     clock.advance(1)
     assert answer.result(20).admitted
+    event = kubelet.wait_for_event(EventKind.ALLOCATED, resource=S, after=latest)
+    assert event.time == started + 60
     assert calls_of(plugin, "Allocate") == 1
 
 

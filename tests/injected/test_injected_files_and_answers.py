@@ -61,12 +61,15 @@ def test_a_write_fails(
 @pytest.mark.usefixtures("devices")
 def test_a_write_is_slow(kubelet: MockKubelet, clock: ManualClock, elsewhere: Elsewhere) -> None:
     kubelet.faults.set("delay-checkpoint", seconds=20, times=1)
+    started, latest = clock.time(), kubelet.events.latest
     answer = elsewhere(kubelet.admit, pod("slow"))
     assert holds_up(kubelet)
     clock.advance(19)
     assert not answer.done()
     clock.advance(1)
     assert answer.result(20).admitted
+    event = kubelet.wait_for_event(EventKind.ALLOCATED, after=latest)
+    assert event.time == started + 20
 
 
 @pytest.mark.usefixtures("devices")

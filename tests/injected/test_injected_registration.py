@@ -13,7 +13,7 @@ from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from protos import pluginregistration_v1 as pr
 from tests.faults import hostile, residue
-from tests.injected.conftest import Outcome, R, register
+from tests.injected.conftest import Outcome, R, holds_up, register
 
 Elsewhere = Callable[..., Future[Any]]
 OK = Outcome("OK", "")
@@ -48,6 +48,7 @@ def test_the_answer_to_register_comes_later(
     kubelet.faults.set("delay-register", seconds=9)
     answer = elsewhere(register, kubelet, "p.sock")
     kubelet.wait_for_resource(R, 2)
+    assert holds_up(kubelet)
     clock.advance(8.9)
     assert not answer.done()
     clock.advance(0.1)
@@ -60,6 +61,7 @@ def test_register_is_never_answered(
     state = kubelet.faults.set("hang-register")
     answer = elsewhere(register, kubelet, "p.sock")
     kubelet.wait_for_resource(R, 2)
+    assert holds_up(kubelet)
     assert not answer.done()
     kubelet.faults.clear(state.id)
     assert answer.result(20) == OK
@@ -70,7 +72,7 @@ def test_a_restart_does_not_wait_for_what_is_held_up(
 ) -> None:
     kubelet.faults.set("hang-register")
     answer = elsewhere(register, kubelet, "p.sock")
-    kubelet.wait_for_resource(R, 2)
+    assert holds_up(kubelet)
     kubelet.restart()
     assert answer.result(20) is not None
 
