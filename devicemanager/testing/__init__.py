@@ -16,6 +16,7 @@ from devicemanager.versions.version import ANCHORS as KUBELET_VERSIONS
 
 if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
+    from devicemanager.testing.hardware import FakeDev, FakeSysfs, HardwareError
     from devicemanager.testing.processes import PluginProcess, ProcessEnded
     from devicemanager.testing.processfactory import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KUBELET_VERSIONS",
+    "FakeDev",
+    "FakeSysfs",
+    "HardwareError",
     "MockKubeletFactory",
     "PluginProcess",
     "PluginProcessFactory",
@@ -36,6 +40,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "FakeDev": "hardware",
+        "FakeSysfs": "hardware",
+        "HardwareError": "hardware",
         "MockKubeletFactory": "factories",
         "PluginProcess": "processes",
         "PluginProcessFactory": "processfactory",

@@ -1,0 +1,196 @@
+"""Trees of fake hardware: a ``/sys`` and a ``/dev`` for plugins that look at them.
+
+For a plugin with a flag such as ``--sysfs-root``, or for ``plugin_process(...,
+at_node_paths=True, sys=..., dev=...)`` and ``devicemanager exec --sys DIR --dev DIR``. Links
+are relative, so a tree may be mounted anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Self
+
+from devicemanager.core import bitset
+from devicemanager.core.errors import RequestError
+from devicemanager.core.providers.cpu import CpuProvider
+from devicemanager.core.providers.memory import MemoryProvider
+from devicemanager.core.topology import NumaTopology
+from devicemanager.settings import Settings
+
+__all__ = ["FakeDev", "FakeSysfs", "HardwareError"]
+
+_ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
+_ID = re.compile(r"(?:0x)?([0-9a-fA-F]{4})")
+_DEFAULT_MEMORY = 1 << 30
+_NO_NODE = -1
+"""What the kernel says of a device without affinity."""
+
+
+class HardwareError(RequestError):
+    """Hardware that there cannot be; the text names it."""
+
+
+class FakeSysfs:
+    """The part of sysfs that plugins read: NUMA nodes, CPUs, PCI devices and their drivers.
+
+    ``directory`` stands in for ``/sys``. Without a topology there is one node, 0. Files that
+    are there already are written over.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        topology: NumaTopology | None = None,
+        *,
+        cpus: dict[int, Iterable[int]] | None = None,
+        memory: dict[int, int] | None = None,
+    ) -> None:
+        """``cpus`` are CPU ids by NUMA node, ``memory`` bytes by NUMA node (1 GiB where none
+        are given)."""
+        self.directory = Path(directory)
+        self.topology = topology or NumaTopology.up_to(0)
+        self._cpus = {node: sorted((cpus or {}).get(node, ())) for node in self.topology.nodes}
+        for node in {*(cpus or {}), *(memory or {})} - set(self.topology.nodes):
+            raise HardwareError(f"there is no NUMA node {node}")
+        self._write_cpus()
+        for node in self.topology.nodes:
+            self._write_node(node, (memory or {}).get(node, _DEFAULT_MEMORY))
+
+    @classmethod
+    def of_kubelet(cls, directory: str | os.PathLike[str], settings: Settings) -> Self:
+        """The machine of a mock kubelet with these settings: its NUMA nodes, and the CPUs and
+        the memory of its providers."""
+        cpus: dict[int, Iterable[int]] = {}
+        memory: dict[int, int] = {}
+        for provider in settings.providers:
+            if isinstance(provider, CpuProvider):
+                cpus |= {node: bitset.numbers(ids) for node, ids in provider.per_node.items()}
+            elif isinstance(provider, MemoryProvider):
+                memory |= {
+                    n: size for (kind, n), size in provider.capacity.items() if kind == "memory"
+                }
+        return cls(directory, settings.topology, cpus=cpus, memory=memory)
+
+    def add_pci(
+        self,
+        address: str,
+        vendor: str,
+        device: str,
+        *,
+        pci_class: str = "0x030200",
+        numa_node: int | None = None,
+        driver: str | None = None,
+    ) -> Path:
+        """Add a PCI device; returns its directory.
+
+        ``address`` is like ``0000:3b:00.0``; ``vendor`` and ``device`` are four hexadecimal
+        digits, such as ``10de``. The default class is a 3D controller, ``0x020000`` an
+        Ethernet controller. Without ``numa_node`` it has no affinity, -1. ``driver`` is the
+        one it is bound to. Raises HardwareError.
+        """
+        found = _ADDRESS.fullmatch(address)
+        if found is None:
+            raise HardwareError(f"{address!r} is no PCI address such as 0000:3b:00.0")
+        if numa_node is not None and numa_node not in self.topology.nodes:
+            raise HardwareError(f"{address}: there is no NUMA node {numa_node}")
+        ids = _id(vendor), _id(device)
+        local = self._cpus[numa_node] if numa_node is not None else self._all_cpus
+        path = self.directory / f"devices/pci{found[1]}:{found[2]}" / address
+        _write(path / "vendor", f"0x{ids[0]}")
+        _write(path / "device", f"0x{ids[1]}")
+        _write(path / "class", pci_class)
+        _write(path / "numa_node", str(_NO_NODE if numa_node is None else numa_node))
+        _write(path / "local_cpulist", _list(local))
+        uevent = [f"PCI_ID={ids[0].upper()}:{ids[1].upper()}", f"PCI_SLOT_NAME={address}"]
+        _write(path / "uevent", "\n".join([*([f"DRIVER={driver}"] if driver else []), *uevent]))
+        _link(self.directory / "bus/pci/devices" / address, path)
+        _link(path / "subsystem", self.directory / "bus/pci")
+        if driver is not None:
+            drivers = self.directory / "bus/pci/drivers" / driver
+            drivers.mkdir(parents=True, exist_ok=True)
+            _link(path / "driver", drivers)
+            _link(drivers / address, path)
+        return path
+
+    @property
+    def _all_cpus(self) -> list[int]:
+        return sorted(cpu for ids in self._cpus.values() for cpu in ids)
+
+    def _write_cpus(self) -> None:
+        base = self.directory / "devices/system/cpu"
+        for name in ("online", "present", "possible"):
+            _write(base / name, _list(self._all_cpus))
+        for package, (node, ids) in enumerate(self._cpus.items()):
+            for cpu in ids:
+                path = base / f"cpu{cpu}"
+                _write(path / "topology/physical_package_id", str(package))
+                _write(path / "topology/core_id", str(cpu))
+                _write(path / "topology/thread_siblings_list", str(cpu))
+                _link(path / f"node{node}", self.directory / f"devices/system/node/node{node}")
+
+    def _write_node(self, node: int, memory: int) -> None:
+        base = self.directory / "devices/system/node"
+        for name in ("online", "possible"):
+            _write(base / name, _list(self.topology.nodes))
+        path, cpus = base / f"node{node}", self._cpus[node]
+        row = self.topology.distances[self.topology.nodes.index(node)]
+        _write(path / "distance", " ".join(map(str, row)))
+        _write(path / "cpulist", _list(cpus))
+        _write(path / "meminfo", f"Node {node} MemTotal:       {memory // 1024} kB")
+        for cpu in cpus:
+            _link(path / f"cpu{cpu}", self.directory / f"devices/system/cpu/cpu{cpu}")
+
+
+class FakeDev:
+    """Device nodes without root: each is a link to ``/dev/null``, a character device that can
+    be opened. ``directory`` stands in for ``/dev``."""
+
+    def __init__(self, directory: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
+        """``names`` may have directories: ``infiniband/uverbs0``."""
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> Path:
+        """Add a device node; returns its path. Raises HardwareError if it would be elsewhere."""
+        path = Path(os.path.normpath(self.directory / name))
+        if self.directory not in path.parents:
+            raise HardwareError(f"{name!r} is no name below {self.directory}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(os.devnull)
+        return path
+
+    def remove(self, name: str) -> None:
+        """Take a device node away, as when a card is unplugged. Raises FileNotFoundError."""
+        (self.directory / name).unlink()
+
+
+def _id(text: str) -> str:
+    found = _ID.fullmatch(text)
+    if found is None:
+        raise HardwareError(f"{text!r} is no vendor or device id: four hexadecimal digits")
+    return found[1].lower()
+
+
+def _write(path: Path, line: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{line}\n")
+
+
+def _link(path: Path, target: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(os.path.relpath(target, path.parent))
+
+
+def _list(ids: Collection[int]) -> str:
+    """Ids in the kernel's list format: ``0-3,8``."""
+    runs = groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])
+    parts = [[each for _, each in run] for _, run in runs]
+    return ",".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

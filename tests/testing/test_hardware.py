@@ -1,0 +1,113 @@
+"""Fake sysfs and /dev trees, read back by what reads real ones."""
+
+import stat
+import sys
+
+import pytest
+
+from devicemanager import NumaTopology, Settings
+from devicemanager.core.providers.cpu import CpuProvider
+from devicemanager.core.providers.memory import MemoryProvider
+from devicemanager.host.numa import from_host
+from devicemanager.host.pci import addresses
+from devicemanager.testing import FakeDev, FakeSysfs, HardwareError
+
+TWO = NumaTopology.of([0, 2], [[10, 21], [21, 10]])
+
+
+def test_nodes_cpus_and_memory_are_found_as_on_a_machine(tmp_path):
+    FakeSysfs(tmp_path / "sys", TWO, cpus={0: range(4), 2: [8, 4, 5]}, memory={2: 4 << 30})
+    found = from_host(tmp_path)
+    assert found.topology == TWO
+    assert found.cpus == {0: (0, 1, 2, 3), 2: (4, 5, 8)}
+    assert found.memory == {"memory": {0: 1 << 30, 2: 4 << 30}}
+    system = tmp_path / "sys/devices/system"
+    assert (system / "cpu/online").read_text() == "0-5,8\n"
+    assert (system / "node/node2/cpu8/topology/physical_package_id").read_text() == "1\n"
+    assert (system / "cpu/cpu8/node2/cpulist").read_text() == "4-5,8\n"
+
+
+def test_the_machine_of_a_kubelet(tmp_path):
+    settings = Settings(
+        numa=TWO,
+        providers=(
+            CpuProvider.of(TWO, {0: [0, 1], 2: [2, 3]}),
+            MemoryProvider.of(TWO, {"memory": {0: 1 << 20, 2: 2 << 20}, "hugepages-2Mi": {0: 1}}),
+        ),
+    )
+    FakeSysfs.of_kubelet(tmp_path / "sys", settings)
+    found = from_host(tmp_path)
+    assert (found.topology, found.cpus) == (TWO, {0: (0, 1), 2: (2, 3)})
+    assert found.memory == {"memory": {0: 1 << 20, 2: 2 << 20}}
+    FakeSysfs.of_kubelet(tmp_path / "other/sys", Settings())
+    assert from_host(tmp_path / "other").topology.nodes == (0,)
+
+
+def test_pci_devices_with_node_and_driver(tmp_path):
+    sysfs = FakeSysfs(tmp_path, TWO, cpus={0: [0], 2: [1, 2]})
+    path = sysfs.add_pci("0000:3b:00.0", "10DE", "0x2330", numa_node=2, driver="nvidia")
+    sysfs.add_pci("0000:3b:00.1", "10de", "2330")
+    assert addresses("10de", "2330", tmp_path) == ("0000:3b:00.0", "0000:3b:00.1")
+    device = tmp_path / "bus/pci/devices/0000:3b:00.0"
+    assert device.resolve() == path.resolve()
+    assert (device / "numa_node").read_text() == "2\n"
+    assert (device / "local_cpulist").read_text() == "1-2\n"
+    assert (device / "driver").resolve().name == "nvidia"
+    assert (device / "driver/0000:3b:00.0/vendor").read_text() == "0x10de\n"
+    assert "PCI_ID=10DE:2330" in (device / "uevent").read_text().splitlines()
+    plain = tmp_path / "bus/pci/devices/0000:3b:00.1"
+    assert (plain / "numa_node").read_text() == "-1\n"
+    assert (plain / "local_cpulist").read_text() == "0-2\n"
+    assert not (plain / "driver").exists()
+
+
+def test_a_tree_may_be_moved(tmp_path):
+    FakeSysfs(tmp_path / "a").add_pci("0000:01:00.0", "10de", "2330", driver="vfio-pci")
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert addresses("10de", "2330", tmp_path / "b") == ("0000:01:00.0",)
+    assert (tmp_path / "b/bus/pci/devices/0000:01:00.0/driver").is_dir()
+
+
+def test_device_nodes_can_be_opened_and_go(tmp_path):
+    dev = FakeDev(tmp_path / "dev", ["nvidia0", "infiniband/uverbs0"])
+    node = dev.add("nvidia1")
+    assert stat.S_ISCHR(node.stat().st_mode)
+    with open(node, "wb", buffering=0) as opened:  # noqa: PTH123 - as a plugin does
+        assert opened.write(b"x") == 1
+    dev.remove("nvidia1")
+    names = sorted(each.name for each in dev.directory.iterdir())
+    assert names == ["infiniband", "nvidia0"]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda s, d: s.add_pci("3b:00.0", "10de", "2330"), "'3b:00.0' is no PCI address such"),
+        (lambda s, d: s.add_pci("0000:3b:00.0", "nvidia", "2330"), "'nvidia' is no vendor or dev"),
+        (lambda s, d: s.add_pci("0000:3b:00.0", "10de", "1", numa_node=7), "is no NUMA node 7"),
+        (lambda s, d: FakeSysfs(s.directory, cpus={3: [1]}), "there is no NUMA node 3"),
+        (lambda s, d: d.add("../null"), "'../null' is no name below "),
+        (lambda s, d: d.add("/dev/null"), "'/dev/null' is no name below "),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, make, text):
+    with pytest.raises(HardwareError, match=text):
+        make(FakeSysfs(tmp_path / "sys"), FakeDev(tmp_path / "dev"))
+
+
+def test_a_process_sees_them_as_sys_and_dev(plugin_process, tmp_path):
+    """The same that a plugin with hard-coded paths would see."""
+    FakeSysfs(tmp_path / "sys").add_pci("0000:3b:00.0", "10de", "2330", numa_node=0)
+    FakeDev(tmp_path / "dev", ["nvidia0"])
+    program = (
+        "import os, stat; print(os.listdir('/sys/bus/pci/devices'), "
+        "stat.S_ISCHR(os.stat('/dev/nvidia0').st_mode))"
+    )
+    process = plugin_process(
+        [sys.executable, "-c", program],
+        at_node_paths=True,
+        sys=tmp_path / "sys",
+        dev=tmp_path / "dev",
+    )
+    assert process.wait() == 0
+    assert process.output() == ["['0000:3b:00.0'] True"]
