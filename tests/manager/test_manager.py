@@ -888,6 +888,18 @@ def test_closed():
     assert counts(harness) == ({GPU: 1}, {GPU: 1})
 
 
+@pytest.mark.parametrize(
+    ("quirks", "closed"), [((), True), (("Q1",), False), (("Q3",), False), (("Q24",), False)]
+)
+def test_quirks_that_leave_the_connection_of_a_replaced_plugin_open(quirks, closed):
+    harness = Harness(Settings(quirks=quirks))
+    old = harness.plugin("a")
+    harness.plugin("a")
+    assert old.closed is closed
+    harness.manager.close()
+    assert old.closed
+
+
 def test_a_fake_plugin_that_never_registered():
     with pytest.raises(ValueError, match="has not registered"):
         FakePlugin("vendor.com/gpu").send_list([])

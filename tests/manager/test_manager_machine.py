@@ -31,6 +31,7 @@ from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind
 from devicemanager.manager.checkpointing import MemoryStore
+from devicemanager.manager.handler import ClientHandler
 from devicemanager.manager.manager import DeviceManager
 from devicemanager.settings import Settings
 from devicemanager.testing.fakes import FakeCall, FakePlugin
@@ -51,6 +52,8 @@ class Connection:
     resource: ResourceName
     name: str
     plugin: FakePlugin
+    handler: ClientHandler
+    """The one it registered with: of an earlier kubelet, perhaps."""
     rows: list[Device] | None = None
 
 
@@ -126,7 +129,7 @@ class ManagerMachine(RuleBasedStateMachine):
     def _connect(self, resource, name, preference) -> Connection:
         plugin = FakePlugin(resource, preference)
         endpoint = plugin.register(self.manager.plugins, name)
-        connection = Connection(endpoint, resource, name, plugin)
+        connection = Connection(endpoint, resource, name, plugin, self.manager.plugins)
         known = self.known.setdefault(resource, Known())
         several = self.settings.behaviour.several_plugins
         kept = [each for each in known.connections if several and each.name != name]
@@ -142,7 +145,7 @@ class ManagerMachine(RuleBasedStateMachine):
         self._list(connection, rows)
 
     def _list(self, connection: Connection, rows: list[Device]) -> None:
-        self._handler(connection).update(connection.endpoint, Columns.of(rows))
+        connection.handler.update(connection.endpoint, Columns.of(rows))
         known = self.known.get(connection.resource)
         if known is not None and connection in known.connections:
             connection.rows = rows
@@ -154,16 +157,10 @@ class ManagerMachine(RuleBasedStateMachine):
         self._leave(connection)
 
     def _leave(self, connection: Connection) -> None:
-        self._handler(connection).disconnect(connection.endpoint, "left")
+        connection.handler.disconnect(connection.endpoint, "left")
         known = self.known.get(connection.resource)
         if known is not None:
             known.leave(connection, self.clock.monotonic())
-
-    @staticmethod
-    def _handler(connection: Connection):
-        # The one it registered with: of an earlier kubelet, perhaps.
-        handler, _ = connection.plugin._connection()
-        return handler
 
     # -- pods --------------------------------------------------------------------------
 
