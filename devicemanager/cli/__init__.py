@@ -60,13 +60,13 @@ _BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
 
-    0: done. 1: the answer is no. 2: wrong usage or trouble, told in one line on stderr.
+    0: done. 1: the answer is no. 2: wrong usage or trouble, with one line on stderr.
     130: interrupted. 141: the reader of the output went away.
     """
     _be_lenient(sys.stdout)
     _be_lenient(sys.stderr)
     # gRPC writes a line about each peer that ends in the middle of a call ("Got goaway").
-    # What that means here is an event or an error; whoever wants gRPC's word sets this.
+    # What that means here is an event or an error; set this to see gRPC's own words.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     debug = False
     try:
@@ -108,7 +108,7 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
         prog="devicemanager",
         description="The kubelet's device manager, without a cluster.",
         epilog="Exit status: 0: done; 1: the answer is no; 2: wrong usage or trouble. "
-        "`devicemanager COMMAND --help` tells more about a command.",
+        "`devicemanager COMMAND --help` shows more about a command.",
     )
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error, too")

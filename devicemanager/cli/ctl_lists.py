@@ -22,7 +22,7 @@ class Listing:
     """What one list shows."""
 
     name: Callable[[Any], str]
-    """What tells items apart, for ``-o name`` and ``-w``."""
+    """What identifies an item, for ``-o name`` and ``-w``."""
     columns: Cells
     row: Callable[[Any], Cells]
     wide_columns: Cells = ()

@@ -119,8 +119,8 @@ def _run(args: argparse.Namespace) -> int:
     node = OfflineNode(settings, inventory, saved)
     claims = claims_options.load(args) if claims_options.given(args) else None
     pods = list(_pods(args.manifests))
-    told = [_admitted(node, pod, inventory, claims) for pod in pods]
-    shown = told if args.all else told[-1:]
+    results = [_admitted(node, pod, inventory, claims) for pod in pods]
+    shown = results if args.all else results[-1:]
     notes = [*_kept(shown, saved), *_notes(args, inventory), *_without_claims(shown, claims)]
     if args.output == "json":
         print_json("explain", {"pods": [_as_dict(each) for each in shown], "notes": notes})
@@ -128,7 +128,7 @@ def _run(args: argparse.Namespace) -> int:
         print("\n".join(map(_text, shown)), end="")
         for note in notes:
             print(f"\nnote: {clean(note)}")
-    return 0 if told[-1].admission.admitted else 1
+    return 0 if results[-1].admission.admitted else 1
 
 
 def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
@@ -147,7 +147,7 @@ def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
 
 
 def _pods(manifests: Iterable[str]) -> Iterator[Pod]:
-    """Raises CommandError for a pod that comes twice: the second time nobody would admit it."""
+    """Raises CommandError for a pod that comes twice: a node admits it once."""
     first: dict[str, str] = {}
     for manifest in manifests:
         pod = _pod(manifest)
@@ -181,7 +181,7 @@ def _text_of(data: bytes) -> str:
 
 
 def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
-    """What the files do not tell and the explanation therefore gets wrong."""
+    """What the files do not contain, so that the explanation may be wrong."""
     from devicemanager.cli.offline_node import without_nodes
 
     if args.checkpoint is None or args.allocatable is not None:
@@ -195,7 +195,7 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
     ]
 
 
-def _kept(shown: Iterable[Told], saved: Checkpoint | None) -> Iterator[str]:
+def _kept(shown: Iterable[Explained], saved: Checkpoint | None) -> Iterator[str]:
     """Of pods that hold devices already: no others are looked for."""
     there = {entry.pod_uid for entry in (saved and saved.entries) or ()}
     for admission in (each.admission for each in shown):
@@ -205,14 +205,14 @@ def _kept(shown: Iterable[Told], saved: Checkpoint | None) -> Iterator[str]:
             yield f"pod {pod.namespace}/{pod.name} is in the checkpoint already{keeps}"
 
 
-def _without_claims(shown: Iterable[Told], claims: OfflineClaims | None) -> Iterator[str]:
+def _without_claims(shown: Iterable[Explained], claims: OfflineClaims | None) -> Iterator[str]:
     for pod in (each.admission.pod for each in shown):
         if pod.resource_claims and claims is None:
             name = f"{pod.namespace}/{pod.name}"
             yield f"pod {name} asks for claims, which are not looked at: add --claims"
 
 
-class Told(NamedTuple):
+class Explained(NamedTuple):
     """What became of a pod."""
 
     admission: Admission
@@ -224,7 +224,7 @@ class Told(NamedTuple):
 
 def _admitted(
     node: OfflineNode, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
-) -> Told:
+) -> Explained:
     from devicemanager.api.names import is_extended_resource_name
 
     wanted = {
@@ -233,14 +233,14 @@ def _admitted(
     strangers = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
     unregistered = {str(name): _unregistered(name, inventory) for name in strangers}
     if claims is None or not pod.resource_claims:
-        return Told(node.admit(pod), unregistered)
+        return Explained(node.admit(pod), unregistered)
     # The kubelet allocates a pod's claims before its devices.
     explained, admission = claims.explain_pod(pod)
     if admission is None:
         admission = node.admit(pod)
         if not admission.admitted:
             claims.end(pod)
-    return Told(admission, unregistered, explained)
+    return Explained(admission, unregistered, explained)
 
 
 def _unregistered(resource: str, inventory: Inventory) -> str:
@@ -251,20 +251,20 @@ def _unregistered(resource: str, inventory: Inventory) -> str:
     return f"no plugin has registered {resource}{meant}"
 
 
-def _text(told: Told) -> str:
-    lines = told.admission.explain().splitlines()
-    if told.claims is not None:
-        lines += ["", *told.claims.text().splitlines()]
-    if told.unregistered:
-        lines += ["", *(f"warning: {reason}" for reason in told.unregistered.values())]
+def _text(result: Explained) -> str:
+    lines = result.admission.explain().splitlines()
+    if result.claims is not None:
+        lines += ["", *result.claims.text().splitlines()]
+    if result.unregistered:
+        lines += ["", *(f"warning: {reason}" for reason in result.unregistered.values())]
     return "".join(f"{clean(line)}\n" for line in lines)
 
 
-def _as_dict(told: Told) -> dict[str, Any]:
+def _as_dict(result: Explained) -> dict[str, Any]:
     from devicemanager.core.explanation.data import as_dict
     from devicemanager.pods.data import oci_data
 
-    admission = told.admission
+    admission = result.admission
     explanation = admission.explanation
     pod = admission.pod
     answer = {
@@ -278,8 +278,8 @@ def _as_dict(told: Told) -> dict[str, Any]:
     }
     return {
         **(answer if explanation is None else as_dict(explanation)),
-        "unregistered": dict(told.unregistered),
-        "claims": None if told.claims is None else told.claims.as_dict(),
+        "unregistered": dict(result.unregistered),
+        "claims": None if result.claims is None else result.claims.as_dict(),
         # Of pods that a checkpoint knows; no plugin is asked here.
         "containers": {name: oci_data(given) for name, given in admission.containers.items()},
     }

@@ -29,7 +29,7 @@ def directory(text: str) -> str:
 
 
 def check_socket(text: str) -> None:
-    """Raises CommandError for what is there and is no socket; the client tells the rest."""
+    """Raises CommandError for a path that exists and is no socket; the client reports the rest."""
     path = Path(text.removeprefix("unix:"))
     mode = _mode(path)
     if stat.S_ISDIR(mode):

@@ -81,7 +81,7 @@ class KubeletLog:
         self._print(time.time(), record, lines)
 
     def dropped(self, count: int) -> str:
-        """What stands where so many lines are missing, since nobody read them in time."""
+        """The line that replaces so many lost lines, which were not read in time."""
         text = f"{count} lines are missing here: standard output was not read in time"
         record = {"kind": "output-dropped", "message": text, "warning": True, "dropped": count}
         return self._rendered(time.time(), record, [f"warning: output-dropped: {text}"])

@@ -125,7 +125,7 @@ def _node(store: ObjectStore, name: str | None) -> str:
 
 
 def missing_references(allocator: Allocator) -> Iterator[str]:
-    """What claims and classes name and nobody defines; it may be elsewhere."""
+    """What claims and classes refer to and the files do not define; a cluster may have it."""
     classes = allocator.store.classes
     for name, claim in sorted(allocator.claims.items()):
         details = [detail for instance in claim.claims for detail in instance.details()]

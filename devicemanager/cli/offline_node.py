@@ -39,7 +39,7 @@ class OfflineNode:
     def __init__(
         self, settings: Settings, inventory: Inventory, saved: Checkpoint | None = None
     ) -> None:
-        """``saved`` tells who holds what already. Raises TopologyConfigError."""
+        """``saved`` holds what pods have already. Raises TopologyConfigError."""
         events = EventStream()
         self._manager = DeviceManager(settings, events=events)
         self._workers = PodWorkers(PodStore(), self._manager, settings, events)

@@ -105,7 +105,7 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
 
     plugin_dir = recorder.plugin_dir
     words = [word.replace("{plugin_dir}", str(plugin_dir)) for word in args.command]
-    # One that is told where to register needs no private mounts.
+    # A plugin that takes the socket's path as an argument needs no private mounts.
     binds = () if words != args.command else (Bind(plugin_dir, Path(args.kubelet_dir).absolute()),)
     environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(plugin_dir)}
     run = SupervisedRun(words, environment, None, binds, None)

@@ -78,8 +78,8 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
         "--strict",
         action="store_true",
         default=None,
-        help="refuse a pod that asks for a resource nobody registered, instead of running it "
-        "without",
+        help="refuse a pod that asks for a resource that no plugin registered, instead of running "
+        "it without",
     )
     group.add_argument(
         "--declare",

@@ -21,7 +21,7 @@ class Stopped(BaseException):
 class StopSignals(SignalWait):
     """Takes SIGTERM, SIGINT and SIGHUP, once.
 
-    Then SIGTERM and SIGINT have their usual effect, so that somebody can end a stop that
+    Then SIGTERM and SIGINT have their usual effect, so that the user can end a stop that
     hangs. SIGHUP has none: when a terminal goes away the kernel sends one and the shell
     another. What the process was started to ignore, as under nohup, it goes on ignoring.
     """

@@ -276,7 +276,7 @@ class Ledger:
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
         """Take back all of a draft, of which any part may have been committed or dropped:
-        somebody was interrupted. ``others`` are the drafts that are open now. Returns whether
+        an admission was interrupted. ``others`` are the drafts that are open now. Returns whether
         there was an entry of it.
 
         The indexes are counted anew, since it cannot be known how far they got.

@@ -46,7 +46,7 @@ class Node:
         """Put the pod on the node; one that is there already counts once.
 
         Raises Refused (``OutOf<resource>``) for the first resource that does not fit.
-        ``devices`` tells how many devices of a resource the node may hand out; None for a
+        ``devices`` returns how many devices of a resource the node may hand out; None for a
         resource it does not know, which is left out (``removeMissingExtendedResources``).
         """
         requests = _requests(pod)
@@ -85,7 +85,7 @@ class Node:
             self._used[resource] -= requested
 
     def recount(self) -> None:
-        """Add up anew what the pods request: somebody was interrupted."""
+        """Add up anew what the pods request, after an admission was interrupted."""
         self._used = {}
         for requests in self._pods.values():
             for resource, requested in requests.items():

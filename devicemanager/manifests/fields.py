@@ -42,7 +42,7 @@ RESOURCES = frozenset({"limits", "requests", "claims"})
 
 
 def check_known(fields: Mapping[Any, Any], known: frozenset[str]) -> None:
-    """Raises UnknownField for the first, by name, of the fields that nobody knows."""
+    """Raises UnknownField for the first, by name, of the fields that are unknown."""
     if fields.keys() <= known:
         return
     stranger = min(plain(name) for name in fields.keys() - known)

@@ -88,7 +88,7 @@ class ResourceSnapshot:
     request: int
     devices: DeviceList
     in_use: int
-    """Devices that could not be chosen because somebody has them."""
+    """Devices that could not be chosen because they are in use."""
     own: int = 0
     """Those of them that other containers of the pod have."""
     held: frozenset[DeviceId] = frozenset()
@@ -103,7 +103,7 @@ class Step:
     """None for the pod as a whole."""
     seen: Mapping[ResourceName, ResourceSnapshot]
     hints: Sequence[ProviderHints] | None = None
-    """What each provider said; None where nobody was asked."""
+    """What each provider said; None where none was asked."""
     error: str | None = None
 
 
@@ -198,7 +198,7 @@ def allocate_container(
     requests: Mapping[ResourceName, int] | None = None,
 ) -> AllocationSteps:
     """Devices for one container, into the draft; then its share of everything else.
-    ``requests`` are its device requests if somebody asked for them in this very step.
+    ``requests`` are its device requests, if the caller has just computed them.
 
     The topology manager asks its providers in the order in which they were added: the
     device manager first (``allocateAlignedResources``, v1.32).
@@ -243,6 +243,7 @@ def _allocate_resource(
     )
     chosen = yield from select(selection, allocation.reusable.get(resource, frozenset()))
     response = yield from _ask(allocation, resource, chosen)
+    # As listed now, not as chosen: the list may have changed while the plugin was asked.
     listed = allocation.endpoints.devices(resource) or EMPTY
     devices = by_numa_node(listed, chosen, allocation.rules.no_topology_node)
     allocation.ledger.record(allocation.draft, container.name, resource, Holding(devices, response))
@@ -251,7 +252,12 @@ def _allocate_resource(
 def _is_needed(
     allocation: PodAllocation, container: Container, resource: ResourceName, required: int
 ) -> bool:
-    """The checks of ``devicesToAllocate``, in its order; whether to go on."""
+    """The checks of ``devicesToAllocate``, in its order; whether to go on.
+
+    The order decides which text a pod is refused with, and who is spared a refusal: a
+    container that ran before the kubelet restarted is asked for nothing, although its plugin
+    is not back yet; one that already has its devices is still refused if one is unhealthy.
+    """
     held = allocation.ledger.held(allocation.pod.uid, container.name, resource)
     if held is not None and len(held) != required:
         raise AllocationError(
@@ -312,6 +318,7 @@ def _ask(
     try:
         answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
     except PluginError:
+        # The kubelet counts what is in use anew when a plugin fails.
         allocation.ledger.count_entries_only()
         raise
     if not isinstance(answer, AllocateAnswer):

@@ -48,7 +48,7 @@ class DeviceHintProvider:
 
     policy: TopologyPolicy
     grows: bool = False
-    """Whether nobody said which NUMA nodes there are: as many as the devices need."""
+    """Whether the NUMA nodes are unknown: then there are as many as the devices need."""
     over_device_nodes: bool = False
     """Whether hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False

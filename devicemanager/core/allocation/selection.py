@@ -90,7 +90,7 @@ def partition(devices: DeviceList, available: int, affinity: int | None) -> Part
 
 @attrs.define(eq=False)
 class View:
-    """A resource as it is until the next RPC: its list, and what nobody holds of it."""
+    """A resource as it is until the next RPC: its list, and what is free of it."""
 
     devices: DeviceList
     free: int
@@ -138,6 +138,8 @@ class Selection:
         """Choose from what earlier init containers of the pod hand on."""
         if not reusable:
             return
+        # Whatever its health, and also what is not listed any more, which comes last: the
+        # kubelet takes from reusableDevices before it looks at the list.
         device_index = self.look().devices.device_index
         bits = device_index.bits(reusable)
         picked = set(device_index.select(self.pick(bits, min(self.needed, bits.bit_count()))))

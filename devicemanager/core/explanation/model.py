@@ -56,7 +56,7 @@ class ResourceExplanation:
     """Devices asked for in this step."""
     devices: DeviceList
     in_use: int = 0
-    """Devices somebody had before this step, so that it could not choose them."""
+    """Devices that were in use before this step, so that it could not choose them."""
     chosen: int = 0
     """Devices this step was given, or had from the start."""
     own: int = 0
@@ -202,7 +202,7 @@ class StepExplanation:
     """The container's name; ``None`` for the pod as a whole."""
     resources: tuple[ResourceExplanation, ...] = ()
     merge: MergeExplanation | None = None
-    """``None`` where nobody was asked for hints: policy ``none``, or decided for the pod."""
+    """``None`` where no provider was asked for hints: policy ``none``, or decided for the pod."""
     error: str | None = None
     """Why an allocation failed after the merge, in the kubelet's words."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)

@@ -59,12 +59,12 @@ class CpuProvider:
 
     @property
     def free_cpus(self) -> int:
-        """The set of CPUs that nobody has for itself."""
+        """The set of CPUs that no container has exclusively."""
         return self.allocatable_cpus & ~self._used
 
     @property
     def shared_cpus(self) -> int:
-        """The set of CPUs that nobody has for itself, the reserved ones among them
+        """The set of CPUs that no container has exclusively, the reserved ones among them
         (``GetDefaultCPUSet``, cpumanager/state, v1.22)."""
         return bitset.union(self.per_node.values()) & ~self._used
 

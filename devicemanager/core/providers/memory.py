@@ -67,7 +67,7 @@ class MemoryProvider:
     capacity: Amounts
     _pods: Mapping[PodUid, PodMemory] = attrs.field(factory=dict)
     _free: Amounts = attrs.field()
-    """Bytes nobody holds: ``capacity`` without what all pods are charged."""
+    """Free bytes: ``capacity`` without what all pods are charged."""
 
     @_free.default
     def _all_of_it(self) -> Amounts:
@@ -145,7 +145,7 @@ class MemoryProvider:
         )
 
     def free(self) -> dict[tuple[str, int], int]:
-        """Bytes nobody holds, by type and node."""
+        """Free bytes, by type and node."""
         return dict(self._free)
 
     def _wanted(self, pod: Pod, container: Container) -> dict[str, int]:

@@ -32,7 +32,7 @@ class MemoryBlock:
 
 @attrs.frozen
 class Held:
-    """What somebody holds, or could get, of resources other than devices."""
+    """What a pod holds, or could get, of resources other than devices."""
 
     cpu_ids: tuple[int, ...] = ()
     memory: tuple[MemoryBlock, ...] = ()

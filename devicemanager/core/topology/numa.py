@@ -13,7 +13,7 @@ from devicemanager.core.errors import RequestError
 
 LOCAL_DISTANCE = 10
 REMOTE_DISTANCE = 20
-"""The firmware's defaults (ACPI SLIT) where a machine tells no distances."""
+"""The firmware's defaults (ACPI SLIT) for a machine that reports no distances."""
 
 MAX_NODE_ID = 63
 """The kubelet's bitmask is 64 bits wide (``bitMask.Add``, v1.32)."""

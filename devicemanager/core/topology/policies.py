@@ -110,7 +110,7 @@ class TopologyPolicy:
 
     @property
     def asks_for_hints(self) -> bool:
-        """False under ``none``: nobody is asked, everything is admitted without affinity."""
+        """False under ``none``: no provider is asked, everything is admitted without affinity."""
         return self.name is not PolicyName.NONE
 
     def lacks(self, nodes: Iterable[int]) -> tuple[int, ...]:
