@@ -145,7 +145,7 @@ def call_from_line(data: Mapping[str, Any]) -> RecordedCall:
             ended_by=None if ended_by is None else EndedBy(ended_by),
             redacted=tuple(map(str, data.get("redacted", ()))),
         )
-    except (binascii.Error, ValueError, TypeError) as error:
+    except (binascii.Error, ValueError, TypeError, OverflowError) as error:
         raise RecordingError(f"not a recorded call: {error}") from error
 
 

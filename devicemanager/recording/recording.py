@@ -10,11 +10,14 @@ from typing import Any, Self
 
 import attrs
 
+from devicemanager.io.regular import FileRefused, read_regular
 from devicemanager.recording.calls import OK, SCHEMA, RecordedCall, call_from_line
 from devicemanager.recording.errors import RecordingError
 from devicemanager.recording.messages import LIST_AND_WATCH, REGISTER
 
 __all__ = ["RecordedRegistration", "RecordedStream", "Recording"]
+
+_MAX_SIZE = 512 << 20
 
 
 @attrs.frozen
@@ -58,10 +61,12 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file. Raises RecordingError with the line that is wrong."""
+        """Read a file of at most 512 MiB. Raises RecordingError with the line that is wrong."""
         where = Path(path)
         try:
-            text = where.read_text(encoding="utf-8")
+            text = read_regular(where, _MAX_SIZE).decode()
+        except FileRefused as error:
+            raise RecordingError(f"cannot read {where}: {error}") from error
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise RecordingError(f"cannot read {where}: {reason}") from error
@@ -71,7 +76,7 @@ class Recording:
         return cls(
             where,
             str(header.get("kubelet_dir", "")),
-            float(header.get("time", 0)),
+            _began(where, header),
             tuple(sorted(calls, key=lambda call: call.number)),
             bool(last),
         )
@@ -128,9 +133,17 @@ def _header(path: Path, lines: list[str]) -> dict[str, Any]:
     return header
 
 
-def _call(path: Path, number: int, line: str) -> RecordedCall:
+def _began(path: Path, header: dict[str, Any]) -> float:
     try:
-        return call_from_line(_json(path, number, line))
+        return float(header.get("time", 0))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RecordingError(f"{path}:1: time is no number of seconds") from error
+
+
+def _call(path: Path, number: int, line: str) -> RecordedCall:
+    data = _json(path, number, line)
+    try:
+        return call_from_line(data)
     except RecordingError as error:
         raise RecordingError(f"{path}:{number}: {error}") from error
 
@@ -140,6 +153,8 @@ def _json(path: Path, number: int, line: str) -> dict[str, Any]:
         data = json.loads(line)
     except ValueError as error:
         raise RecordingError(f"{path}:{number}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise RecordingError(f"{path}:{number}: nested too deeply to be a call") from error
     if not isinstance(data, dict):
         raise RecordingError(f"{path}:{number}: not a JSON object")
     return data

@@ -29,6 +29,11 @@ class Target:
         return self.root / "pod-resources" / "kubelet.sock"
 
     @property
+    def control(self) -> Path:
+        """The socket of the control API."""
+        return self.root / "control.sock"
+
+    @property
     def registry(self) -> Path:
         """Where plugins wait to be found."""
         return self.root / "plugins_registry"

@@ -1,10 +1,11 @@
-"""The kubelet that is attacked: ``ROOT SETTINGS``, then requests on stdin.
+"""The kubelet that is attacked: ``ROOT SETTINGS CONTROL``, then requests on stdin.
 
-SETTINGS is a JSON object with fields of ``Settings``.
+SETTINGS is a JSON object with fields of ``Settings``; CONTROL is 1 to serve the control API.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 
 import checkpoint
 from devicemanager import MockKubelet, Settings
+from devicemanager.control import ControlServer
 from devicemanager.testing import pod_manifest
 from tools.attack.requests import leave, serve
 
@@ -46,8 +48,11 @@ class Node:
 
 def main(arguments: Sequence[str]) -> None:
     """Serve until stdin ends."""
-    root, settings = arguments
-    with MockKubelet(root, Settings(**json.loads(settings))) as kubelet:
+    root, settings, control = arguments
+    with (
+        MockKubelet(root, Settings(**json.loads(settings))) as kubelet,
+        ControlServer(kubelet) if control == "1" else contextlib.nullcontext(),
+    ):
         node = Node(kubelet)
         names = ("wait", "admit", "terminate", "check", "stop")
         serve({name: getattr(node, name) for name in names})
