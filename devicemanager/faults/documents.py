@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from devicemanager.core.printable import printable
 from devicemanager.faults.fault import Fault, FaultError
 from devicemanager.faults.kinds import whole
 from devicemanager.io.regular import FileRefused, read_regular
@@ -13,6 +14,9 @@ from devicemanager.io.regular import FileRefused, read_regular
 __all__ = ["read_faults"]
 
 _MOST_BYTES = 1 << 20
+_MOST_VALUES = 100_000
+"""Once all aliases are unfolded."""
+_LONGEST_TEXT = 1000
 
 
 def read_faults(path: Path) -> tuple[int | None, tuple[Fault, ...]]:
@@ -37,7 +41,9 @@ def read_faults(path: Path) -> tuple[int | None, tuple[Fault, ...]]:
         try:
             faults.append(Fault.from_data(entry))
         except FaultError as error:
-            raise FaultError(f"{path}: fault {number}: {error}") from None
+            # It may quote what stands there, whatever that is.
+            text = printable(str(error), _LONGEST_TEXT)
+            raise FaultError(f"{path}: fault {number}: {text}") from None
     return seed, tuple(faults)
 
 
@@ -49,14 +55,17 @@ def _seed(path: Path, value: Any) -> int | None:
 
 
 def _document(path: Path) -> Any:
-    import yaml
+    # Few kubelets have such a file, and start-up time matters.
+    from devicemanager.manifests.documents import load_documents
+    from devicemanager.manifests.errors import ManifestError
 
     try:
-        return yaml.safe_load(read_regular(path, _MOST_BYTES).decode())
+        text = read_regular(path, _MOST_BYTES).decode()
+        documents = load_documents(text, _MOST_BYTES, _MOST_VALUES)
     except OSError as error:
         raise FaultError(f"{path}: {error.strerror}") from error
     except (FileRefused, UnicodeDecodeError) as error:
         raise FaultError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        raise FaultError(f"{path}: no YAML: {problem}") from error
+    except ManifestError as error:
+        raise FaultError(f"{path}: {error}") from error
+    return documents[0] if len(documents) == 1 else None

@@ -141,6 +141,14 @@ def test_faults_from_a_file(tmp_path: Path) -> None:
     assert read_faults(path) == (7, faults[:1])
 
 
+def _bomb(levels: int) -> str:
+    """A value that is nine times as large with each level."""
+    lists = ["&l0 [x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, levels):
+        lists.append(f"&l{level} [{', '.join([f'*l{level - 1}'] * 9)}]")
+    return f"- kind: delay-register\n  seconds: [{', '.join(lists)}]\n"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -149,9 +157,13 @@ def test_faults_from_a_file(tmp_path: Path) -> None:
         ("", "not a list of faults"),
         ("seed: x\nfaults: []", "seed is a whole number from 0: not 'x'"),
         ("sed: 1", "unknown field 'sed': choose from seed, faults"),
-        ("[", "no YAML: "),
+        ("[", "not YAML: "),
         ("\x80", "cannot be read"),
+        ("[" * 5000, "nested more than 100 levels deep"),
+        (_bomb(8), "more than 100000 values once aliases are unfolded"),
+        (_bomb(4), "fault 1: delay-register: seconds is a number of seconds from 0: not ["),
     ],
+    ids=lambda value: value[:20],
 )
 def test_what_is_said_of_a_wrong_file(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "faults.yaml"
@@ -160,6 +172,7 @@ def test_what_is_said_of_a_wrong_file(tmp_path: Path, text: str, said: str) -> N
         read_faults(path)
     assert f"{path}: {said}" in str(error.value)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 2000
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
