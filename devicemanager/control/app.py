@@ -44,15 +44,16 @@ _LOOK_SECONDS: Final = 0.25
 class Application:
     """Answers the requests of one server. To be made on the server's loop."""
 
-    def __init__(self, kubelet: MockKubelet, accesses: Mapping[tuple[str, int], Access]) -> None:
-        """``accesses`` has the rules of each TCP listener, by its address."""
+    def __init__(self, kubelet: MockKubelet, access: Access | None) -> None:
+        """``access`` has the rules for requests over TCP; None: there is no listener."""
         self._kubelet = kubelet
-        self._accesses = accesses
+        self._access = access
         self._budget = Budget()
         self._workers = CapacityLimiter(WORKERS)
-        self._events = Feed(event_source(kubelet.events))
-        self._calls = Feed(call_source(kubelet.calls, with_bytes=False))
-        self._calls_with_bytes = Feed(call_source(kubelet.calls, with_bytes=True))
+        workers = self._workers
+        self._events = Feed(event_source(kubelet.events), workers)
+        self._calls = Feed(call_source(kubelet.calls, with_bytes=False), workers)
+        self._calls_with_bytes = Feed(call_source(kubelet.calls, with_bytes=True), workers)
         by_path: dict[str, dict[str, Operation]] = {}
         for each in OPERATIONS:
             by_path.setdefault(each.path, {})[each.method] = each
@@ -90,12 +91,12 @@ class Application:
             except HTTPException as error:
                 status = HTTPStatus(error.status_code)
                 refused = HttpError(status, _word(status), _unrouted(scope, status))
-                await _answer_problem(problem_of(refused), sending, account)
+                await _answer_problem(problem_of(refused), sending)
             except Exception as error:
                 problem = self._problem(error, scope)
                 if started:
                     raise  # the connection is cut, so that nobody takes this for the end
-                await _answer_problem(problem, sending, account)
+                await _answer_problem(problem, sending)
 
     def close(self) -> None:
         """The server ends: let streams and waits come to their ends."""
@@ -108,13 +109,15 @@ class Application:
         return self._calls_with_bytes if query.bytes else self._calls
 
     def _check_access(self, scope: Scope) -> None:
-        server = scope.get("server")
-        access = self._accesses.get(tuple(server)) if server and server[1] else None
-        if access is not None:
-            headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
-            access.check({name: value.decode("latin-1") for name, value in headers.items()})
-        elif server and server[1]:
+        is_unix = scope["server"] is not None and scope["server"][1] is None
+        if is_unix:
+            return
+        if self._access is None:
             raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "nobody listens there")
+        pairs = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+        ]
+        self._access.check(dict(pairs))
 
     def _problem(self, error: Exception, scope: Scope) -> shapes.Problem:
         problem = problem_of(error, missing=self._is_missing(error, scope))
@@ -221,8 +224,12 @@ class _Endpoint:
 class _Answer:
     """An answer, sent piece by piece, so that a slow client has not all of it at once."""
 
-    def __init__(self, status: HTTPStatus, kind: str, body: bytes, account: Account) -> None:
-        account.take(len(body))
+    def __init__(
+        self, status: HTTPStatus, kind: str, body: bytes, account: Account | None = None
+    ) -> None:
+        """``account`` has to have room for the body; a problem's is small and has none."""
+        if account is not None:
+            account.take(len(body))
         self._status = status
         self._kind = kind
         self._body = body
@@ -234,6 +241,9 @@ class _Answer:
             headers.append((b"content-length", str(len(self._body)).encode()))
         if self._status is HTTPStatus.UNAUTHORIZED:
             headers.append((b"www-authenticate", b"Bearer"))
+        if self._kind == _PROBLEM:
+            # The rest of a body that was not read would be taken for the next request.
+            headers.append((b"connection", b"close"))
         start = {"type": "http.response.start", "status": self._status.value, "headers": headers}
         await send(start)
         view = memoryview(self._body)
@@ -243,8 +253,8 @@ class _Answer:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _answer_problem(problem: shapes.Problem, send: Send, account: Account) -> None:
-    answer = _Answer(HTTPStatus(problem.status), _PROBLEM, msgspec.json.encode(problem), account)
+async def _answer_problem(problem: shapes.Problem, send: Send) -> None:
+    answer = _Answer(HTTPStatus(problem.status), _PROBLEM, msgspec.json.encode(problem))
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}

@@ -20,8 +20,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        most = self.config.limit_concurrency
-        if most is not None and len(self.connections) > most:
+        limit = self.config.limit_concurrency
+        if limit is not None and len(self.connections) >= limit:
             transport.abort()
             return
         self._within(IDLE_SECONDS)

@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import anyio.to_thread
 import attrs
 import msgspec
+from anyio import CapacityLimiter
 
 from devicemanager.calls.call import Call
 from devicemanager.calls.log import CallLog
@@ -104,8 +105,9 @@ def _size_of_call(call: Call) -> int:
 class Feed(Generic[T]):
     """The readers of one source."""
 
-    def __init__(self, source: Source[T]) -> None:
-        """To be made on the loop."""
+    def __init__(self, source: Source[T], workers: CapacityLimiter) -> None:
+        """To be made on the loop. ``workers`` limits the threads on which JSON is made."""
+        self._workers = workers
         self._source = source
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -188,7 +190,7 @@ class Feed(Generic[T]):
             made: dict[int, bytes] = {}
             if missing := [each for each in chosen if each.number not in self._cache]:
                 lines = await anyio.to_thread.run_sync(
-                    lambda: [self._source.line(each) for each in missing]
+                    lambda: [self._source.line(each) for each in missing], limiter=self._workers
                 )
                 made = dict(zip((each.number for each in missing), lines, strict=True))
             text = b"".join(

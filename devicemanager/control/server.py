@@ -18,7 +18,7 @@ from devicemanager.control.access import Access, NotLoopback, TcpAddress
 from devicemanager.control.app import Application
 from devicemanager.control.connection import Connection
 from devicemanager.control.limits import IDLE_SECONDS, max_connections
-from devicemanager.core.errors import RequestError, StartError
+from devicemanager.core.errors import RequestError, StartError, StopError
 from devicemanager.kubelet.mock import MockKubelet
 from podresources import sockets
 from podresources.errors import PodResourcesError
@@ -77,15 +77,15 @@ class ControlServer:
             raise RequestError("the control API is served already: stop it first")
         with contextlib.ExitStack() as stack:
             listeners = [_listen_unix(self.socket_path, stack)]
-            accesses = {}
+            access = None
             if self._tcp is not None:
                 listener = _listen_tcp(self._tcp, stack)
                 listeners.append(listener)
                 host, port = listener.getsockname()[:2]
                 address = TcpAddress(host, port)
-                accesses[host, port] = Access(address, _new_token(self.token_path, stack))
+                access = Access(address, _new_token(self.token_path, stack))
                 self.address = str(address)
-            server = _Server(self._kubelet, accesses, listeners)
+            server = _Server(self._kubelet, access, listeners)
             thread = threading.Thread(target=server.run_all, name="control API", daemon=True)
             thread.start()
             server.ready.wait()
@@ -98,7 +98,7 @@ class ControlServer:
 
     def stop(self) -> None:
         """Stop serving: streams end, waits give up, other answers may take two seconds.
-        Stopping twice does nothing."""
+        Stopping twice does nothing. Raises StopError if it had ended by a mistake."""
         server, thread = self._server, self._thread
         self._server = self._thread = None
         if server is None or thread is None:
@@ -107,6 +107,8 @@ class ControlServer:
         thread.join()
         self.address = None
         self._clean_up.close()
+        if server.failure is not None:
+            raise StopError(f"the control API has stopped, but: {server.failure}")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -126,11 +128,11 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         kubelet: MockKubelet,
-        accesses: dict[tuple[str, int], Access],
+        access: Access | None,
         listeners: list[socket.socket],
     ) -> None:
         self._kubelet = kubelet
-        self._accesses = accesses
+        self._access = access
         self._listeners = listeners
         self._application: Application | None = None
         self.ready = threading.Event()
@@ -149,7 +151,7 @@ class _Server(uvicorn.Server):
                 date_header=False,
                 proxy_headers=False,
                 backlog=_BACKLOG,
-                limit_concurrency=max_connections(),
+                limit_concurrency=max_connections() + 1,  # Connection closes what is more
                 timeout_keep_alive=int(IDLE_SECONDS),
                 timeout_graceful_shutdown=_LAST_WORDS,
             )
@@ -171,12 +173,18 @@ class _Server(uvicorn.Server):
     async def _all(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
-        self._application = Application(self._kubelet, self._accesses)
+        self._application = Application(self._kubelet, self._access)
         await self.serve(sockets=self._listeners)
 
     async def main_loop(self) -> None:
         self.ready.set()
         await self._ending.wait()
+        # Take no more, and let those be known that were just taken: asyncio (3.11) loses a
+        # connection whose listener is closed between the two.
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+        for _ in range(2):
+            await asyncio.sleep(0)
         assert self._application is not None
         self._application.close()
 
