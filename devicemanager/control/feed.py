@@ -105,8 +105,9 @@ def _size_of_call(call: Call) -> int:
 class Feed(Generic[T]):
     """The readers of one source."""
 
-    def __init__(self, source: Source[T], workers: CapacityLimiter) -> None:
-        """To be made on the loop. ``workers`` limits the threads on which JSON is made."""
+    def __init__(self, source: Source[T], workers: CapacityLimiter | None = None) -> None:
+        """To be made on the loop. ``workers`` limits the threads on which JSON is made; None:
+        as anyio does."""
         self._workers = workers
         self._source = source
         self._loop = asyncio.get_running_loop()
