@@ -273,3 +273,13 @@ def test_ta5_pod_level_resources(version: str, gate: bool | None, scope: str, me
     manifest["spec"]["resources"] = {"limits": {"cpu": "1"}}
     refused = node.admit(manifests.parse(manifest))
     assert (refused.reason, refused.message) == ("TopologyAffinityError", message)
+
+
+@pytest.mark.parametrize("gate", [False, True])
+def test_a11_it_need_not_fit_the_node(gate: bool) -> None:
+    node = Node(kubelet_version="1.34", feature_gates={"DRAExtendedResource": gate})
+    # On the node, but without its device: nobody had registered the resource.
+    assert node.admit(pod("without", gpu=1)).admitted
+    node.plugin(devices("a"))
+    backed = manifests.parse(pod_manifest("p", {GPU: 1}, uid="p") | {"status": BACKED})
+    assert node.admit(backed).reason == ("" if gate else f"OutOf{GPU}")
