@@ -18,15 +18,11 @@ import pytest
 
 import checkpoint
 import devicemanager
-from devicemanager.clock import ManualClock
 from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.refusal import Refused
-from devicemanager.manager.checkpointing import MemoryStore
-from devicemanager.manager.manager import DeviceManager
-from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, devices, pod
-from tests.strategies import GPU
+from tests.node import Node
 
 OURS = str(Path(devicemanager.__file__).parent)
 
@@ -79,26 +75,23 @@ class Interrupt:
         return False
 
 
-class Harness:
-    """A manager with one pod that stays, and a plugin of four devices."""
+class Harness(Node):
+    """A node with one pod that stays, and a plugin of four devices."""
 
     def __init__(self, **plugin: Any) -> None:
-        self.store = MemoryStore()
-        self.manager = DeviceManager(store=self.store, clock=ManualClock())
-        self.plugin = FakePlugin(GPU)
-        self.plugin.register(self.manager.plugins)
-        self.plugin.send_list(devices("a", "b", "c", "d"))
+        super().__init__()
+        self.gpus = self.plugin(devices("a", "b", "c", "d"))
         self.manager.admit(pod("stays", gpu=1))
         for name, value in plugin.items():
-            setattr(self.plugin, name, value)
+            setattr(self.gpus, name, value)
 
     def held(self, uid: str) -> int:
-        holdings = self.manager.holdings(PodUid(uid))
-        return sum(len(holding.ids) for each in holdings.values() for holding in each.values())
+        held = self.devices(uid)
+        return sum(len(ids) for by_resource in held.values() for ids in by_resource.values())
 
     def check(self) -> None:
         """Everything agrees, and what nobody holds can be had."""
-        self.plugin.allocate_error = None
+        self.gpus.allocate_error = None
         self.manager.self_check()
         has = self.held("p")
         assert has in (0, 2)

@@ -4,47 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
 import pytest
 
 import podresources
 from devicemanager.core.devices import Device
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.pods import Pod
-from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.podresources import PodSnapshot, PodSource, by_name
-from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, device, pod
+from tests.node import Node
 from tests.strategies import GPU, NIC
 
 
-@attrs.define(eq=False)
-class Node:
-    """A manager, and the pods that the kubelet shows."""
+class Shown(Node):
+    """A node of which PodResources is shown what ``show`` says."""
 
-    manager: DeviceManager = attrs.field(factory=DeviceManager)
-    snapshot: PodSnapshot = attrs.field(factory=lambda: PodSnapshot(0, ()))
-    source: PodSource = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.source = PodSource(self.manager.state, lambda: self.snapshot)
-
-    def plugin(self, resource: str, rows: Iterable[Device]) -> FakePlugin:
-        plugin = FakePlugin(resource)
-        plugin.register(self.manager.plugins)
-        plugin.send_list(rows)
-        return plugin
+    def __init__(self) -> None:
+        super().__init__()
+        self.snapshot = PodSnapshot(0, ())
+        self.values = PodSource(self.manager.state, lambda: self.snapshot)
 
     def show(self, *active: Pod, inactive: Iterable[Pod] = ()) -> None:
         self.snapshot = PodSnapshot(
             self.snapshot.version + 1, tuple(sorted(active, key=by_name)), tuple(inactive)
         )
 
-    def admit(self, spec: Pod) -> None:
+    def come(self, spec: Pod) -> None:
         self.manager.admit(spec)
         self.show(*self.snapshot.active, spec)
 
-    def terminate(self, spec: Pod) -> None:
+    def go(self, spec: Pod) -> None:
         self.manager.release(spec.uid)
         self.show(*(each for each in self.snapshot.active if each is not spec))
 
@@ -55,18 +44,17 @@ def group(resource: str, ids: str, *nodes: int) -> podresources.ContainerDevices
 
 @pytest.fixture
 def node():
-    return Node()
+    return Shown()
 
 
 def test_nothing(node):
-    assert list(node.source.pods()) == []
-    assert node.source.allocatable() == podresources.Allocatable()
+    assert list(node.values.pods()) == []
+    assert node.values.allocatable() == podresources.Allocatable()
 
 
 def test_a_pod_and_its_devices(node):
-    node.plugin(NIC, [device("n")])
+    node.plugin([device("n")], NIC)
     node.plugin(
-        GPU,
         [
             device("a", 1),
             device("b", 0, 1),
@@ -74,9 +62,10 @@ def test_a_pod_and_its_devices(node):
             Device(DeviceId("d"), numa=()),
             device("e"),
         ],
+        GPU,
     )
-    node.admit(pod("p", gpu=5, nic=1))
-    assert node.source.pods() == [
+    node.come(pod("p", gpu=5, nic=1))
+    assert node.values.pods() == [
         podresources.Pod(
             "p",
             "default",
@@ -97,14 +86,14 @@ def test_a_pod_and_its_devices(node):
 
 
 def test_ordinary_init_containers_are_not_told(node):
-    node.plugin(GPU, [device("a"), device("b")])
+    node.plugin([device("a"), device("b")], GPU)
     spec = pod(
         "p",
         container("app", gpu=1),
         init=[container("init", gpu=1), container("side", restartable=True, gpu=1)],
     )
-    node.admit(spec)
-    (previous,) = node.source.pods()
+    node.come(spec)
+    (previous,) = node.values.pods()
     assert [(each.name, each.restartable_init) for each in previous.containers] == [
         ("side", True),
         ("app", False),
@@ -116,44 +105,44 @@ def test_ordinary_init_containers_are_not_told(node):
 
 
 def test_only_a_changed_pod_is_built_anew(node):
-    plugin = node.plugin(GPU, [device("a"), device("b")])
+    plugin = node.plugin([device("a"), device("b")], GPU)
     first, second = pod("p", gpu=1), pod("q", container("app"), container("late", gpu=1))
-    node.admit(first)
+    node.come(first)
     node.show(first, second)
-    before = list(node.source.pods())
+    before = list(node.values.pods())
     plugin.send_list([device("a"), device("b", health="Unhealthy"), device("c")])
     node.show(first, second)
-    assert all(a is b for a, b in zip(node.source.pods(), before, strict=True))
+    assert all(a is b for a, b in zip(node.values.pods(), before, strict=True))
     node.manager.allocate_now(second, second.containers[1], is_init=False)
-    after = node.source.pods()
+    after = node.values.pods()
     assert after[0] is before[0] and after[1] is not before[1]
     assert after[1].containers[1].devices == (group(GPU, "c"),)
 
 
 def test_a_pod_that_is_gone_is_not_told(node):
-    node.plugin(GPU, [device("a")])
+    node.plugin([device("a")], GPU)
     first, second = pod("p", gpu=1), pod("q")
-    node.admit(first)
-    node.admit(second)
-    assert [each.name for each in node.source.pods()] == ["p", "q"]
-    node.terminate(first)
-    assert [each.name for each in node.source.pods()] == ["q"]
+    node.come(first)
+    node.come(second)
+    assert [each.name for each in node.values.pods()] == ["p", "q"]
+    node.go(first)
+    assert [each.name for each in node.values.pods()] == ["q"]
 
 
 def test_another_pod_of_the_same_uid(node):
     # Neither holds a device, so nothing but the pod itself differs.
     for name in ("first", "second"):
         spec = pod("p", container(name))
-        node.admit(spec)
-        (previous,) = node.source.pods()
+        node.come(spec)
+        (previous,) = node.values.pods()
         assert [each.name for each in previous.containers] == [name]
-        node.terminate(spec)
+        node.go(spec)
 
 
 def test_a_refused_pod_is_told_until_it_is_deleted(node):
-    node.plugin(GPU, [device("a")])
+    node.plugin([device("a")], GPU)
     spec, empty = pod("p", gpu=1), pod("o")
-    node.admit(spec)
+    node.come(spec)
     node.manager.deactivate(spec.uid)
     node.show(pod("q"), inactive=[empty, spec])
     assert told(node) == [("o", False, ()), ("p", False, (group(GPU, "a"),)), ("q", True, ())]
@@ -170,32 +159,31 @@ def test_a_pod_that_ends_is_told_as_inactive_though_it_held_nothing(node):
 
 
 def told(node: Node) -> list[tuple[str, bool, tuple[podresources.ContainerDevices, ...]]]:
-    return [(each.name, each.active, each.containers[0].devices) for each in node.source.pods()]
+    return [(each.name, each.active, each.containers[0].devices) for each in node.values.pods()]
 
 
 def test_allocatable_are_the_healthy_ones_in_use_or_not(node):
     plugin = node.plugin(
-        GPU,
-        [device("b", 0), device("a", 0), device("c", health="Unhealthy"), device("d", 0, 1)],
+        [device("b", 0), device("a", 0), device("c", health="Unhealthy"), device("d", 0, 1)], GPU
     )
-    node.plugin(NIC, [device("n")])
-    node.admit(pod("p", gpu=1))
-    previous = node.source.allocatable()
+    node.plugin([device("n")], NIC)
+    node.come(pod("p", gpu=1))
+    previous = node.values.allocatable()
     assert previous.devices == (group(GPU, "a b", 0), group(GPU, "d", 0, 1), group(NIC, "n"))
-    node.admit(pod("q", gpu=1))
-    assert node.source.allocatable() is previous
+    node.come(pod("q", gpu=1))
+    assert node.values.allocatable() is previous
     plugin.leave()
-    assert node.source.allocatable().devices == (group(NIC, "n"),)
+    assert node.values.allocatable().devices == (group(NIC, "n"),)
 
 
 def test_the_version_grows_with_every_change(node):
-    seen = [node.source.version()]
+    seen = [node.values.version()]
 
     def grew() -> None:
-        seen.append(node.source.version())
+        seen.append(node.values.version())
         assert seen[-1] > seen[-2]
 
-    plugin = node.plugin(GPU, [device("a"), device("b")])
+    plugin = node.plugin([device("a"), device("b")], GPU)
     grew()
     plugin.send_list([device("a"), device("b", health="Sick")])
     grew()
@@ -208,4 +196,4 @@ def test_the_version_grows_with_every_change(node):
     grew()
     plugin.leave()
     grew()
-    assert node.source.version() == seen[-1]
+    assert node.values.version() == seen[-1]
