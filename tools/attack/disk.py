@@ -36,7 +36,7 @@ def _run(has_disk: bool) -> Outcome:
     with (
         directory() as place,
         _disk(place if has_disk else None),
-        Helper("tools.attack.node", place, json.dumps({}), 0) as node,
+        Helper("tools.attack.node", place, json.dumps({})) as node,
         Helper("tools.attack.good", Target(place).plugin_dir, _DEVICES, 0) as good,
     ):
         good.ask("register")

@@ -1,4 +1,4 @@
-"""The kubelet that is attacked: ``ROOT SETTINGS CONTROL``, then requests on stdin.
+"""The kubelet that is attacked: ``ROOT SETTINGS [CONTROL]``, then requests on stdin.
 
 SETTINGS is a JSON object with fields of ``Settings``; CONTROL is 1 to serve the control API.
 """
@@ -48,10 +48,10 @@ class Node:
 
 def main(arguments: Sequence[str]) -> None:
     """Serve until stdin ends."""
-    root, settings, control = arguments
+    root, settings, *control = arguments
     with (
         MockKubelet(root, Settings(**json.loads(settings))) as kubelet,
-        ControlServer(kubelet) if control == "1" else contextlib.nullcontext(),
+        ControlServer(kubelet) if control == ["1"] else contextlib.nullcontext(),
     ):
         node = Node(kubelet)
         names = ("wait", "admit", "terminate", "check", "stop")
