@@ -351,7 +351,9 @@ class DeviceManager:
             return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
-        """Device hints as of now: for the pod's first container, and for the whole pod."""
+        """Device hints as of now: for the pod's first container, and for the whole pod.
+        What inactive pods hold is freed first (``GetTopologyHints``, v1.32)."""
+        self.free_inactive()
         with self.state.lock:
             allocation = PodAllocation(pod, self.state.endpoints, self.state.ledger)
             first, _ = next(pod.all_containers())

@@ -103,18 +103,21 @@ class PodWorkers:
             was_running = record.has_sandbox
             if not was_running and self._settings.wait_for_plugin:
                 self._wait_for_plugins(record.pod)
-            admission = self._admit(record)
+            admission = self._admit(record, again=True)
             if record.deletion_grace is not None or (admission.admitted and was_running):
                 self.life.resume(record)
             elif admission.admitted:
                 self._containers.start_all(record, admission)
         self._check_sources()
 
-    def _admit(self, record: PodRecord) -> Admission:
+    def _admit(self, record: PodRecord, *, again: bool = False) -> Admission:
+        """``again`` after a restart: the sources are not ready then, even if the checkpoint
+        names no pod."""
         pod = record.pod
         try:
             self._check_known(pod)
-            context = record.context(self._manager.is_sources_ready, self._settings.quirks)
+            ready = self._manager.is_sources_ready and not again
+            context = record.context(ready, self._settings.quirks)
             self._claims.admit(pod)
             allocation = self._manager.admit(pod, context)
             self._note_admitted(record)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import pytest
 
 import checkpoint
+from devicemanager.core.ids import ResourceName
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin
 from podresources import PodResourcesClient
-from tests.helpers import devices
+from tests.helpers import device, devices, pod
 
 GPU = "vendor.com/gpu"
 
@@ -69,3 +71,28 @@ def test_the_first_list_after_a_restart_is_written(kubelet: MockKubelet) -> None
     }
     register(kubelet)
     assert checkpoint.loads(kubelet.checkpoint_path.read_bytes()).registered_devices == {GPU: ()}
+
+
+def test_a_running_container_needs_nothing_even_if_no_pod_holds_anything(
+    make_mock_kubelet: MockKubeletFactory,
+) -> None:
+    """The sources are not ready, whatever the checkpoint names: else Q16 would refuse it."""
+    kubelet = make_mock_kubelet(settings=Settings(quirks={"Q16"}))
+    register(kubelet, "a")
+    uid = kubelet.admit(pod_manifest("p", {GPU: 0})).pod.uid
+    kubelet.restart()
+    assert kubelet.pods()[uid].message == ""
+    kubelet.reboot()
+    assert "no healthy devices present" in kubelet.pods()[uid].message
+
+
+def test_hints_count_what_refused_pods_held(kubelet: MockKubelet) -> None:
+    plugin = FakePlugin(GPU)
+    plugin.register(kubelet.manager.plugins)
+    plugin.send_list([device("a", 0)])
+    kubelet.admit(pod_manifest("p", {GPU: 1}))
+    kubelet.reboot()
+    plugin.register(kubelet.manager.plugins)
+    plugin.send_list([device("a", 0)])
+    first, _ = kubelet.manager.hints(pod("q", gpu=1))
+    assert [hint.mask for hint in first[ResourceName(GPU)] or ()] == [1]

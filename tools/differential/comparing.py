@@ -96,9 +96,10 @@ def _inactive(
     for step, facts in zip(steps_of(scenario), wanted.steps, strict=True):
         if "admit" in step and not facts.get("admit"):
             refused.add(step["admit"]["uid"])
-        for path, verdict in facts.items():
-            if path.startswith("readmitted ") and not verdict["admit"]:
-                refused.add(path.removeprefix("readmitted "))
+        for path, admitted in facts.items():
+            words = path.split()
+            if words[0] == "readmitted" and words[-1] == "admit" and not admitted:
+                refused.add(words[1])
         ended |= {step[kind] for kind in ("finish", "delete") if kind in step}
         history.append((frozenset(refused), frozenset(ended)))
     return [each for each, _ in history], [each for _, each in history]

@@ -29,7 +29,7 @@ def _facts(outcome: Mapping[str, Any]) -> Iterator[_Pair]:
     for container, hint in (outcome.get("affinity") or {}).items():
         yield f"affinity {container}", None if hint is None else hint["nodes"]
     for uid, verdict in (outcome.get("readmitted") or {}).items():
-        yield f"readmitted {uid}", verdict
+        yield from ((f"readmitted {uid} {name}", value) for name, value in verdict.items())
     if outcome.get("registered") is not None:
         yield "registered", outcome["registered"]
     for container, options in (outcome.get("started") or {}).items():
