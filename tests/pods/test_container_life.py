@@ -166,7 +166,7 @@ def test_a_pod_that_goes_is_not_started_again(node: Node, plugin: FakePlugin) ->
     crash(node)
     crash(node)
     node.terminate("train")
-    node.clock.advance(1000)
+    node.clock.advance(100)
     node.admit(train(), start=True)
     crash(node)
     assert isinstance(state(node), Running), "another pod of the UID has no back-off yet"

@@ -52,6 +52,7 @@ READY = {"init": DONE, "side": RUNS}
         ("Always", {**READY, "a": RUNS, "b": RUNS}, "Running"),
         ("Always", {**READY, "a": RUNS, "b": CRASHED}, "Running"),
         ("Always", {"init": DONE, "side": DONE, "a": FAILED, "b": CRASHED}, "Running"),
+        ("Always", {"init": DONE, "side": DONE, "a": DONE, "b": DONE}, "Running"),
         ("Never", {**READY, "a": DONE, "b": DONE}, "Running"),
         ("Never", {"init": DONE, "side": DONE, "a": DONE, "b": DONE}, "Succeeded"),
         ("Never", {"init": DONE, "side": DONE, "a": DONE, "b": FAILED}, "Failed"),
