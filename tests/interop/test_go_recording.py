@@ -106,26 +106,3 @@ def test_a_replayed_plugin_says_what_the_recorded_one_said(
     assert lists(second)[:3] == lists(kubelet)[:3]
     assert not second.events("rpc-error")[1:]
     assert stop(replay) == (0, "")
-
-
-def test_what_was_not_recorded_is_told(spawn, go_bin, run, node_dir, plugin_dir):
-    """The plugin runs under ``record``, which finds the directory that it is told."""
-    kubelet = spawn(go_bin / "kubeletside", "-dir", plugin_dir)
-    kubelet.wait_for("serving")
-    file = node_dir / "r.ndjson"
-    # The plugin ends with its standard input, and a command under ``record`` has none.
-    program = 'tail -f /dev/null | "$0" -dir "$1"'
-    command = ["sh", "-c", program, go_bin / "plugin", "{plugin_dir}"]
-    recorder = run("record", "--kubelet-dir", plugin_dir, "-o", file, "--", *command)
-    kubelet.wait_for("list")
-    kubelet.ask("allocate", GPU, "gpu-0", answer="allocated")
-    assert stop(recorder)[0] == 0
-    kubelet.wait_for("list-ended")
-
-    replay = run("replay", file, "--directory", plugin_dir)
-    kubelet.wait_for("list")
-    kubelet.ask("allocate", GPU, "gpu-0", answer="allocated")
-    error = kubelet.ask("allocate", GPU, "gpu-1", answer="rpc-error")
-    text = "Allocate of gpu-1 was not recorded; nearest is Allocate of gpu-0"
-    assert error["message"] == f"replay: {text}"
-    assert stop(replay) == (1, f"{GPU}: {text}\n")

@@ -294,128 +294,85 @@ def test_fixtures_do_not_wait_for_the_disk(mock_kubelet):
     assert mock_kubelet.settings.durability == "process"
 
 
-SHARED = """
-    import pytest
-    from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-    from devicemanager.testing import pod_manifest
-
-    GPU = "vendor.com/gpu"
-
-    @pytest.fixture(scope="session")
-    def kubelet(session_mock_kubelet):
-        settings = SimulationSettings(resource_name=GPU, number_devices=2, node_name="n")
-        with SimulatedPlugin(settings, session_mock_kubelet.plugin_dir):
-            session_mock_kubelet.wait_for_resource(GPU, 2)
-            yield session_mock_kubelet
-"""
-
-
-def test_a_shared_kubelet_is_reset_after_each_test(passes):
-    passes(
-        SHARED
-        + """
-    def use(kubelet):
-        assert kubelet.pods() == {} and kubelet.faults.list() == ()
-        assert kubelet.claims.pools() == () and kubelet.claims.view() == ()
-        both = kubelet.admit(pod_manifest("both", {GPU: 2}, claims=[]))
-        assert both.admitted, both.message
-        assert not kubelet.admit(pod_manifest("refused", {GPU: 1})).admitted
-        kubelet.faults.set("fail-call")
-
-    def test_one(kubelet):
-        use(kubelet)
-        from devicemanager.claims.simulated import SimulatedHardware, serve
-        serve(kubelet.claims, SimulatedHardware(1, 0, 0))
-
-    def test_two(kubelet):
-        use(kubelet)
-        kubelet.stop()
-
-    def test_three(kubelet):
-        kubelet.wait_for_resource(GPU, 2)
-        use(kubelet)
-        assert len(kubelet.plugins()) == 1
-        """,
-        passed=3,
-    )
-
-
-def test_a_failure_shows_what_the_shared_kubelet_saw_since_the_last_test(session):
+def test_what_tests_share_what_marks_change_and_what_fails(session):
+    """One session for all of it: each costs the suite a second."""
     result = session(
-        """
-        def test_one(session_mock_kubelet):
-            session_mock_kubelet.restart()
-
-        def test_two(session_mock_kubelet):
-            session_mock_kubelet.faults.set("end-list-stream")
-            assert False
-
-        def test_three(session_mock_kubelet):
-            session_mock_kubelet._failed(RuntimeError("on a thread"))
-        """
-    )
-    result.assert_outcomes(passed=1, failed=2)
-    text = result.stdout.str()
-    assert "injected: end-list-stream" in text and "kubelet stopped" not in text
-    assert "on a thread" in text
-
-
-def test_marks_change_settings(passes):
-    passes(
         """
         import pytest
         from devicemanager import Settings
-
-        pytestmark = pytest.mark.mock_kubelet(kubelet_version="1.30", shuffle_seed=3)
-
-        @pytest.fixture
-        def mock_kubelet_settings():
-            return Settings(shuffle_seed=1, strict=True)
-
-        def test_the_module(mock_kubelet, module_mock_kubelet, session_mock_kubelet):
-            settings = mock_kubelet.settings
-            assert (settings.kubelet_version, settings.strict) == ("1.30", True)
-            assert settings.shuffle_seed == 3
-            assert module_mock_kubelet.settings.shuffle_seed == 3
-            assert session_mock_kubelet.settings.shuffle_seed is None
-
-        @pytest.mark.mock_kubelet(shuffle_seed=5)
-        def test_the_closest_counts(make_mock_kubelet):
-            kubelet = make_mock_kubelet(start=False)
-            assert (kubelet.settings.kubelet_version, kubelet.settings.shuffle_seed) == ("1.30", 5)
-        """,
-        passed=2,
-    )
-
-
-def test_a_replayed_plugin_that_is_asked_too_much_fails_the_test(session):
-    result = session(
-        """
-        import pytest
+        from devicemanager.claims.simulated import SimulatedHardware, serve
         from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
         from devicemanager.recording import Recorder
         from devicemanager.testing import pod_manifest
 
         GPU = "vendor.com/gpu"
+        GPUS = SimulationSettings(resource_name=GPU, number_devices=2, node_name="n")
+        pytestmark = pytest.mark.mock_kubelet(kubelet_version="1.30", shuffle_seed=3)
+
+        @pytest.fixture(scope="session")
+        def kubelet(session_mock_kubelet):
+            with SimulatedPlugin(GPUS, session_mock_kubelet.plugin_dir):
+                session_mock_kubelet.wait_for_resource(GPU, 2)
+                yield session_mock_kubelet
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_a_shared_kubelet_is_reset(kubelet, turn):
+            kubelet.wait_for_resource(GPU, 2)
+            assert kubelet.pods() == {} and kubelet.faults.list() == ()
+            assert kubelet.claims.pools() == () and len(kubelet.plugins()) == 1
+            assert kubelet.admit(pod_manifest("both", {GPU: 2})).admitted
+            assert not kubelet.admit(pod_manifest("refused", {GPU: 1})).admitted
+            kubelet.faults.set("fail-call")
+            serve(kubelet.claims, SimulatedHardware(1, 0, 0))
+            if turn == 1:
+                kubelet.stop()
+
+        def test_fails(session_mock_kubelet):
+            session_mock_kubelet.faults.set("end-list-stream")
+            assert False
+
+        def test_fails_on_a_thread(session_mock_kubelet):
+            session_mock_kubelet._failed(RuntimeError("on a thread"))
+
+        class TestMarks:
+            @pytest.fixture
+            def mock_kubelet_settings(self):
+                return Settings(shuffle_seed=1, strict=True)
+
+            def test_the_module(self, mock_kubelet, module_mock_kubelet, session_mock_kubelet):
+                settings = mock_kubelet.settings
+                assert (settings.kubelet_version, settings.strict) == ("1.30", True)
+                assert settings.shuffle_seed == 3
+                assert module_mock_kubelet.settings.shuffle_seed == 3
+                assert session_mock_kubelet.settings.shuffle_seed is None
+
+            @pytest.mark.mock_kubelet(shuffle_seed=5)
+            def test_the_closest_counts(self, make_mock_kubelet):
+                settings = make_mock_kubelet(start=False).settings
+                assert (settings.kubelet_version, settings.shuffle_seed) == ("1.30", 5)
 
         @pytest.fixture(scope="module")
         def recording(module_mock_kubelet, tmp_path_factory):
             path = tmp_path_factory.mktemp("p") / "r.ndjson"
-            simulation = SimulationSettings(resource_name=GPU, number_devices=2)
             with (
                 Recorder(path, module_mock_kubelet.plugin_dir) as recorder,
-                SimulatedPlugin(simulation, recorder.plugin_dir),
+                SimulatedPlugin(GPUS, recorder.plugin_dir),
             ):
                 module_mock_kubelet.wait_for_resource(GPU, 2)
                 recorder.stop()
             return path
 
         @pytest.mark.parametrize("check", [True, False])
-        def test_it(mock_kubelet, replay_plugin, recording, check):
+        def test_replay(mock_kubelet, replay_plugin, recording, check):
             replay_plugin(recording, check=check)
             assert mock_kubelet.allocatable() == {GPU: 2}
             assert not mock_kubelet.admit(pod_manifest("a", {GPU: 1})).admitted
         """
     )
-    result.assert_outcomes(passed=1, failed=1)
-    assert "was not recorded; no Allocate was" in result.stdout.str()
+    result.assert_outcomes(passed=6, failed=3)
+    text = result.stdout.str()
+    story = text[text.index("_ test_fails _") : text.index("_ test_fails_on_a_thread _")]
+    # What the kubelet saw since the test before, and nothing of that one.
+    assert "injected: end-list-stream" in story and "refused" not in story
+    assert "RuntimeError: on a thread" in text
+    assert "was not recorded; no Allocate was" in text
