@@ -107,6 +107,22 @@ def test_a_wrong_input_is_found(scenarios):
     assert disagreed > len(chosen) / 2
 
 
+def test_the_version_of_a_scenario(scenarios):
+    zero = next(
+        copy.deepcopy(each)
+        for each in scenarios
+        if any(
+            "no healthy devices" in step.get("message", "")
+            for step in each["expect"].get("steps", ())
+        )
+    )
+    assert not replay_scenario(zero).differences
+    # Before 1.25.10 nobody asked for health, and there was no such defect to bring back.
+    assert "no healthy devices" in "".join(replay_scenario(zero | {"kubelet": "1.24"}).differences)
+    with pytest.raises(ReplayError, match=f"scenario {zero['id']}: kubelet version '1.19' is not"):
+        replay_scenario(zero | {"kubelet": "1.19"})
+
+
 def test_a_field_that_is_not_known_is_not_passed_over(scenarios):
     strange = next(copy.deepcopy(each) for each in scenarios if each["expect"].get("steps"))
     strange["expect"]["steps"][0]["mood"] = "good"

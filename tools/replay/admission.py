@@ -25,6 +25,8 @@ from devicemanager.manager.manager import DeviceManager
 from devicemanager.settings import Settings
 from devicemanager.testing import fakes
 from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
+from devicemanager.versions.quirks import quirks_of
+from devicemanager.versions.version import KubeletVersion, VersionError
 from devicemanager.wire import settings as wire
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
 
@@ -69,6 +71,8 @@ def replay_scenario(scenario: Scenario) -> Outcome:
     """Run one scenario and compare every field that it specifies."""
     try:
         return Outcome(scenario["id"], _differences(scenario))
+    except VersionError as error:
+        raise ReplayError(f"scenario {scenario.get('id', '?')}: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
         name = scenario.get("id", "?")
         raise ReplayError(f"scenario {name} is malformed: {error!r}") from error
@@ -95,14 +99,15 @@ def _differences(scenario: Scenario) -> list[str]:
 
 def _settings(scenario: Scenario) -> Settings:
     numa = NumaTopology.of(scenario["numa_nodes"], scenario.get("numa_distances"))
+    version = KubeletVersion.parse(scenario.get("kubelet", "1.32"))
     return Settings(
         numa=numa,
         topology_policy=scenario["policy"],
         topology_scope=scenario["scope"],
         topology_options=scenario["policy_options"] or {},
-        kubelet_version=scenario.get("kubelet", "1.32"),
+        kubelet_version=str(version),
         # The scenarios have the reference's own results, this defect of it included.
-        quirks=frozenset({"Q16"}),
+        quirks=quirks_of(version) & {"Q16"},
     )
 
 
