@@ -8,7 +8,7 @@ from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.testing.fakes import (
     ALLOCATE,
     GET_PREFERRED_ALLOCATION,
-    Call,
+    FakeCall,
     FakePlugin,
     Preference,
     first,
@@ -189,6 +189,6 @@ def test_calls_are_made_in_order() -> None:
     plugin = node.plugin(rows("000"), preference=last)
     node.admit(pod("p", gpu=1))
     assert plugin.calls == [
-        Call(GET_PREFERRED_ALLOCATION, available=("d0", "d1", "d2"), size=1),
-        Call(ALLOCATE, ("d2",)),
+        FakeCall(GET_PREFERRED_ALLOCATION, available=("d0", "d1", "d2"), size=1),
+        FakeCall(ALLOCATE, ("d2",)),
     ]
