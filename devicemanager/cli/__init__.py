@@ -38,7 +38,10 @@ _COMMANDS = {
         "resources",
         "podresources",
     )
-} | {"checkpoint": "devicemanager.cli.checkpoints"}
+} | {
+    "checkpoint": "devicemanager.cli.checkpoints",
+    "completion": "devicemanager.cli.completion",
+}
 """Subcommand to the module with its ``add``, in the order in which help lists them."""
 
 _KNOWN_ERRORS = (
@@ -119,6 +122,11 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
     for name in [named] if named in _COMMANDS else _COMMANDS:
         import_module(_COMMANDS[name]).add(subparsers)
     return parser
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands."""
+    return _parser()
 
 
 class _Version(argparse.Action):

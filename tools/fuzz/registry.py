@@ -6,14 +6,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.fuzz import claims, files, messages
+from tools.fuzz import claims, controlapi, files, messages
 from tools.fuzz.guard import Guard
 from tools.fuzz.model import Target
 
 
 def targets() -> list[Target]:
     """Every target."""
-    return [target for module in (files, messages, claims) for target in module.targets()]
+    return [
+        target for module in (files, messages, claims, controlapi) for target in module.targets()
+    ]
 
 
 def named(name: str) -> Target:

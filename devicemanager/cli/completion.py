@@ -1,0 +1,63 @@
+"""``devicemanager completion``: what a shell needs to complete the whole command."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.cli.options import CommandError, CommandParser, command
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+
+_EPILOG = """\
+to have it in every shell:
+  bash:  %(prog)s bash > ~/.local/share/bash-completion/completions/devicemanager
+  zsh:   %(prog)s zsh > ~/.zfunc/_devicemanager     (~/.zfunc being in $fpath)
+  fish:  %(prog)s fish > ~/.config/fish/completions/devicemanager.fish
+"""
+_FILES = ("FILE", "PATH", "FILE.yaml")
+_DIRECTORIES = ("DIR",)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = command(
+        subparsers,
+        "completion",
+        _run,
+        "print what a shell needs to complete commands and options",
+    )
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        raise CommandError(
+            "completion: shtab is not installed: pip install 'kubelet-devicemanager[completion]'"
+        ) from None
+    from devicemanager.cli import whole_parser
+
+    parser = whole_parser()
+    _prepare(parser, shtab.FILE, shtab.DIRECTORY)
+    print(shtab.complete(parser, args.shell))
+    return 0
+
+
+def _prepare(parser: argparse.ArgumentParser, file: Any, directory: Any) -> None:
+    """Options that are added late, and which arguments are files and directories."""
+    if isinstance(parser, CommandParser) and parser.complete is not None:
+        parser.complete(parser)
+        parser.complete = None
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                _prepare(each, file, directory)
+        elif action.metavar in _FILES:
+            action.complete = file  # type: ignore[attr-defined]  # where shtab looks
+        elif action.metavar in _DIRECTORIES:
+            action.complete = directory  # type: ignore[attr-defined]  # where shtab looks
