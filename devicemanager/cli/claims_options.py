@@ -46,8 +46,17 @@ def given(args: argparse.Namespace) -> bool:
 
 def load(args: argparse.Namespace) -> OfflineClaims:
     """Read all of it. Raises CommandError and ClaimsError."""
+    from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims
 
     if not given(args):
         raise CommandError("nothing to read: give --claims, --simulate-pools or --state")
-    return OfflineClaims.load(args.claims_paths, args.state, args.node, args.simulate_pools)
+    try:
+        return OfflineClaims.load(args.claims_paths, args.state, args.node, args.simulate_pools)
+    except InvalidObject as error:
+        first, *others = error.lines
+        if not others:
+            raise
+        more = "another fault" if len(others) == 1 else f"{len(others)} more faults"
+        text = f"{first}; and {more}: `devicemanager claims validate` lists them"
+        raise CommandError(text) from error

@@ -123,6 +123,12 @@ def test_each_fault_is_a_line(tmp_path: Path, capsys: Any) -> None:
     assert len(lines) == 3
     assert all(line.startswith(f"{bad}: ") for line in lines)
     assert data(capsys, "validate", str(bad))[1]["problems"] == lines
+    # Where there is one line to say it, it says the first, and where the others are.
+    for action in (["explain", "c"], ["list"]):
+        status, out, err = run(capsys, *action, "--claims", str(bad))
+        assert (status, out) == (2, "")
+        more = "; and 2 more faults: `devicemanager claims validate` lists them\n"
+        assert err == f"error: {lines[0]}{more}"
 
 
 def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> None:
