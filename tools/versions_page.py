@@ -118,7 +118,11 @@ def _gates() -> Iterator[str]:
         told = []
         for step in steps:
             state = "gone" if step.stage == "gone" else f"{'on' if step.default else 'off'}"
-            stage = "" if step.stage == "gone" else f" ({step.stage}{', locked' * step.locked})"
+            stage = (
+                ""
+                if step.stage == "gone"
+                else f" ({step.stage}{', locked' * step.locked}{', unsure' * step.unsure})"
+            )
             told.append(f"1.{step.since}: {state}{stage}")
         yield f"| `{name}` | {'; '.join(told)} |"
 

@@ -19,13 +19,17 @@ class GateStep:
     default: bool
     stage: str
     locked: bool = False
+    unsure: bool = False
+    """Whether no source settles it."""
 
 
 Stage = tuple[GateStep, ...]
 _GONE = "gone"
 
 
-def _steps(*steps: tuple[int, bool, str] | tuple[int, bool, str, bool]) -> Stage:
+def _steps(
+    *steps: tuple[int, bool, str] | tuple[int, bool, str, bool] | tuple[int, bool, str, bool, bool],
+) -> Stage:
     return tuple(GateStep(*step) for step in steps)
 
 
@@ -50,9 +54,13 @@ GATES: Mapping[str, Stage] = {
     "KubeletPodResourcesGetAllocatable": _steps(
         (21, False, "alpha"), (23, True, "beta"), (28, True, "GA"), (30, True, _GONE)
     ),
-    "KubeletPodResourcesListUseActivePods": _steps((34, True, "deprecated")),
+    "KubeletPodResourcesListUseActivePods": _steps(
+        (34, True, "deprecated"), (37, True, "deprecated", False, True)
+    ),
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
-    "ResourceHealthStatus": _steps((31, False, "alpha"), (36, True, "beta")),
+    "ResourceHealthStatus": _steps(
+        (31, False, "alpha"), (36, True, "beta"), (37, True, "beta", False, True)
+    ),
     "SidecarContainers": _steps((28, False, "alpha"), (29, True, "beta"), (33, True, "GA", True)),
     "TopologyManagerPolicyAlphaOptions": _steps((26, False, "alpha")),
     "TopologyManagerPolicyBetaOptions": _steps((26, False, "beta"), (28, True, "beta")),

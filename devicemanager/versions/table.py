@@ -16,7 +16,7 @@ _GET = "KubeletPodResourcesGet"
 STEPS: Mapping[str, Steps] = {
     "start_removes": (
         since("1.20", value=StartRemoves.ALL_BUT_DIRECTORIES),
-        since("1.33", value=StartRemoves.SOCKETS, row="read in 1.33.2"),
+        since("1.33", value=StartRemoves.SOCKETS, row="read in 1.33.2; 1.33.0", unsure=True),
     ),
     "deprecation_file": (
         since("1.20"),
@@ -112,7 +112,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     "empty_topology_aligns": (
         since("1.20"),
-        since("1.26", value=False, row="read in 1.26.1"),
+        since("1.26", value=False, row="read in 1.26.1; 1.26.0", unsure=True),
     ),
     "hints_over_device_nodes": (
         since("1.20", value=False),
@@ -144,7 +144,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     "allocatable_unhealthy": (
         since("1.20"),
-        since("1.23", value=False, row="read in 1.23.1"),
+        since("1.23", value=False, row="read in 1.23.1; 1.23.0", unsure=True),
     ),
     "has_get": (
         since("1.20", value=False),
