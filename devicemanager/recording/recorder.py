@@ -31,6 +31,7 @@ from devicemanager.recording.messages import REGISTER
 from devicemanager.recording.places import InPlace, Place, PrivateDirectory
 from devicemanager.recording.redaction import Redaction
 from devicemanager.recording.relay import Relay
+from devicemanager.recording.relays import Relays
 from devicemanager.recording.writer import (
     CallInProgress,
     RecordingWriter,
@@ -120,9 +121,7 @@ class Recorder:
         self._server: grpc.Server | None = None
         self._kubelet: FileIdentity | None = None
         self._kubelets = 0
-        # Guards the relays: front to relay.
-        self._lock = threading.Lock()
-        self._relays: dict[Path, Relay] = {}
+        self._relays = Relays(removes_plugins=self._place.removes_plugins)
 
     @property
     def plugin_dir(self) -> Path:
@@ -207,7 +206,7 @@ class Recorder:
         kubelet = self._place.kubelet()
         if kubelet != self._kubelet:
             self._leave()
-            self._mirror()
+            self._relays.mirror()
             if kubelet is not None:
                 self._kubelets += 1
                 self._serve()
@@ -216,7 +215,7 @@ class Recorder:
                 f"the kubelet of {self._kubelet_dir} "
                 + ("has gone" if kubelet is None else f"serves; plugins: {self.plugin_dir}")
             )
-        self._mirror()
+        self._relays.mirror()
 
     def _serve(self) -> None:
         server = grpc.server(
@@ -231,30 +230,10 @@ class Recorder:
 
     def _leave(self) -> None:
         server, self._server = self._server, None
-        with self._lock:
-            for relay in self._relays.values():
-                relay.kubelet_has_left = True
+        self._relays.kubelet_leaves()
         self._place.leave()
         if server is not None:
             server.stop(_GRACE).wait()
-
-    def _mirror(self) -> None:
-        """What was removed on one side is removed on the other; who has nothing to do goes."""
-        with self._lock:
-            relays = list(self._relays.items())
-        for front, relay in relays:
-            if relay.front_was_removed:
-                if self._place.removes_plugins:
-                    relay.remove_plugin()
-            elif relay.plugin_was_removed:
-                relay.remove_front()
-            else:
-                continue
-            if relay.opened.is_set() and relay.is_idle:
-                with self._lock:
-                    if self._relays.get(front) is relay:
-                        del self._relays[front]
-                relay.close()
 
     def _end(self) -> None:
         # Before the plugins notice: what they do because we leave is no part of it.
@@ -262,10 +241,7 @@ class Recorder:
         self._leave()
         for watch in self._watches:
             watch.stop()
-        with self._lock:
-            relays, self._relays = list(self._relays.values()), {}
-        for relay in relays:
-            relay.close()
+        self._relays.close()
         self._pool.close()
         if self._stream is not self._file:
             self._stream.close()
@@ -311,11 +287,7 @@ class Recorder:
             return self._writer.begin(plugin, rpc, request) if recorded else None
 
         relay = Relay(self.plugin_dir / plugin.plugin, front, begin)
-        with self._lock:
-            old = self._relays.get(front)
-            self._relays[front] = relay
-        if old is not None:
-            old.close()
+        self._relays.add(relay)
         relay.open()
         relay.opened.wait(_SERVED_SECONDS)
         if relay.error:
