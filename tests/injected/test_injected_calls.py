@@ -155,12 +155,15 @@ def test_one_list_stream_ends(kubelet: MockKubelet, simulated: Simulated) -> Non
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", lists=stream) as plugin:
         register(kubelet, "p.sock")
         kubelet.wait_for_resource(R, 2)
+        latest = kubelet.events.latest
         kubelet.faults.set("end-list-stream", resource=R)
         kubelet.wait_for_resource(R, 0)
         assert ended.wait(20)
         assert register(kubelet, "p.sock") == Outcome("OK", "")
         kubelet.wait_for_resource(R, 2)
         assert plugin.streams == 2
+        events = kubelet.events.recent(EventKind.STREAM_ENDED)
+        assert [event.resource for event in events if event.number > latest] == [R]
     assert calls_of(other, "ListAndWatch") == 1
 
 

@@ -127,6 +127,35 @@ def test_a_kubelet_that_was_stopped_does_not_come_back(
     assert own.plugin_socket.exists()
 
 
+def test_a_restart_that_comes_after_a_stop_is_none(
+    make_mock_kubelet: Callable[..., MockKubelet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = make_mock_kubelet()
+    replace = own._life.replace
+
+    def late(between: Callable[[], None]) -> object:
+        own.stop()
+        return replace(between)
+
+    monkeypatch.setattr(own._life, "replace", late)
+    with pytest.raises(RequestError, match="was stopped"):
+        own.faults.set("restart")
+    assert not own.plugin_socket.exists()
+
+
+def test_up_to_1_24_the_plugin_has_its_answer_before(
+    make_mock_kubelet: Callable[..., MockKubelet],
+) -> None:
+    """A restart between Register and the first list, where Register does not wait."""
+    own = make_mock_kubelet(Settings(kubelet_version="1.24", durability="process"))
+    latest = own.events.latest
+    own.faults.set("restart", at="registered", keep_sockets=True)
+    with hostile.RawPlugin(own.plugin_dir / "p.sock") as plugin:
+        assert register(own, "p.sock") == Outcome("OK", "")
+        own.wait_for_event(EventKind.STARTED, after=latest)
+        assert plugin.streams == 0
+
+
 def test_the_checkpoint_is_lost_at_the_restart(kubelet: MockKubelet, simulated: Simulated) -> None:
     """The plugin is asked to allocate again what the pod holds already."""
     plugin = simulated(S)
