@@ -128,7 +128,7 @@ def test_each_fault_is_a_line(tmp_path: Path, capsys: Any) -> None:
         status, out, err = run(capsys, *action, "--claims", str(bad))
         assert (status, out) == (2, "")
         more = "; and 2 more faults: `devicemanager claims validate` lists them\n"
-        assert err == f"error: {lines[0]}{more}"
+        assert err == f"devicemanager: error: {lines[0]}{more}"
 
 
 def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> None:
