@@ -45,6 +45,12 @@ def test_pod_requests(init, apps, want):
     assert pod_requests(spec, lambda each: each.limits) == {GPU: want}
 
 
+def test_an_init_container_ends_unless_it_is_said_to_be_restartable():
+    init = Container(ContainerName("i"), {GPU: 5}, {GPU: 5})
+    spec = pod("p", container("a", gpu=1), init=[init])
+    assert pod_requests(spec, lambda each: each.limits) == {GPU: 5}
+
+
 @given(strategies.pods("p"))
 def test_the_effective_request_is_that_of_the_neediest_moment(spec):
     # Walk through the pod's life: at any moment the containers that run together need at

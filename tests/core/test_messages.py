@@ -2,6 +2,7 @@
 
 import pytest
 
+from devicemanager.core import messages
 from devicemanager.core.messages import go_quoted
 
 
@@ -19,3 +20,8 @@ from devicemanager.core.messages import go_quoted
 )
 def test_a_quoted_text_is_escaped_as_percent_q_does(text, quoted):
     assert go_quoted(text) == quoted
+
+
+def test_the_reasons_of_a_failed_pod_are_the_kubelets():
+    assert messages.TOPOLOGY_AFFINITY_ERROR == "TopologyAffinityError"
+    assert messages.UNEXPECTED_ADMISSION_ERROR == "UnexpectedAdmissionError"

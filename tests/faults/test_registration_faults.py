@@ -8,6 +8,7 @@
 | an endpoint nobody serves: absent, dead, a file, a path no socket can have | test_an_endpoint_nobody_serves |
 | one that hangs, one that does not speak HTTP/2 | test_a_socket_that_is_no_plugin |
 | one that answers after a while | test_a_plugin_that_gets_little_processor |
+| what it is asked before that | test_what_a_socket_is_asked_before_a_channel_is_opened |
 | GetDevicePluginOptions hangs, fails, sends garbage | test_options_that_fail |
 | 200 registrations in a row | test_two_hundred_registrations |
 | 40 failed ones (Q3) | test_failed_registrations_leak_nothing |
@@ -158,6 +159,19 @@ def test_a_plugin_that_gets_little_processor(kubelet: MockKubelet) -> None:
     ):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(R)
+
+
+@impatient
+def test_what_a_socket_is_asked_before_a_channel_is_opened(kubelet: MockKubelet) -> None:
+    """A client's HTTP/2 preface with empty settings (RFC 9113, 3.4), and nothing else."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(kubelet.plugin_dir / "p.sock"))
+        listening.listen()
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is not None
+        peer, _ = listening.accept()
+        with peer:
+            settings = b"\0\0\0\x04\0\0\0\0\0"
+            assert peer.recv(1000) == b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings
 
 
 def _failing(request: bytes, context: hostile.Context) -> bytes:
