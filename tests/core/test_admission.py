@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -49,6 +50,16 @@ def test_an_init_container_ends_unless_it_is_said_to_be_restartable():
     init = Container(ContainerName("i"), {GPU: 5}, {GPU: 5})
     spec = pod("p", container("a", gpu=1), init=[init])
     assert pod_requests(spec, lambda each: each.limits) == {GPU: 5}
+
+
+@pytest.mark.parametrize("limits", [True, False])
+def test_what_a_claim_provides_is_not_requested(limits):
+    spec = pod("p", container("a", gpu=1, nic=2), init=[container("i", gpu=1)])
+    spec = attrs.evolve(spec, backed=frozenset({("a", GPU)}))
+    init, app = (each for each, _ in spec.without_backed(limits=limits).all_containers())
+    assert init == container("i", gpu=1)
+    assert app.requests == {NIC: 2}
+    assert app.limits == ({NIC: 2} if limits else {GPU: 1, NIC: 2})
 
 
 @given(strategies.pods("p"))

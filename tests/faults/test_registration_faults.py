@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -37,6 +37,7 @@ from devicemanager.core.errors import PluginError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.registration.registrar import Registrar
 from devicemanager.settings import Settings
 from tests.faults import hostile, residue
 from tests.faults.conftest import Start, impatient, pod, several
@@ -159,6 +160,18 @@ def test_a_plugin_that_gets_little_processor(kubelet: MockKubelet) -> None:
     ):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(R)
+
+
+def test_a_kubelet_that_has_no_thread_for_a_registration(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: Registrar, task: Coroutine[object, object, object]) -> None:
+        task.close()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Registrar, "run", run)
+    refusal = hostile.register(kubelet.plugin_socket, "p.sock")
+    assert refusal == "the kubelet cannot dial: can't start new thread"
 
 
 @impatient

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from devicemanager.core.allocation.container import PodAllocation
+from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.ids import PodUid
+from devicemanager.core.ledger import Ledger
 from devicemanager.manager.podstates import PodStates
+from tests.helpers import pod
 
 P, Q = PodUid("p"), PodUid("q")
 
@@ -37,3 +41,20 @@ def test_only_an_admission_under_way_learns_that_its_pod_was_deleted():
     states = PodStates()
     states.delete(P)
     assert not states.get(P).is_deleted
+
+
+def test_nothing_is_kept_of_a_pod_of_which_there_is_nothing_to_say():
+    states, nothing = PodStates(), PodStates().get(P)
+    states.begin(PodAllocation(pod("p"), Endpoints(), Ledger()))
+    assert states.get(P) is not nothing
+    states.end(P)
+    assert states.get(P) is nothing
+    for change in (
+        lambda: states.align(P, {}),
+        lambda: states.assign_host_devices(P, frozenset()),
+    ):
+        change()
+        assert states.get(P) is nothing
+    states.assign_host_devices(P, frozenset({"0000:01:00.0"}))
+    states.forget(P)
+    assert states.get(P) is nothing
