@@ -90,10 +90,14 @@ def test_a_start_waits_for_no_import_that_only_plugins_pods_or_refusals_need(
         "devicemanager.plugin.manager",
         "devicemanager.plugin.values",
         "devicemanager.pods.static",
+        "devicemanager.control",
         "kubernetes",
+        "msgspec",
         "rich",
         "secrets",
+        "starlette",
         "tenacity",
+        "uvicorn",
     }
 
 

@@ -1,0 +1,63 @@
+"""``devicemanager run --control``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.control import MockKubeletClient
+
+RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
+
+
+def test_a_kubelet_is_steered_while_it_runs(make_mock_kubelet):
+    root = make_mock_kubelet(start=False).root / "r"
+    command = [*RUN, "--root", str(root), "--control", "127.0.0.1:0", "--clock", "manual"]
+    said = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        with contextlib.ExitStack() as stack:
+            stack.callback(run.terminate)
+            for line in run.stdout:
+                record = json.loads(line)
+                said[record["kind"]] = record
+                if record["kind"] == "ready":
+                    break
+            there = said["control-address"]
+            assert said["control-socket"]["path"] == str(root / "control.sock")
+            with open(there["token_path"]) as file:  # noqa: PTH123  # as a script would
+                token = file.read().strip()
+            client = MockKubeletClient(there["address"], token=token)
+            before = client.clock.monotonic()
+            client.clock.advance(300)
+            assert client.clock.monotonic() == before + 300
+            assert MockKubeletClient(root).root == root
+        assert run.wait(20) == 0
+        run.stdout.read()
+    assert not (root / "control.sock").exists()
+    assert not (root / "control.token").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--clock", "manual"], "--clock is of use with --control only"),
+        (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
+        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or give --control-allow-remote, too"),
+        (["--control", "x"], "--control: 'x' is no address with a port"),
+    ],
+)
+def test_flags_that_do_not_fit(flags, text, capsys):
+    assert main(["run", *flags]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_without_the_library(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "devicemanager.control.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["run", "--control"]) == 2
+    assert "pip install 'kubelet-devicemanager[control]'" in capsys.readouterr().err
