@@ -17,7 +17,7 @@ __all__ = ["document"]
 
 _REF: Final = "#/components/schemas/{name}"
 _ABOUT: Final = """\
-Steers a mock kubelet: everything that `MockKubelet` does in Python, over HTTP on
+Steers a mock kubelet: what `MockKubelet` does in Python, over HTTP on
 `control.sock` in the kubelet's directory. Pods are named by UID. Answers may get new fields;
 unknown fields and parameters of requests are refused."""
 
