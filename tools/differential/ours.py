@@ -11,27 +11,18 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import grpc
-from google.protobuf import json_format
-from google.protobuf.message import Message
 
 import checkpoint
 from checkpoint import PodDevicesEntry
 from devicemanager import manifests
-from devicemanager.core import bitset
-from devicemanager.core.devices import Device
-from devicemanager.core.errors import AllocationError, RpcError
-from devicemanager.core.ids import DeviceId, PodUid, ResourceName
-from devicemanager.core.runoptions import ContainerSettings, RunOptions
-from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
+from devicemanager.core.errors import AllocationError
+from devicemanager.core.ids import PodUid
+from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.pods.admission import Admission
 from devicemanager.settings import Settings
-from devicemanager.testing import fakes
-from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
-from devicemanager.wire import settings as wire
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
@@ -40,21 +31,21 @@ from protos import podresources_v1_grpc as pr_grpc
 from protos import podresources_v1alpha1 as old
 from protos import podresources_v1alpha1_grpc as old_grpc
 from tools.differential.deviations import steps_of
+from tools.differential.plain import (
+    RESPONSE,
+    Plain,
+    RecordingPlugin,
+    device,
+    manifest,
+    plain_affinity,
+    plain_answer,
+    plain_hints,
+    plain_options,
+)
 
 __all__ = ["play"]
 
-Plain = dict[str, Any]
 Outcomes = list[Plain]
-
-_RESPONSE: Final = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
-_PREFERENCES: Final[Mapping[str, Preference | None]] = {
-    "": None,
-    "error": fakes.first,
-    "garbage": fakes.garbage,
-    "lexical": fakes.first,
-    "reverse": fakes.last,
-    "short": fakes.one_short,
-}
 
 
 def play(scenario: Mapping[str, Any], version: str) -> Plain:
@@ -102,7 +93,7 @@ def _saved(allocated: Sequence[Mapping[str, Any]]) -> checkpoint.Checkpoint:
             held["container"],
             held["resource"],
             {int(node): tuple(ids) for node, ids in held["devices"].items()},
-            _RESPONSE,
+            RESPONSE,
         )
         for held in allocated
     )
@@ -115,8 +106,8 @@ class _Node:
     def __init__(self, kubelet: MockKubelet, scenario: Mapping[str, Any]) -> None:
         self._kubelet = kubelet
         self._quiet = bool(scenario.get("quiet"))
-        self._plugins: dict[str, _NamedPlugin] = {}
-        self._old: dict[str, list[_NamedPlugin]] = {}
+        self._plugins: dict[str, RecordingPlugin] = {}
+        self._old: dict[str, list[RecordingPlugin]] = {}
         self._names = 0
         self._calls: list[Plain] = []
         for resource, described in sorted(scenario.get("resources", {}).items()):
@@ -132,15 +123,15 @@ class _Node:
         return outcome | self._observe(last)
 
     def _do_admit(self, pod: Mapping[str, Any]) -> Plain:
-        first, whole = self._kubelet.manager.hints(manifests.parse(_manifest(pod)))
-        admission = self._kubelet.admit(_manifest(pod), start=False)
+        first, whole = self._kubelet.manager.hints(manifests.parse(manifest(pod)))
+        admission = self._kubelet.admit(manifest(pod), start=False)
         found = {
             "admit": admission.admitted,
             "reason": admission.reason,
             "message": admission.message,
-            "hints": {"container": _hints(first), "pod": _hints(whole)},
+            "hints": {"container": plain_hints(first), "pod": plain_hints(whole)},
         }
-        return found | ({"affinity": _affinity(admission)} if admission.admitted else {})
+        return found | ({"affinity": plain_affinity(admission)} if admission.admitted else {})
 
     def _do_register(self, described: Mapping[str, Any]) -> Plain:
         if described.get("version"):
@@ -172,16 +163,16 @@ class _Node:
         name = f"plugin-{self._names}.sock"
         if same_socket and before is not None:
             name = before.name
-        plugin = _NamedPlugin(name, resource, described, self._calls)
+        plugin = RecordingPlugin(name, resource, described, self._calls)
         plugin.register(self._kubelet.manager.plugins, name)
         if before is not None:
             self._old.setdefault(resource, []).append(before)
         self._plugins[resource] = plugin
         if described.get("devices") is not None:
-            plugin.send_list(map(_device, described["devices"]))
+            plugin.send_list(map(device, described["devices"]))
 
     def _do_list(self, described: Mapping[str, Any]) -> Plain:
-        self._plugins[described["resource"]].send_list(map(_device, described["devices"]))
+        self._plugins[described["resource"]].send_list(map(device, described["devices"]))
         return {}
 
     def _do_stop(self, resource: str) -> Plain:
@@ -203,7 +194,7 @@ class _Node:
 
     def _start(self, uid: str, container: str) -> Plain:
         try:
-            return _options(self._kubelet.start_container(uid, container))
+            return plain_options(self._kubelet.start_container(uid, container))
         except AllocationError as error:
             return {"error": str(error)}
 
@@ -290,129 +281,13 @@ class _Node:
             v1 = pr_grpc.PodResourcesListerStub(channel)
             alpha = old_grpc.PodResourcesListerStub(channel)
             found = {
-                "list": _answer(v1.List, pr.ListPodResourcesRequest()),
-                "list_v1alpha1": _answer(alpha.List, old.ListPodResourcesRequest()),
-                "allocatable": _answer(
+                "list": plain_answer(v1.List, pr.ListPodResourcesRequest()),
+                "list_v1alpha1": plain_answer(alpha.List, old.ListPodResourcesRequest()),
+                "allocatable": plain_answer(
                     v1.GetAllocatableResources, pr.AllocatableResourcesRequest()
                 ),
             }
             for name in ("nobody", *self._kubelet.pods()):
                 request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
-                found[f"get {name}"] = _answer(v1.Get, request)
+                found[f"get {name}"] = plain_answer(v1.Get, request)
         return found
-
-
-class _NamedPlugin(FakePlugin):
-    """A fake that writes its calls down as the vectors have them."""
-
-    def __init__(
-        self, name: str, resource: str, described: Mapping[str, Any], log: list[Plain]
-    ) -> None:
-        preferred = described.get("preferred", "")
-        response = described.get("response")
-        one = _RESPONSE if response is None else base64.b64decode(response)
-        super().__init__(
-            ResourceName(resource),
-            _PREFERENCES[preferred],
-            bool(described.get("pre_start")),
-            () if described.get("empty_reply") else (one,),
-            _error(described.get("allocate_error")),
-            _error("no preference for you" if preferred == "error" else None),
-            _error(described.get("pre_start_error")),
-            lambda call: log.append(_call(resource, call)),
-        )
-        self.name = name
-
-
-def _error(text: str | None) -> RpcError | None:
-    return RpcError("Unknown", text) if text else None
-
-
-def _call(resource: str, call: FakeCall) -> Plain:
-    about: Plain = {"method": call.method, "resource": resource}
-    if call.method != fakes.GET_PREFERRED_ALLOCATION:
-        return about | {"devices": sorted(call.device_ids)}
-    about |= {"available": sorted(call.available), "size": call.size}
-    return about | ({"must_include": sorted(call.must_include)} if call.must_include else {})
-
-
-def _device(device: Mapping[str, Any]) -> Device:
-    numa = device.get("numa")
-    return Device(DeviceId(device["id"]), device["health"], None if numa is None else tuple(numa))
-
-
-def _manifest(pod: Mapping[str, Any]) -> Plain:
-    spec: Plain = {
-        "restartPolicy": "Never",
-        "containers": [_container(each) for each in pod.get("containers") or ()],
-    }
-    if inits := pod.get("init_containers"):
-        spec["initContainers"] = [
-            _container(each) | ({"restartPolicy": "Always"} if each.get("restartable") else {})
-            for each in inits
-        ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": pod["uid"], "namespace": "default", "uid": pod["uid"]},
-        "spec": spec,
-    }
-
-
-def _container(container: Mapping[str, Any]) -> Plain:
-    limits = {name: str(value) for name, value in (container.get("limits") or {}).items()}
-    return {"name": container["name"], "image": "none", "resources": {"limits": limits}}
-
-
-def _hints(hints: Mapping[str, Hints | None]) -> Plain:
-    return {
-        resource: None if found is None else [_hint(hint) for hint in found]
-        for resource, found in hints.items()
-    }
-
-
-def _hint(hint: Hint) -> Plain:
-    nodes = None if hint.mask is None else list(bitset.numbers(hint.mask))
-    return {"nodes": nodes, "preferred": hint.preferred}
-
-
-def _affinity(admission: Admission) -> Plain:
-    return {
-        name: None if outcome.affinity is None else {"nodes": list(outcome.affinity)}
-        for name, outcome in admission.containers.items()
-    }
-
-
-def _options(options: RunOptions) -> Plain:
-    return {
-        "Envs": [{"Name": name, "Value": value} for name, value in options.envs.items()],
-        "Mounts": [
-            {
-                "ContainerPath": mount.container_path,
-                "HostPath": mount.host_path,
-                "ReadOnly": mount.read_only,
-            }
-            for mount in options.mounts
-        ],
-        "Devices": [
-            {
-                "PathInContainer": device.container_path,
-                "PathOnHost": device.host_path,
-                "Permissions": device.permissions,
-            }
-            for device in options.devices
-        ],
-        "Annotations": [
-            {"Name": name, "Value": value} for name, value in options.annotations.items()
-        ],
-        "CDIDevices": [{"Name": name} for name in options.cdi_devices],
-    }
-
-
-def _answer(method: Any, request: Message) -> Plain:
-    try:
-        answer = method(request)
-    except grpc.RpcError as error:
-        return {"error": str(error.details())}
-    plain: Plain = json_format.MessageToDict(answer, preserving_proto_field_name=True)
-    return plain

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -390,110 +389,4 @@ func (n *node) written() string {
 		return ""
 	}
 	return fmt.Sprint(info.ModTime().UnixNano(), info.Size(), inode(info))
-}
-
-// -- what there is -----------------------------------------------------------------------
-
-func (n *node) hints(of *Pod) map[string]any {
-	pod := makePod(of)
-	first := allContainers(pod)[0]
-	return map[string]any{
-		"container": readHints(n.manager.GetTopologyHints(pod, &first)),
-		"pod":       readHints(n.manager.GetPodTopologyHints(pod)),
-	}
-}
-
-func readHints(hints map[string][]topologymanager.TopologyHint) map[string][]Hint {
-	found := map[string][]Hint{}
-	for resource, each := range hints {
-		found[resource] = nil
-		if each == nil {
-			continue
-		}
-		found[resource] = []Hint{}
-		for _, hint := range each {
-			found[resource] = append(found[resource], *readHint(hint))
-		}
-	}
-	return found
-}
-
-func readHint(hint topologymanager.TopologyHint) *Hint {
-	if hint.NUMANodeAffinity == nil {
-		return nil
-	}
-	return &Hint{hint.NUMANodeAffinity.GetBits(), hint.Preferred}
-}
-
-func (n *node) affinity(pod *v1.Pod) map[string]*Hint {
-	found := map[string]*Hint{}
-	for _, container := range allContainers(pod) {
-		found[container.Name] = readHint(n.topology.GetAffinity(string(pod.UID), container.Name))
-	}
-	return found
-}
-
-// observe adds what there is after a step.
-func (n *node) observe(outcome *Outcome, last bool) error {
-	outcome.Calls = n.log.take()
-	capacity, allocatable, _ := n.manager.GetCapacity()
-	outcome.Capacity, outcome.Allocatable = counts(capacity), counts(allocatable)
-	outcome.HealthUpdates = healthUpdates(n.manager)
-	outcome.Devices = map[string]map[string]map[string][]string{}
-	outcome.Status = map[string]any{}
-	for _, each := range n.pods {
-		outcome.Devices[string(each.pod.UID)] = n.holdings(each.pod)
-		outcome.Status[string(each.pod.UID)] = resourceStatus(n.manager, each.pod)
-	}
-	now := n.written()
-	outcome.Written, n.seen = now != n.seen, now
-	if outcome.Written {
-		text, err := os.ReadFile(filepath.Join(n.dir, checkpointName))
-		if err != nil {
-			return err
-		}
-		outcome.Checkpoint = text
-	}
-	if n.scenario.Quiet && !last {
-		return nil
-	}
-	lists, err := n.podResources()
-	outcome.Lists = lists
-	return err
-}
-
-func counts(list v1.ResourceList) map[string]int64 {
-	found := map[string]int64{}
-	for name, amount := range list {
-		found[string(name)] = amount.Value()
-	}
-	return found
-}
-
-func (n *node) holdings(pod *v1.Pod) map[string]map[string][]string {
-	found := map[string]map[string][]string{}
-	for _, container := range allContainers(pod) {
-		held := map[string][]string{}
-		for resource, devices := range n.manager.GetDevices(string(pod.UID), container.Name) {
-			ids := []string{}
-			for id := range devices {
-				ids = append(ids, id)
-			}
-			slices.Sort(ids)
-			held[resource] = ids
-		}
-		found[container.Name] = held
-	}
-	return found
-}
-
-func plain(message any, err error) json.RawMessage {
-	if err != nil {
-		message = map[string]string{"error": err.Error()}
-	}
-	text, err := json.Marshal(message)
-	if err != nil {
-		panic(err)
-	}
-	return text
 }
