@@ -56,6 +56,21 @@ def test_each_list_replaces_the_one_before():
     assert counts(endpoints) == (1, 1)
 
 
+@pytest.mark.parametrize("lists_of_all", [False, True])
+def test_a_list_of_a_replaced_registration_counts_with_a_quirk_only(lists_of_all):
+    endpoints = Endpoints(several=False, lists_of_all=lists_of_all)
+    old, new = connect(endpoints), connect(endpoints, "b.sock")
+    assert endpoints.update(new, device_list(devices("a")))
+    late = device_list(devices("x", "y"))
+    assert endpoints.update(old, late) is lists_of_all
+    assert counts(endpoints) == ((2, 2) if lists_of_all else (1, 1))
+    # Nobody knows the resource any more, or ever knew the registration.
+    endpoints.disconnect(new, now=0.0)
+    assert endpoints.expire(GRACE + 1, GRACE) == (GPU,)
+    assert not endpoints.update(old, late)
+    assert not endpoints.update(EndpointId(99), late)
+
+
 def test_a_stream_that_ends_leaves_the_devices_unhealthy():
     endpoints = Endpoints()
     id_ = connect(endpoints)
