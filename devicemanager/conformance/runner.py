@@ -120,8 +120,8 @@ class _Runner:
         try:
             stage.kubelet.start()
             since = stage.kubelet.mark()
-            process = stage.launch()
             trial = Trial(stage, (), "discovery")
+            process = stage.launch()
 
             def registered() -> set[str]:
                 return {str(each.resource) for each in trial.registrations(since)}

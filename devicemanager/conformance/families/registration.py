@@ -153,7 +153,8 @@ def r06(trial: Trial) -> str:
         if trial.process.exit_status == 0:
             raise Failed("it ended with exit status 0 although it was refused")
         return trial.exit_text()
-    allowed = max(2.0, limits.register_attempts * limits.register_window_seconds / 30)
+    # The first attempt begins the window.
+    allowed = 1 + limits.register_attempts * limits.register_window_seconds / 30
     if attempts() / len(trial.resources) > allowed:
         raise Failed(
             f"{attempts()} attempts in {limits.register_window_seconds:g} s, "
