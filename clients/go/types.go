@@ -22,6 +22,23 @@ type Advance struct {
 	Seconds float64 `json:"seconds"`
 }
 
+// Allocate: Allocate for one container, or for several: give either ids or containers.
+type Allocate struct {
+	Resource string `json:"resource"`
+	// of one container
+	Ids []string `json:"ids,omitempty"`
+	// ids of each container
+	Containers [][]string `json:"containers,omitempty"`
+	// seconds
+	Timeout *float64 `json:"timeout,omitempty"`
+}
+
+// Allocated: The settings of each container response, as many as the plugin sent.
+type Allocated struct {
+	Schema     string              `json:"schema"`
+	Containers []ContainerSettings `json:"containers"`
+}
+
 // Call: One RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Of the
 // rpc "dropped": so many (response.dropped) are missing at this place, since the kubelet does
 // not remember them any more.
@@ -106,6 +123,21 @@ type ContainerOutcome struct {
 	OCIError *string        `json:"oci_error"`
 	// why the container did not start; null if it did
 	StartError *string `json:"start_error"`
+}
+
+// ContainerSettings: What one Allocate response says for one container, in the plugin's order.
+//
+// `filesystem_devices`, `network_interfaces` and `pci_devices` come from typed
+// devices, which a plugin may send besides the classic fields.
+type ContainerSettings struct {
+	Envs              map[string]string  `json:"envs,omitempty"`
+	Mounts            []Mount            `json:"mounts,omitempty"`
+	Devices           []DeviceSpec       `json:"devices,omitempty"`
+	Annotations       map[string]string  `json:"annotations,omitempty"`
+	CDIDevices        []string           `json:"cdi_devices,omitempty"`
+	NetworkInterfaces []NetworkInterface `json:"network_interfaces,omitempty"`
+	PCIDevices        []PciDevice        `json:"pci_devices,omitempty"`
+	FilesystemDevices []DeviceSpec       `json:"filesystem_devices,omitempty"`
 }
 
 // DeviceList: Devices, sorted by resource and id.
@@ -205,6 +237,26 @@ type Finished struct {
 	Phase  Phase  `json:"phase"`
 }
 
+// GetOptions: GetDevicePluginOptions.
+type GetOptions struct {
+	Resource string `json:"resource"`
+	// seconds
+	Timeout *float64 `json:"timeout,omitempty"`
+}
+
+// GetPreferred: GetPreferredAllocation for one container.
+type GetPreferred struct {
+	Resource string `json:"resource"`
+	// ids to choose from
+	Available []string `json:"available"`
+	// ids that have to be among them
+	MustInclude []string `json:"must_include,omitempty"`
+	// how many devices are wanted
+	Size int64 `json:"size"`
+	// seconds
+	Timeout *float64 `json:"timeout,omitempty"`
+}
+
 // Health: `ResourceHealthStatus` of the Kubernetes API.
 type Health string
 
@@ -290,6 +342,12 @@ type PluginList struct {
 	Items  []PluginStatus `json:"items"`
 }
 
+// PluginOptions: DevicePluginOptions, from GetDevicePluginOptions alone.
+type PluginOptions struct {
+	PreStartRequired                *bool `json:"pre_start_required,omitempty"`
+	GetPreferredAllocationAvailable *bool `json:"get_preferred_allocation_available,omitempty"`
+}
+
 // PluginStatus: The plugin of one resource.
 type PluginStatus struct {
 	Resource                        string `json:"resource"`
@@ -352,6 +410,20 @@ type PodResourcesStatus struct {
 	Containers map[string][]ResourceStatus `json:"containers"`
 }
 
+// PreStart: PreStartContainer with these devices.
+type PreStart struct {
+	Resource string   `json:"resource"`
+	Ids      []string `json:"ids"`
+	// seconds
+	Timeout *float64 `json:"timeout,omitempty"`
+}
+
+// Preferred: The ids of each container response, as many as the plugin sent and in its order.
+type Preferred struct {
+	Schema     string     `json:"schema"`
+	Containers [][]string `json:"containers"`
+}
+
 // Problem: Why a request was not met (RFC 9457).
 type Problem struct {
 	Type *string `json:"type,omitempty"`
@@ -366,6 +438,8 @@ type Problem struct {
 	Report *string `json:"report,omitempty"`
 	// of invalid objects: a line for each rule broken
 	Problems []string `json:"problems,omitempty"`
+	// of a call to a plugin that failed
+	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }
 
 // Resource: One resource of a device plugin that the kubelet knows.
@@ -406,6 +480,13 @@ type ResourceWait struct {
 
 // RestartPolicy: `spec.restartPolicy`: which containers the kubelet starts again when they end.
 type RestartPolicy string
+
+// RpcStatus: The status with which a plugin answered a call, or that stands for no answer.
+type RpcStatus struct {
+	// the code's name, such as NotFound
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
 
 // RunOptions: The settings of all of a container's resources, joined (`DeviceRunContainerOptions`).
 //

@@ -9,17 +9,19 @@ from typing import Final
 from msgspec import UNSET
 
 from devicemanager.claims.errors import ClaimsError, InvalidObject
-from devicemanager.control.shapes import Problem
+from devicemanager.control.shapes import Problem, RpcStatus
 from devicemanager.core.errors import (
     AllocationError,
     DeviceManagerError,
     RequestError,
+    RpcError,
     StartError,
     StopError,
 )
 from devicemanager.faults.fault import FaultError
 from devicemanager.kubelet.waiting import WaitTimeout
 from devicemanager.manifests.errors import ManifestError
+from devicemanager.wire.errors import WireError
 
 __all__ = ["ControlError", "HttpError", "error_of", "problem_of"]
 
@@ -46,6 +48,7 @@ _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (ClaimsError, HTTPStatus.CONFLICT, "claims-conflict"),
     (AllocationError, HTTPStatus.CONFLICT, "allocation-failed"),
     (RequestError, HTTPStatus.CONFLICT, "conflict"),
+    (WireError, HTTPStatus.BAD_GATEWAY, "unreadable-answer"),
     (StartError, HTTPStatus.SERVICE_UNAVAILABLE, "cannot-start"),
     (StopError, HTTPStatus.INTERNAL_SERVER_ERROR, "cannot-stop"),
 )
@@ -59,6 +62,10 @@ def problem_of(error: Exception, *, missing: bool = False) -> Problem:
     """What is answered. ``missing``: what the path names is not there."""
     if isinstance(error, HttpError):
         return _problem(error.status, error.reason, str(error))
+    if isinstance(error, RpcError):
+        said = RpcStatus(code=error.code, message=error.description)
+        text = " ".join(str(error).split())
+        return _problem(HTTPStatus.BAD_GATEWAY, "plugin-error", text, rpc_status=said)
     for kind, status, reason in _KINDS:
         if isinstance(error, kind):
             if kind is RequestError and missing:
@@ -79,7 +86,7 @@ def _problem(status: HTTPStatus, reason: str, detail: str, **more: object) -> Pr
         status=status.value,
         reason=reason,
         detail=detail,
-        **more,  # type: ignore[arg-type]  # report and problems, as the caller has them
+        **more,  # type: ignore[arg-type]  # those of one kind, as the caller has them
     )
 
 
@@ -87,6 +94,8 @@ def error_of(problem: Problem) -> Exception:
     """What the same call raises at ``MockKubelet``."""
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))
+    if problem.rpc_status is not UNSET:
+        return RpcError(problem.rpc_status.code, problem.rpc_status.message)
     text = problem.report if problem.report is not UNSET else problem.detail
     found: Callable[[str], Exception] | None = RequestError if problem.reason == NOT_FOUND else None
     for kind, _, reason in _KINDS:

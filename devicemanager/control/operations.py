@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from devicemanager.control import handlers, shapes
+from devicemanager.control import direct, handlers, shapes
+from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.runoptions import RunOptions
 
 if TYPE_CHECKING:
@@ -316,6 +317,45 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.PendingCallList,
     ),
     _call(
+        "callAllocate",
+        "POST",
+        "/v1/direct-calls/allocate",
+        "allocate",
+        "Ask a plugin to Allocate any devices, for no pod.",
+        direct.allocate,
+        body=direct.Allocate,
+        answer=direct.Allocated,
+    ),
+    _call(
+        "callGetPreferredAllocation",
+        "POST",
+        "/v1/direct-calls/preferred",
+        "preferred",
+        "Ask a plugin which devices it prefers, for no pod.",
+        direct.preferred,
+        body=direct.GetPreferred,
+        answer=direct.Preferred,
+    ),
+    _call(
+        "callPreStartContainer",
+        "POST",
+        "/v1/direct-calls/pre-start",
+        "pre_start",
+        "Ask a plugin for PreStartContainer, for no pod.",
+        direct.pre_start,
+        body=direct.PreStart,
+    ),
+    _call(
+        "callGetDevicePluginOptions",
+        "POST",
+        "/v1/direct-calls/options",
+        "options",
+        "Ask a plugin for its options.",
+        direct.options,
+        body=direct.GetOptions,
+        answer=PluginOptions,
+    ),
+    _call(
         "setFault",
         "POST",
         "/v1/faults",
@@ -415,14 +455,9 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "expect": "not over HTTP until now",
     **dict.fromkeys(
         (
-            "allocate",
             "container_statuses",
             "delete",
             "exit_container",
-            "options",
-            "pre_start",
-            "preferred",
-            "watch",
         ),
         "not over HTTP until now",
     ),
@@ -442,6 +477,7 @@ NOT_HERE: Final[Mapping[str, str]] = {
         )
     },
     "reset": "for fixtures of Python that share a kubelet; its parts are here",
+    "watch": "a list stream of its own; getCalls with follow has the lists that the kubelet gets",
     "wait_for": "asks a function of Python; the client does it with waitForEvent",
 }
 """Members of MockKubelet without an operation, and why."""

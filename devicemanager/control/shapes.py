@@ -49,8 +49,11 @@ __all__ = [
     "ResourceList",
     "ResourceQuery",
     "ResourceWait",
+    "RpcStatus",
+    "Seconds",
     "SetFault",
     "StartQuery",
+    "schema",
 ]
 
 DeviceIds = dict[str, list[str]]
@@ -58,8 +61,16 @@ Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, le=3600, description="seconds")]
 
 
-def _schema(name: str) -> str:
+def schema(name: str) -> str:
+    """The value of ``schema`` in an answer of this shape."""
     return f"devicemanager.{name}/v1"
+
+
+class RpcStatus(Struct, kw_only=True, frozen=True):
+    """The status with which a plugin answered a call, or that stands for no answer."""
+
+    code: Annotated[str, Meta(description="the code's name, such as NotFound")]
+    message: str
 
 
 class Problem(Struct, kw_only=True, frozen=True):
@@ -76,9 +87,12 @@ class Problem(Struct, kw_only=True, frozen=True):
     problems: Annotated[
         list[str] | UnsetType, Meta(description="of invalid objects: a line for each rule broken")
     ] = UNSET
+    rpc_status: Annotated[
+        RpcStatus | UnsetType, Meta(description="of a call to a plugin that failed")
+    ] = UNSET
 
 
-class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("node")):
+class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("node")):
     """The node and where its kubelet's files are."""
 
     name: str
@@ -96,7 +110,7 @@ class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("n
     claims_state_path: str
 
 
-class NodeStatus(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("node-status")):
+class NodeStatus(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("node-status")):
     """Devices by resource as the node's status has them: a resource that was removed stays,
     at 0."""
 
@@ -112,19 +126,19 @@ class Resource(Struct, kw_only=True, frozen=True):
     allocatable: Annotated[int, Meta(description="healthy devices, in use or not")]
 
 
-class ResourceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("resources")):
+class ResourceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resources")):
     """Resources, sorted by name."""
 
     items: list[Resource]
 
 
-class PluginList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("plugins")):
+class PluginList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("plugins")):
     """The plugin of each known resource, sorted by resource."""
 
     items: list[PluginStatus]
 
 
-class DeviceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("devices")):
+class DeviceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("devices")):
     """Devices, sorted by resource and id."""
 
     items: list[DeviceStatus]
@@ -142,7 +156,7 @@ class PodContainer(Struct, kw_only=True, frozen=True):
     finished: Annotated[bool, Meta(description="an init container that has ended")]
 
 
-class Pod(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pod")):
+class Pod(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod")):
     """A pod that is known and not deleted."""
 
     uid: str
@@ -160,7 +174,7 @@ class Pod(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("po
     ]
 
 
-class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pod-list")):
+class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod-list")):
     """Pods, in the order in which they came."""
 
     items: list[Pod]
@@ -187,7 +201,7 @@ class ContainerOutcome(Struct, kw_only=True, frozen=True):
     ]
 
 
-class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("admission")):
+class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("admission")):
     """What became of a pod: its containers' devices and settings, or the refusal."""
 
     pod: Pod
@@ -203,7 +217,7 @@ class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_sche
     explanation_text: Annotated[str, Meta(description="the same with a drawing, for people")]
 
 
-class PodDevices(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pod-devices")):
+class PodDevices(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod-devices")):
     """What a pod holds."""
 
     containers: Annotated[
@@ -212,20 +226,20 @@ class PodDevices(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_sch
 
 
 class PodResourcesStatus(
-    Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("resources-status")
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resources-status")
 ):
     """allocatedResourcesStatus by container."""
 
     containers: dict[str, list[ResourceStatus]]
 
 
-class Finished(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("finished")):
+class Finished(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("finished")):
     """The phase of a pod that has ended by itself."""
 
     phase: Phase
 
 
-class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("event")):
+class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("event")):
     """One thing that happened. Of the kind events-dropped: so many (details.dropped) are
     missing at this place, since the kubelet does not remember them any more."""
 
@@ -239,7 +253,7 @@ class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("
     details: dict[str, Any]
 
 
-class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("call")):
+class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("call")):
     """One RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Of the
     rpc "dropped": so many (response.dropped) are missing at this place, since the kubelet does
     not remember them any more."""
@@ -276,14 +290,14 @@ class PendingCall(Struct, kw_only=True, frozen=True):
 
 
 class PendingCallList(
-    Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("pending-calls")
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pending-calls")
 ):
     """Calls in progress, the oldest first."""
 
     items: list[PendingCall]
 
 
-class Fault(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("fault")):
+class Fault(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("fault")):
     """A fault that was set; see docs/faults.md for the kinds and their options."""
 
     id: Annotated[int, Meta(description="faults are numbered from 1")]
@@ -296,20 +310,20 @@ class Fault(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("
     spent: Annotated[bool, Meta(description="whether it has fired as often as it may")]
 
 
-class FaultList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("faults")):
+class FaultList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("faults")):
     """The faults that were set and not cleared, in the order in which they were set."""
 
     seed: Annotated[int, Meta(description="decides where a fault has a probability")]
     items: list[Fault]
 
 
-class Cleared(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("cleared")):
+class Cleared(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("cleared")):
     """How many faults were taken back."""
 
     count: int
 
 
-class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=_schema("clock")):
+class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("clock")):
     """The kubelet's clock."""
 
     manual: Annotated[bool, Meta(description="whether it stands still until it is advanced")]

@@ -18,8 +18,9 @@ from google.protobuf.message import Message
 from devicemanager.core.devices import Device
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError, RpcError
-from devicemanager.core.ids import DeviceId, ResourceName
+from devicemanager.core.ids import ResourceName
 from devicemanager.core.runoptions import ContainerSettings
+from devicemanager.kubelet.arguments import device_ids
 from devicemanager.kubelet.waiting import WaitTimeout
 from devicemanager.registration.calling import Calls, rpc_error
 from devicemanager.wire.lists import device_columns
@@ -71,7 +72,7 @@ class DirectCalls:
         wanted = [ids or ()] if containers is None else containers
         request = dp.AllocateRequest(
             container_requests=[
-                dp.ContainerAllocateRequest(devices_ids=_ids(each)) for each in wanted
+                dp.ContainerAllocateRequest(devices_ids=device_ids(each)) for each in wanted
             ]
         )
         answer = self._ask(
@@ -94,8 +95,8 @@ class DirectCalls:
         order. Raises RpcError and RequestError.
         """
         container = dp.ContainerPreferredAllocationRequest(
-            available_deviceIDs=_ids(available),
-            must_include_deviceIDs=_ids(must_include),
+            available_deviceIDs=device_ids(available),
+            must_include_deviceIDs=device_ids(must_include),
             allocation_size=size,
         )
         request = dp.PreferredAllocationRequest(container_requests=[container])
@@ -111,7 +112,7 @@ class DirectCalls:
     def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float = 10.0) -> None:
         """PreStartContainer, whether the plugin asks for it or not. Raises RpcError and
         RequestError."""
-        request = dp.PreStartContainerRequest(devices_ids=_ids(ids))
+        request = dp.PreStartContainerRequest(devices_ids=device_ids(ids))
         self._ask(
             resource,
             dp_grpc.PRE_START_CONTAINER,
@@ -232,13 +233,6 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _ids(ids: Iterable[str]) -> list[DeviceId]:
-    if isinstance(ids, str):
-        raise RequestError(f"device ids are a set or list, such as [{ids!r}]")
-    is_ordered = isinstance(ids, (list, tuple))
-    return [DeviceId(each) for each in (ids if is_ordered else sorted(ids))]
 
 
 def _options(settings: Settings) -> list[tuple[str, int | str]]:

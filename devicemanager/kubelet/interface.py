@@ -7,13 +7,14 @@ written once for either.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from devicemanager.calls.queries import CallQueries, Mark
+from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.node import NodeStatus
-from devicemanager.core.runoptions import RunOptions
+from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind
 from devicemanager.faults.states import FaultState
@@ -152,6 +153,26 @@ class KubeletInterface(Protocol):
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase: ...
     def start_container(self, uid: str, container: str) -> RunOptions: ...
     def restart_container(self, uid: str, container: str) -> RunOptions: ...
+
+    def allocate(
+        self,
+        resource: str,
+        ids: Iterable[str] | None = None,
+        *,
+        containers: Sequence[Iterable[str]] | None = None,
+        timeout: float = 10.0,
+    ) -> tuple[ContainerSettings, ...]: ...
+    def preferred(
+        self,
+        resource: str,
+        available: Iterable[str],
+        must_include: Iterable[str] = (),
+        *,
+        size: int,
+        timeout: float = 10.0,
+    ) -> tuple[tuple[str, ...], ...]: ...
+    def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float = 10.0) -> None: ...
+    def options(self, resource: str, *, timeout: float = 10.0) -> PluginOptions: ...
 
     def capacity(self) -> dict[str, int]: ...
     def allocatable(self) -> dict[str, int]: ...

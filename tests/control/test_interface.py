@@ -15,15 +15,22 @@ from devicemanager import (
     MockKubelet,
     Refused,
     RequestError,
+    RpcError,
     WaitTimeout,
 )
 from devicemanager.calls import CallMismatch, Mark
 from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
+from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.pods import Container
+from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.events import EventKind
 from devicemanager.faults import FaultError
+from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest
+from devicemanager.wire.errors import WireError
+from protos import deviceplugin_v1beta1 as dp
+from tests.faults import hostile
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.interface import AdmissionView, KubeletInterface
@@ -219,6 +226,48 @@ def test_calls(kubelet, mock_kubelet, simulated_plugin):
         kubelet.calls.assert_called(rpc="Allocate", device_ids={"gpu-mock-0"})
     with pytest.raises(RequestError, match="there is no RPC 'x'"):
         kubelet.calls(rpc="x")
+
+
+def test_direct_calls(kubelet, simulated_plugin):
+    plugin = simulated_plugin(
+        GPU, 2, env_prefix="GPU", preferred_policy=PreferredPolicy.REVERSE, pre_start=True
+    )
+    first, second = (device.id for device in plugin.devices)
+    assert kubelet.options(GPU) == PluginOptions(True, True)
+    (settings,) = kubelet.allocate(GPU, {second, first})
+    assert settings.envs == {"GPU_0": "/dev/0", "GPU_1": "/dev/1"}
+    assert isinstance(settings, ContainerSettings)
+    assert isinstance(settings.devices, tuple)
+    assert len(kubelet.allocate(GPU, containers=[(second, first), {first}])) == 2
+    assert plugin.calls[-1].device_ids == ((second, first), (first,))
+    assert kubelet.preferred(GPU, {first, second}, size=1) == ((second,),)
+    assert kubelet.preferred(GPU, [first, second], [first], size=1) == ((first,),)
+    kubelet.pre_start(GPU, iter([second, first]))
+    assert (plugin.calls[-1].rpc, plugin.calls[-1].device_ids) == (
+        "PreStartContainer",
+        ((first, second),),
+    )
+    assert kubelet.pods() == {}
+    with pytest.raises(RpcError, match="no-such-device") as caught:
+        kubelet.allocate(GPU, ["no-such-device"])
+    assert caught.value.code == "NotFound"
+    assert caught.value.description in str(caught.value)
+    with pytest.raises(RequestError, match=r"no plugin of vendor\.com/none is connected"):
+        kubelet.options("vendor.com/none")
+    with pytest.raises(RequestError, match="give the device ids of one container"):
+        kubelet.allocate(GPU)
+    with pytest.raises(RequestError, match=r"a set or list, such as \['gpu-0'\]"):
+        kubelet.allocate(GPU, "gpu-0")
+
+
+def test_an_answer_of_a_plugin_that_cannot_be_read(kubelet):
+    response = dp.ContainerAllocateResponse(typed_devices=[dp.TypedDevice()])
+    path = kubelet.plugin_dir / "raw.sock"
+    with hostile.RawPlugin(path, lists=hostile.TWO_DEVICES, allocate=hostile.answering(response)):
+        assert hostile.register(kubelet.plugin_socket, path.name, GPU) is None
+        kubelet.wait_for_resource(GPU, 2)
+        with pytest.raises(WireError, match=r"typed device 0 .* is of no known kind"):
+            kubelet.allocate(GPU, ["d0"])
 
 
 def test_faults(kubelet, mock_kubelet, simulated_plugin):

@@ -14,6 +14,7 @@ from devicemanager.control import MockKubeletClient
 from devicemanager.control.openapi import document
 from devicemanager.control.operations import NOT_HERE, OPERATIONS, Kind
 from devicemanager.kubelet.interface import KubeletInterface
+from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest
 from tools.openapi_document import FILE, text
 
@@ -111,6 +112,13 @@ STEPS = {
     "getEvents": ((), "?since=1"),
     "getCalls": ((), "?rpc=Allocate&bytes=true"),
     "getPendingCalls": (),
+    "callAllocate": ((), "", {"resource": GPU, "ids": ["gpu-mock-0"]}),
+    "callGetPreferredAllocation": (
+        *((), ""),
+        {"resource": GPU, "available": ["gpu-mock-0", "gpu-mock-1"], "size": 1},
+    ),
+    "callPreStartContainer": ((), "", {"resource": GPU, "ids": ["gpu-mock-0"]}),
+    "callGetDevicePluginOptions": ((), "", {"resource": GPU}),
     "setFault": ((), "", {"kind": "refuse-register", "options": {"times": 2}}),
     "listFaults": (),
     "clearFault": (("1",),),
@@ -128,6 +136,9 @@ STEPS = {
 }
 
 
+TOO_MANY = b'{"resource": "a/b", "available": [], "size": 2147483648}'
+
+
 def claims_objects(kind):
     from devicemanager.claims import SimulatedHardware, simulated_classes
     from devicemanager.claims.devmgmt.texts import to_yaml
@@ -143,7 +154,7 @@ def claims_objects(kind):
 
 
 def test_each_operation_answers_as_the_document_says(client, simulated_plugin):
-    simulated_plugin(GPU, 2)
+    simulated_plugin(GPU, 2, preferred_policy=PreferredPolicy.REVERSE, pre_start=True)
     steps = dict(STEPS)
     # Deleted before: one more for the collection.
     client.admit(pod_manifest("b", {GPU: 1}, uid="b"))
@@ -180,6 +191,23 @@ def test_problems_are_as_the_document_says(client):
         ("POST", "/v1/clock/advance", b"{", 400, "bad-request", "body: not JSON: "),
         ("POST", "/v1/clock/advance", b'{"seconds": "x"}', 400, "bad-request", "body: seconds: E"),
         ("POST", "/v1/waits/event", b'{"tim": 1}', 400, "bad-request", "body: Object contains un"),
+        (
+            "POST",
+            "/v1/direct-calls/options",
+            b"{}",
+            400,
+            "bad-request",
+            "required field `resource`",
+        ),
+        ("POST", "/v1/direct-calls/options", b'{"resource": "a/b"}', 409, "conflict", "no plugin"),
+        (
+            "POST",
+            "/v1/direct-calls/preferred",
+            TOO_MANY,
+            400,
+            "bad-request",
+            "body: size: Expected",
+        ),
         ("POST", "/v1/node/restart", b"{}", 400, "bad-request", "POST /v1/node/restart takes no"),
         ("POST", "/v1/faults", b'{"spec": "x"}', 422, "invalid-fault", "unknown fault 'x': choos"),
         ("POST", "/v1/faults", b"{}", 400, "bad-request", "body: give either spec, such as"),
