@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
 _EPILOG = """\
-to have it in every shell:
+to have it in every shell (make the directory first if it is not there):
   bash:  %(prog)s bash > ~/.local/share/bash-completion/completions/devicemanager
   zsh:   %(prog)s zsh > ~/.zfunc/_devicemanager     (~/.zfunc being in $fpath)
   fish:  %(prog)s fish > ~/.config/fish/completions/devicemanager.fish
