@@ -140,6 +140,36 @@ type ContainerSettings struct {
 	FilesystemDevices []DeviceSpec       `json:"filesystem_devices,omitempty"`
 }
 
+// ContainerState: One of the three; the others are null. Times are seconds since the epoch, and null if an
+// earlier kubelet started the container.
+type ContainerState struct {
+	Waiting    *Waiting    `json:"waiting,omitempty"`
+	Running    *Running    `json:"running,omitempty"`
+	Terminated *Terminated `json:"terminated,omitempty"`
+}
+
+// ContainerStatus: The status of one container, as the Kubernetes API has it.
+type ContainerStatus struct {
+	Schema string         `json:"schema"`
+	Name   string         `json:"name"`
+	State  ContainerState `json:"state"`
+	// how it ended the time before
+	LastTermination *Terminated `json:"last_termination"`
+	RestartCount    int64       `json:"restart_count"`
+}
+
+// ContainerStatusList: The statuses of a pod's containers, init containers first.
+type ContainerStatusList struct {
+	Schema string            `json:"schema"`
+	Items  []ContainerStatus `json:"items"`
+}
+
+// Delete: How long the containers of a pod have to end.
+type Delete struct {
+	// seconds, 1 at least; null: the pod's terminationGracePeriodSeconds
+	GracePeriod *float64 `json:"grace_period,omitempty"`
+}
+
 // DeviceList: Devices, sorted by resource and id.
 type DeviceList struct {
 	Schema string         `json:"schema"`
@@ -195,6 +225,13 @@ type EventWait struct {
 	After *int64 `json:"after,omitempty"`
 	// seconds
 	Timeout *float64 `json:"timeout,omitempty"`
+}
+
+// ExitContainer: How a container ends.
+type ExitContainer struct {
+	ExitCode *int64 `json:"exit_code,omitempty"`
+	// such as OOMKilled; empty: Completed for exit code 0, else Error
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Fault: A fault that was set; see docs/faults.md for the kinds and their options.
@@ -504,10 +541,29 @@ type RunOptions struct {
 	Conflicts         []Conflict         `json:"conflicts,omitempty"`
 }
 
+// Running: A container that runs.
+type Running struct {
+	StartedAt *float64 `json:"started_at,omitempty"`
+}
+
 // SetFault: A fault to set: as one line, or by its kind and options.
 type SetFault struct {
 	// such as refuse-register:code=UNAVAILABLE,times=2
 	Spec    *string        `json:"spec,omitempty"`
 	Kind    *string        `json:"kind,omitempty"`
 	Options map[string]any `json:"options,omitempty"`
+}
+
+// Terminated: A container that has ended.
+type Terminated struct {
+	ExitCode   int64    `json:"exit_code"`
+	Reason     string   `json:"reason"`
+	StartedAt  *float64 `json:"started_at,omitempty"`
+	FinishedAt *float64 `json:"finished_at,omitempty"`
+}
+
+// Waiting: A container that does not run yet, or not again yet.
+type Waiting struct {
+	Reason  string  `json:"reason"`
+	Message *string `json:"message,omitempty"`
 }

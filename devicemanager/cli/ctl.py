@@ -108,6 +108,12 @@ def _add_pods(actions: Subparsers) -> None:
     pods.add_argument("pods", nargs="*", metavar="POD", help=_POD)
     delete = _action(actions, "delete", "ctl_pods.delete", "end and delete pods")
     delete.add_argument("pods", nargs="+", metavar="POD", help=_POD)
+    delete.add_argument(
+        "--grace-period",
+        type=_seconds,
+        metavar="TIME",
+        help="the containers have so long to end, at least 1s, such as 30s (default: none)",
+    )
     finish = _action(actions, "finish", "ctl_pods.finish", "let the containers of a pod end")
     finish.add_argument("pod", metavar="POD", help=_POD)
     finish.add_argument(
@@ -127,6 +133,21 @@ def _add_pods(actions: Subparsers) -> None:
         )
         container.add_argument("pod", metavar="POD", help=_POD)
         container.add_argument("container", metavar="CONTAINER", help="its name")
+    ends = _action(
+        actions, "exit-container", "ctl_pods.exit_container", "let a container end", *_ONE
+    )
+    ends.add_argument("pod", metavar="POD", help=_POD)
+    ends.add_argument("container", metavar="CONTAINER", help="its name")
+    ends.add_argument("--exit-code", type=int, default=0, metavar="N", help="(default: 0)")
+    ends.add_argument("--reason", default="", metavar="WORD", help="such as OOMKilled")
+    statuses = _action(
+        actions,
+        "container-statuses",
+        "ctl_pods.container_statuses",
+        "show the statuses of a pod's containers",
+        *_ONE,
+    )
+    statuses.add_argument("pod", metavar="POD", help=_POD)
 
 
 def _add_node(actions: Subparsers) -> None:

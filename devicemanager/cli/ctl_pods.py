@@ -49,6 +49,11 @@ def _print_admission(answer: Admission) -> None:
 def delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """``ctl delete``."""
     pods = pods_named(client, args.pods)
+    if args.grace_period is not None:
+        for pod in pods:
+            client.delete(pod.uid, args.grace_period)
+            print(clean(f"pod {pod.namespace}/{pod.name} is to be deleted"))
+        return 0
     client.terminate(*dict.fromkeys(pod.uid for pod in pods))
     for pod in pods:
         print(clean(f"pod {pod.namespace}/{pod.name} deleted"))
@@ -90,4 +95,21 @@ def restart_container(client: MockKubeletClient, args: argparse.Namespace) -> in
     """``ctl restart-container``."""
     (pod,) = pods_named(client, [args.pod])
     show(client.restart_container(pod.uid, args.container), args.output)
+    return 0
+
+
+def exit_container(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl exit-container``."""
+    from devicemanager.control.podlife import ExitContainer
+
+    (pod,) = pods_named(client, [args.pod])
+    body = ExitContainer(exit_code=args.exit_code, reason=args.reason)
+    show(client.ask("exitContainer", pod.uid, args.container, body=body), args.output)
+    return 0
+
+
+def container_statuses(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl container-statuses``."""
+    (pod,) = pods_named(client, [args.pod])
+    show(client.ask("getContainerStatuses", pod.uid), args.output)
     return 0

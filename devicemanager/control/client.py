@@ -19,6 +19,7 @@ from devicemanager.control.direct import RemoteDirectCalls
 from devicemanager.control.documents import manifest_text, objects_text
 from devicemanager.control.errors import ControlError, error_of
 from devicemanager.control.operations import operation
+from devicemanager.control.podlife import RemotePodLife
 from devicemanager.control.records import RemoteCalls, RemoteClock, RemoteEvents, RemoteFaults
 from devicemanager.control.transport import quoted, transport_to, with_query
 from devicemanager.core.node import NodeStatus
@@ -39,7 +40,7 @@ _LOOK_SECONDS = 0.25
 _SHOWN_EVENTS = 20
 
 
-class MockKubeletClient(RemoteDirectCalls):
+class MockKubeletClient(RemoteDirectCalls, RemotePodLife):
     """A kubelet that ``devicemanager run --control`` or ``ControlServer`` serves.
 
     Meets ``KubeletInterface``: each method does what that of ``MockKubelet`` does and raises

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from devicemanager.control import direct, handlers, shapes
+from devicemanager.control import direct, handlers, podlife, shapes
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.runoptions import RunOptions
 
@@ -213,6 +213,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.delete_pod,
     ),
     _call(
+        "deletePodGracefully",
+        "POST",
+        _POD + "/delete",
+        "delete",
+        "Delete a pod once its containers have ended, or its grace period is over.",
+        podlife.delete,
+        body=podlife.Delete,
+    ),
+    _call(
         "finishPod",
         "POST",
         _POD + "/finish",
@@ -241,6 +250,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.PodResourcesStatus,
     ),
     _call(
+        "getContainerStatuses",
+        "GET",
+        _POD + "/container-statuses",
+        "container_statuses",
+        "Show the statuses of a pod's containers: waiting, running or terminated.",
+        podlife.container_statuses,
+        answer=podlife.ContainerStatusList,
+    ),
+    _call(
         "startContainer",
         "POST",
         _CONTAINER + "/start",
@@ -257,6 +275,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Start a container again, with the same devices.",
         handlers.restart_container,
         answer=RunOptions,
+    ),
+    _call(
+        "exitContainer",
+        "POST",
+        _CONTAINER + "/exit",
+        "exit_container",
+        "Let a running container end by itself; the kubelet starts it again or ends the pod.",
+        podlife.exit_container,
+        body=podlife.ExitContainer,
+        answer=podlife.ContainerStatus,
     ),
     _call(
         "publishPools",
@@ -453,14 +481,6 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "health_updates": "a queue of this process; events of kind device-health tell the same",
     "wait_for_call": "not over HTTP until now",
     "expect": "not over HTTP until now",
-    **dict.fromkeys(
-        (
-            "container_statuses",
-            "delete",
-            "exit_container",
-        ),
-        "not over HTTP until now",
-    ),
     **{
         f"{name}_async": "the same for asyncio; each is here without its ending, or stands above"
         for name in (

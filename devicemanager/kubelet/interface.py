@@ -20,6 +20,7 @@ from devicemanager.events import Event, EventKind
 from devicemanager.faults.states import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.pods.records import Phase, PodRecord
+from devicemanager.pods.statuses import ContainerStatus
 
 if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource
@@ -153,6 +154,12 @@ class KubeletInterface(Protocol):
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase: ...
     def start_container(self, uid: str, container: str) -> RunOptions: ...
     def restart_container(self, uid: str, container: str) -> RunOptions: ...
+
+    def exit_container(
+        self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""
+    ) -> ContainerStatus: ...
+    def delete(self, uid: str, grace_period: float | None = None) -> None: ...
+    def container_statuses(self, uid: str) -> dict[str, ContainerStatus]: ...
 
     def allocate(
         self,

@@ -86,6 +86,23 @@ def test_pods_come_and_go(ctl, manifest, simulated_plugin, capsys):
     assert ctl("wait", "pod", "a", "--phase", "Deleted") == ""
 
 
+def test_containers_end_and_pods_in_their_time(ctl, manifest, mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 4)
+    ctl("admit", manifest("a"), manifest("b"))
+    status = yaml.safe_load(ctl("exit-container", "a", "main", "--exit-code", "2"))
+    assert status["state"]["terminated"]["reason"] == "Error"
+    said = ctl("exit-container", "b", "main", "--reason", "Rain", "-o", "json")
+    assert json.loads(said)["state"]["terminated"]["reason"] == "Rain"
+    assert yaml.safe_load(ctl("container-statuses", "a"))["items"] == [status]
+    assert "does not run: it is terminated" in ctl("exit-container", "a", "main", status=2)
+    ctl("admit", manifest("c"))
+    assert ctl("delete", "c", "--grace-period", "1m") == "pod default/c is to be deleted\n"
+    assert ctl("wait", "event", "deleting", "--after", "0").endswith("1m0s to end\n")
+    assert "uid-c" in mock_kubelet.pods()
+    ctl("clock", "advance", "1m")
+    assert ctl("wait", "pod", "c", "--phase", "Deleted") == ""
+
+
 def test_the_node(ctl, mock_kubelet, simulated_plugin, tmp_path):
     simulated_plugin(GPU, 2)
     assert yaml.safe_load(ctl("node"))["root"] == str(mock_kubelet.root)

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from devicemanager import (
@@ -21,12 +22,14 @@ from devicemanager import (
 from devicemanager.calls import CallMismatch, Mark
 from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
+from devicemanager.control.podlife import ContainerState
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.pods import Container
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.events import EventKind
 from devicemanager.faults import FaultError
 from devicemanager.plugin.simulated import PreferredPolicy
+from devicemanager.pods.statuses import ContainerStatus, Running, Terminated
 from devicemanager.testing import pod_manifest
 from devicemanager.wire.errors import WireError
 from protos import deviceplugin_v1beta1 as dp
@@ -130,6 +133,43 @@ def test_the_pod_ends_by_itself(kubelet, simulated_plugin):
     assert kubelet.finish("train", {"main": 3}) == "Failed"
     with pytest.raises(RequestError, match="is not active"):
         kubelet.finish("train")
+
+
+def test_containers_end_and_a_pod_is_deleted(kubelet, mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 2)
+    manifest = trained()
+    manifest["spec"]["initContainers"] = [{"name": "setup", "image": "a"}]
+    kubelet.admit(manifest)
+    statuses = kubelet.container_statuses("train")
+    assert list(statuses) == ["setup", "main"]
+    assert statuses == mock_kubelet.container_statuses("train")
+    assert statuses["setup"].state == Terminated(0, "Completed", 1000.0, 1000.0)
+    assert statuses["main"] == ContainerStatus("main", Running(1000.0))
+    assert kubelet.exit_container("train", "main", 1).state == Running(1000.0)
+    waits = kubelet.exit_container("train", "main", 137, reason="OOMKilled")
+    assert (waits.state.reason, waits.restart_count) == ("CrashLoopBackOff", 1)
+    assert waits.last_termination == Terminated(137, "OOMKilled", 1000.0, 1000.0)
+    assert kubelet.container_statuses("train")["main"] == waits
+    with pytest.raises(RequestError, match="main of pod default/train does not run"):
+        kubelet.exit_container("train", "main")
+    kubelet.start_container("train", "main")
+    mark = kubelet.mark()
+    kubelet.delete("train")
+    assert "have 30s to end" in kubelet.wait_for_event("deleting", since=mark, timeout=0).message
+    kubelet.delete("train", 4.5)
+    kubelet.clock.advance(4)
+    assert list(kubelet.pods()) == ["train"]
+    kubelet.clock.advance(0.5)
+    kubelet.wait_for(lambda: not kubelet.pods())
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'train'"):
+        kubelet.delete("train")
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'train'"):
+        kubelet.container_statuses("train")
+
+
+def test_a_container_has_one_state():
+    with pytest.raises(msgspec.ValidationError, match="waiting, running or terminated"):
+        msgspec.json.decode(b"{}", type=ContainerState)
 
 
 def test_lives_of_the_kubelet(kubelet, mock_kubelet, simulated_plugin):

@@ -104,6 +104,9 @@ STEPS = {
     "listDevices": ((), "?resource=vendor.com/gpu"),
     "getNodeStatus": (),
     "getCheckpoint": (),
+    "getContainerStatuses": (("a",),),
+    "exitContainer": (("r", "main"), "", {"exit_code": 1, "reason": "OOMKilled"}),
+    "deletePodGracefully": (("r",), "", {"grace_period": 30}),
     "finishPod": (("a",), "", {"exit_codes": {"main": 1}}),
     "deletePod": (("a",),),
     "publishPools": ((), "", "pools"),
@@ -158,6 +161,7 @@ def test_each_operation_answers_as_the_document_says(client, simulated_plugin):
     steps = dict(STEPS)
     # Deleted before: one more for the collection.
     client.admit(pod_manifest("b", {GPU: 1}, uid="b"))
+    client.admit(pod_manifest("r", {}, uid="r"))  # restartPolicy Always
     steps["deletePods"] = ((), "?uid=b")
     assert set(steps) == {each.name for each in OPERATIONS}
     for name, step in steps.items():
