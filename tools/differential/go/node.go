@@ -367,6 +367,10 @@ func (n *node) leaveOld(resource string) error {
 	plugins := n.old[resource]
 	p := plugins[len(plugins)-1]
 	n.old[resource] = plugins[:len(plugins)-1]
+	if p.isGone() { // the kubelet has let it go before: nothing follows from its end
+		p.stop()
+		return nil
+	}
 	if err := n.leave(p); err != nil {
 		return err
 	}
