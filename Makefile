@@ -15,6 +15,9 @@ VERSION := import sys; print(sys.version_info[:2])
 .PHONY: setup demo test test-lines lint bench differential mutants attack power stress fuzz conformance dist
 .DELETE_ON_ERROR:
 
+# Tests wait more than they compute.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+
 # What the whole suite covers, branches and processes of their own included; a part of it may less.
 FLOOR = $(if $(ARGS),,--cov-fail-under=95)
 
@@ -31,12 +34,12 @@ demo: $(READY)
 
 # The whole suite comes last: its closing line is the last line.
 test: test-lines
-	WIRE_LINE=dev $(BIN)/python -m pytest -n logical --cov --cov-report=term $(FLOOR) $(ARGS)
+	WIRE_LINE=dev $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term $(FLOOR) $(ARGS)
 
 test-lines: $(LINES:%=test-%)
 
 test-%: .cache/%/.ready
-	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -n logical -m wire
+	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -n $(WORKERS) -m wire
 
 lint: $(READY)
 	$(BIN)/ruff check

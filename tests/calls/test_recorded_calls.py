@@ -30,8 +30,11 @@ def plugin(kubelet: MockKubelet) -> Iterator[SimulatedPlugin]:
         pre_start=True,
         preferred_policy=PreferredPolicy.LEXICAL,
     )
+    mark = kubelet.mark()
     with SimulatedPlugin(settings, kubelet.plugin_dir) as plugin:
         kubelet.wait_for_resource(GPU, 2)
+        # Register is answered, and recorded, while the first list is on its way.
+        kubelet.wait_for(lambda: bool(kubelet.calls(GPU, rpc="Register", since=mark)))
         yield plugin
 
 
@@ -48,11 +51,11 @@ def test_the_calls_of_a_plugin_and_a_pod(kubelet: MockKubelet, plugin: Simulated
     (allocated,) = kubelet.calls(rpc="Allocate", since=mark)
     assert allocated.response is not None
     assert len(allocated.response["container_responses"]) == 1
-    assert [call.rpc for call in kubelet.calls(GPU)[:3]] == [
+    assert {call.rpc for call in kubelet.calls(GPU)[:3]} == {
         "GetDevicePluginOptions",
         "Register",
         "ListAndWatch",
-    ]
+    }
     registered = kubelet.calls(GPU, rpc="Register")[0]
     assert registered.direction == "to-kubelet"
     assert registered.request["resource_name"] == GPU
@@ -143,7 +146,7 @@ def test_the_record_outlives_a_restart(kubelet: MockKubelet, plugin: SimulatedPl
     kubelet.wait_for_resource(GPU, 2)
     end, *_ = kubelet.calls(GPU, rpc="ListAndWatch", since=mark)
     assert end.stream_message is None
-    kubelet.calls.assert_called(GPU, rpc="Register", since=mark)
+    kubelet.wait_for_call(GPU, rpc="Register", since=mark)
 
 
 def test_nothing_is_recorded_if_nothing_is_kept() -> None:

@@ -58,8 +58,8 @@ CASES = (
     case("ignores-own", "K06", recover_seconds=1.5, besides="ignores-stream"),
     case("ignores-kubelet", "K07", recover_seconds=1.5, besides="ignores-stream"),
     case("ignores-stream", "K08", recover_seconds=1.5),
-    case("stale-handlers", "K09", refresh_seconds=1.5),
-    case("no-unlink", "K10"),
+    case("stale-handlers", "K09", refresh_seconds=1.5, recover_seconds=3),
+    case("no-unlink", "K10", start_seconds=4),
     case("unlink-by-name", "K11"),
     case("fixed-socket", "K12"),
     case("random-ids", "K13"),
@@ -131,7 +131,7 @@ CASES = (
 NOTHING_FAILS = ("L09", "L10")
 """Checks that report, and never fail."""
 
-QUICK = {"idle_seconds": 2.0, "away_seconds": 1.0, "settle_seconds": 0.4,
+QUICK = {"idle_seconds": 2.0, "recover_seconds": 20.0, "away_seconds": 1.0, "settle_seconds": 0.4,
          "register_window_seconds": 2.0, "register_delay_seconds": 1.5, "restarts": 5,
          "allocations": 200}  # fmt: skip
 
