@@ -44,7 +44,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Error is an answer that is no success.
 type Error struct {
 	Status int
-	// Detail says in one line what is wrong.
+	// Detail says in one line what is wrong; the lines after it, of a wait that failed, say
+	// what did happen.
 	Detail string
 }
 
@@ -95,9 +96,12 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	}
 	defer response.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	var problem struct{ Detail, Title string }
+	var problem struct{ Detail, Report string }
 	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
 		problem.Detail = fmt.Sprintf("%s %s: %s %s", method, path, response.Status, text)
+	}
+	if problem.Report != "" {
+		problem.Detail = problem.Report // its first line is the detail
 	}
 	return nil, &Error{response.StatusCode, problem.Detail}
 }

@@ -73,4 +73,7 @@ func TestErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no plugin has registered it") {
 		t.Errorf("a wait in vain: %v", err)
 	}
+	if err != nil && !strings.Contains(err.Error(), "\n  started: kubelet serves") {
+		t.Errorf("a wait in vain does not say what did happen: %v", err)
+	}
 }
