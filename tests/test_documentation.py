@@ -1,5 +1,6 @@
 """What README and docs show is so: Python runs, commands parse, output is what comes out."""
 
+import argparse
 import re
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devicemanager.cli import _parser
+from devicemanager.cli import _parser, whole_parser
 from devicemanager.settings import QUIRKS, Settings
 from tests.sessions import SPARE
 
@@ -107,6 +108,34 @@ def test_commands_are_what_the_command_takes(page):
                 pass
             case _:
                 assert not line.startswith("$"), f"{page.name}: nothing checks {line!r}"
+
+
+# Options of curl and of the plugins in examples; the benchmarks are a tool of their own.
+OTHERS_OPTIONS = {"--data-binary", "--socket-dir", "--unix-socket", "--verbose"}
+
+
+def options(parser):
+    """All options of a command and its subcommands, those that are added late included."""
+    late = getattr(parser, "complete", None)
+    if late is not None:
+        late(parser)
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                yield from options(subparser)
+
+
+def test_options_that_pages_name_are_there():
+    named = {
+        (page.name, option)
+        for page in PAGES
+        if page.stem not in ("benchmarks", "CONTRIBUTING")
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())
+    }
+    assert len(named) > 50
+    there = {*options(whole_parser()), *OTHERS_OPTIONS}
+    assert sorted(each for each in named if each[1] not in there) == []
 
 
 LINKING = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "tests").rglob("*.md")})
