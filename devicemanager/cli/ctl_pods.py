@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 
 def admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """``ctl admit``."""
+    from devicemanager.core.errors import RequestError
+
     check_one_standard_input(args.files)
     refused = False
     for file in args.files:
         # The server reads and checks it.
         query = {"start": not args.no_start}
-        answer: Admission = client.ask("admitPod", query=query, body=content(file))
+        try:
+            answer: Admission = client.ask("admitPod", query=query, body=content(file))
+        except RequestError as error:
+            raise CommandError(f"{file}: {error}") from error
         refused = refused or not answer.admitted
         if args.output == "text":
             _print_admission(answer)

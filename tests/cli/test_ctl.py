@@ -53,6 +53,13 @@ def manifest(tmp_path):
     return write
 
 
+def test_a_manifest_that_cannot_be_is_named(ctl, manifest):
+    bad = manifest("b_d")
+    assert ctl("admit", manifest("a"), bad, status=2).startswith(
+        f"devicemanager: error: {bad}: metadata.name: Invalid value"
+    )
+
+
 def test_pods_come_and_go(ctl, manifest, simulated_plugin, capsys):
     simulated_plugin(GPU, 4)
     assert ctl("admit", manifest("a"), manifest("b")) == (
