@@ -75,6 +75,29 @@ type Call struct {
 	ResponseBytes *string `json:"response_bytes"`
 }
 
+// CallWait: Until the next call that matches has ended.
+type CallWait struct {
+	Resource *string `json:"resource,omitempty"`
+	// the method, such as Allocate
+	RPC *string `json:"rpc,omitempty"`
+	// of this endpoint
+	Plugin *string `json:"plugin,omitempty"`
+	// that asks for exactly these devices
+	DeviceIds []string `json:"device_ids,omitempty"`
+	// it has at least this
+	Request map[string]any `json:"request,omitempty"`
+	// it has at least this
+	Response map[string]any `json:"response,omitempty"`
+	// with this status code, such as OK
+	Code *string `json:"code,omitempty"`
+	// later than this: latest_event and latest_call of the node; null: now
+	Since *Mark `json:"since,omitempty"`
+	// with the messages as they were, in base64
+	Bytes *bool `json:"bytes,omitempty"`
+	// seconds
+	Timeout *float64 `json:"timeout,omitempty"`
+}
+
 // Cleared: How many faults were taken back.
 type Cleared struct {
 	Schema string `json:"schema"`
@@ -296,6 +319,12 @@ type GetPreferred struct {
 
 // Health: `ResourceHealthStatus` of the Kubernetes API.
 type Health string
+
+// Mark: A moment among the events and calls of a kubelet, for `since=`.
+type Mark struct {
+	Event int64 `json:"event"`
+	Call  int64 `json:"call"`
+}
 
 // Mount: A host directory or file shown in the container.
 type Mount struct {

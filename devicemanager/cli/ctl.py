@@ -216,7 +216,7 @@ _EXAMPLE = "refuse-register:code=UNAVAILABLE,times=2"
 def _add_waits(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "wait",
-        help="wait for devices, an event or a pod: 1 if it does not come",
+        help="wait for devices, an event, a call or a pod: 1 if it does not come",
         description="Waits; if what is waited for does not come in time, says what did happen "
         "and ends with 1.",
     )
@@ -233,6 +233,16 @@ def _add_waits(actions: Subparsers) -> None:
         metavar="N",
         help="later than the event of this number; 0: than none (default: than now)",
     )
+    call = _action(waits, "call", "ctl_waits.call", "until a call has ended", *_LINES)
+    call.add_argument("rpc", nargs="?", metavar="RPC", help="of this method, such as Allocate")
+    call.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
+    call.add_argument("--code", metavar="CODE", help="with this status code only, such as OK")
+    call.add_argument(
+        "--after",
+        type=int,
+        metavar="N",
+        help="later than the call of this number; 0: than none (default: than now)",
+    )
     pod = _action(waits, "pod", "ctl_waits.pod", "until a pod is in a phase, or gone")
     pod.add_argument("pod", metavar="POD", help=_POD)
     pod.add_argument(
@@ -241,7 +251,7 @@ def _add_waits(actions: Subparsers) -> None:
         default="Running",
         help="which (default: Running)",
     )
-    for each in (resource, event, pod):
+    for each in (resource, event, call, pod):
         each.add_argument(
             "--timeout",
             type=_seconds,

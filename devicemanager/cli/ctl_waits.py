@@ -33,6 +33,24 @@ def event(client: MockKubeletClient, args: argparse.Namespace) -> int:
     return _until(wait)
 
 
+def call(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """``ctl wait call``."""
+    from devicemanager.calls.queries import Mark
+    from devicemanager.control import convert
+
+    def wait() -> None:
+        found = client.wait_for_call(
+            args.resource,
+            rpc=args.rpc,
+            code=args.code,
+            since=None if args.after is None else Mark(0, args.after),
+            timeout=args.timeout,
+        )
+        _print(convert.call(found, with_bytes=args.output == "text"), args.output)
+
+    return _until(wait)
+
+
 def pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """``ctl wait pod``."""
     from devicemanager.cli.options import CommandError

@@ -19,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from devicemanager.control import handlers, shapes
 from devicemanager.control.access import Access
+from devicemanager.control.callwaits import CallWait
 from devicemanager.control.decode import decode_body, decode_query
 from devicemanager.control.errors import HttpError, problem_of
 from devicemanager.control.feed import Feed, call_source, event_source
@@ -167,22 +168,31 @@ class Application:
         return await anyio.to_thread.run_sync(work, limiter=self._workers)
 
     async def _wait(self, operation: Operation, asked: handlers.Request) -> Any:
-        """Look, wait for an event, look again. A wait has no thread while nothing happens."""
+        """Look, wait for an event or call, look again. A wait has no thread while nothing
+        happens."""
         timeout = asked.body.timeout
-        if getattr(asked.body, "after", 0) is None:
-            body = msgspec.structs.replace(asked.body, after=self._kubelet.events.latest)
-            asked = handlers.Request(asked.path, asked.query, body)
+        asked = handlers.Request(asked.path, asked.query, self._from_now(asked.body))
+        feed: Feed[Any] = self._calls if isinstance(asked.body, CallWait) else self._events
         end = time.monotonic() + timeout
         while True:
-            seen = self._kubelet.events.latest
+            seen = feed.latest
             try:
                 return await self._call(operation, asked)
             except WaitTimeout as error:
                 rest = end - time.monotonic()
-                if rest <= 0 or self._events.closed:
+                if rest <= 0 or feed.closed:
                     text = str(error).replace("waited 0 s", f"waited {timeout:g} s", 1)
                     raise WaitTimeout(text) from None
-                await self._events.changes(seen, min(rest, _LOOK_SECONDS))
+                await feed.changes(seen, min(rest, _LOOK_SECONDS))
+
+    def _from_now(self, body: Any) -> Any:
+        """A wait's body with the present moment where it names none."""
+        match body:
+            case shapes.EventWait(after=None):
+                return msgspec.structs.replace(body, after=self._kubelet.events.latest)
+            case CallWait(since=None):
+                return msgspec.structs.replace(body, since=self._kubelet.mark())
+        return body
 
     def _stream(self, operation: Operation, asked: handlers.Request) -> Any:
         query = asked.query

@@ -15,6 +15,7 @@ import msgspec
 from devicemanager.calls.queries import Mark
 from devicemanager.control import convert, shapes
 from devicemanager.control.answers import RemoteAdmission
+from devicemanager.control.callwaits import RemoteCallWaits
 from devicemanager.control.direct import RemoteDirectCalls
 from devicemanager.control.documents import manifest_text, objects_text
 from devicemanager.control.errors import ControlError, error_of
@@ -40,7 +41,7 @@ _LOOK_SECONDS = 0.25
 _SHOWN_EVENTS = 20
 
 
-class MockKubeletClient(RemoteDirectCalls, RemotePodLife):
+class MockKubeletClient(RemoteDirectCalls, RemotePodLife, RemoteCallWaits):
     """A kubelet that ``devicemanager run --control`` or ``ControlServer`` serves.
 
     Meets ``KubeletInterface``: each method does what that of ``MockKubelet`` does and raises

@@ -122,6 +122,11 @@ class Feed(Generic[T]):
         # Set from an event until the loop has looked: a burst of events wakes it once.
         self._is_waking = threading.Event()
 
+    @property
+    def latest(self) -> int:
+        """The number of the latest thing that happened; 0 before the first."""
+        return self._source.latest()
+
     def close(self) -> None:
         """Let every reader come to its end."""
         self.closed = True
@@ -137,7 +142,7 @@ class Feed(Generic[T]):
             last = since
             while True:
                 changed = self._changed
-                batch = self._some(self._source.later(last)) if self._latest() > last else ()
+                batch = self._some(self._source.later(last)) if self.latest > last else ()
                 if batch:
                     for part in self._parts(batch, last):
                         if isinstance(part, bytes):
@@ -154,16 +159,13 @@ class Feed(Generic[T]):
         """Wait for something later than ``since``, but not longer."""
         with self._reading():
             changed = self._changed
-            if self._latest() > since or self.closed:
+            if self.latest > since or self.closed:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await changed.wait()
 
     # -- inside --------------------------------------------------------------------------
-
-    def _latest(self) -> int:
-        return self._source.latest()
 
     def _some(self, later: Sequence[T]) -> Sequence[T]:
         """As many of them as are given at a time."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from devicemanager.control import direct, handlers, podlife, shapes
+from devicemanager.control import callwaits, direct, handlers, podlife, shapes
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.runoptions import RunOptions
 
@@ -444,6 +444,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         kind=Kind.WAIT,
     ),
     _call(
+        "waitForCall",
+        "POST",
+        "/v1/waits/call",
+        "wait_for_call",
+        "Wait for a call between kubelet and plugin to end.",
+        callwaits.wait_for_call,
+        body=callwaits.CallWait,
+        answer=shapes.Call,
+        kind=Kind.WAIT,
+    ),
+    _call(
         "getClock",
         "GET",
         "/v1/clock",
@@ -479,8 +490,7 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "claims": "the manager of claims, for Python alone; publish, define and claim are here",
     "close": "ends the kubelet for good: whoever made it does that",
     "health_updates": "a queue of this process; events of kind device-health tell the same",
-    "wait_for_call": "not over HTTP until now",
-    "expect": "not over HTTP until now",
+    "expect": "its steps may be functions of Python; waitForEvent and waitForCall, one by one",
     **{
         f"{name}_async": "the same for asyncio; each is here without its ending, or stands above"
         for name in (

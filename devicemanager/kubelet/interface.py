@@ -7,10 +7,11 @@ written once for either.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from devicemanager.calls.call import Call
 from devicemanager.calls.queries import CallQueries, Mark
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.node import NodeStatus
@@ -208,3 +209,17 @@ class KubeletInterface(Protocol):
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event: ...
+    def wait_for_call(
+        self,
+        resource: str | None = None,
+        *,
+        rpc: str | None = None,
+        plugin: str | None = None,
+        device_ids: Collection[str] | None = None,
+        request: Mapping[str, Any] | None = None,
+        response: Mapping[str, Any] | None = None,
+        code: str | None = None,
+        where: Callable[[Call], bool] | None = None,
+        since: Mark | None = None,
+        timeout: float = 10.0,
+    ) -> Call: ...

@@ -138,6 +138,10 @@ def test_what_happened(ctl, manifest, simulated_plugin):
     (allocate,) = ctl("calls", "--rpc", "Allocate", "-o", "json").splitlines()
     assert json.loads(allocate)["request"]["container_requests"]
     assert f"ListAndWatch {GPU} (gpu.sock): 1 messages" in ctl("calls", "--pending")
+    said = ctl("wait", "call", "Allocate", "--resource", GPU, "--code", "OK", "--after", "0")
+    assert "Allocate vendor.com/gpu (gpu.sock) gpu-mock-0: OK" in said
+    assert json.loads(ctl("wait", "call", "--after", "0", "-o", "json"))["number"] == 1
+    assert main(["ctl", "wait", "call", "Allocate", "--timeout", "0"]) == 1  # later than now
     assert "admitted: pod default/a" in ctl("wait", "event", "admitted", "--after", "0")
 
 

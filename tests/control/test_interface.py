@@ -225,6 +225,59 @@ def test_a_wait_ends_with_what_it_is_for(kubelet, mock_kubelet, simulated_plugin
         assert [wait.result() for wait in waits][1].resource == GPU
 
 
+def test_waits_for_calls(kubelet, mock_kubelet, simulated_plugin):
+    beginning = kubelet.mark()
+    plugin = simulated_plugin(GPU, 2, pre_start=True)
+    first = plugin.devices[0].id
+    mark = kubelet.mark()
+    with ThreadPoolExecutor() as pool:
+        wait = pool.submit(kubelet.wait_for_call, GPU, rpc="PreStartContainer", since=mark)
+        kubelet.admit(trained(1))
+        assert wait.result() == mock_kubelet.calls(rpc="PreStartContainer")[0]
+    find = kubelet.wait_for_call
+    (allocate,) = mock_kubelet.calls(rpc="Allocate")
+    assert find(device_ids={first}, since=mark, timeout=0) == allocate
+    assert find(code="OK", plugin="gpu.sock", since=mark, timeout=0) == allocate
+    asked = {"container_requests": [{"devices_ids": [first]}]}
+    assert find(request=asked, since=mark, timeout=0) == allocate
+    register = find(GPU, where=lambda call: call.rpc == "Register", since=beginning, timeout=0)
+    assert register == mock_kubelet.calls(rpc="Register")[0]
+    assert find(response={"container_responses": [{}]}, since=beginning, timeout=0) == allocate
+    with pytest.raises(
+        WaitTimeout, match=r"^waited 0\.01 s for the call\(rpc='Allocate'\); "
+    ) as no:
+        find(rpc="Allocate", timeout=0.01)  # later than now
+    assert "\n  -- looked at from here --\n" in f"{no.value}\n"
+    with pytest.raises(WaitTimeout):
+        find(code="Unavailable", since=beginning, timeout=0)
+    with pytest.raises(WaitTimeout):
+        find(where=lambda call: False, since=beginning, timeout=0)
+    with pytest.raises(RequestError, match="there is no RPC 'x'"):
+        find(rpc="x")
+    with pytest.raises(RequestError, match="device_ids is a set of ids"):
+        find(device_ids=first)
+
+
+def test_a_wait_for_a_call_counts_from_when_it_is_asked(
+    client, mock_kubelet, simulated_plugin, monkeypatch
+):
+    simulated_plugin(GPU, 1)
+    look, looked = mock_kubelet.wait_for_call, threading.Event()
+
+    def looks(*criteria, **more):
+        try:
+            return look(*criteria, **more)
+        finally:
+            looked.set()
+
+    monkeypatch.setattr(mock_kubelet, "wait_for_call", looks)
+    with ThreadPoolExecutor() as pool:
+        wait = pool.submit(client.wait_for_call, rpc="GetDevicePluginOptions")
+        assert looked.wait(10)
+        mock_kubelet.options(GPU)  # no event comes with it
+        assert wait.result() == mock_kubelet.calls.all()[-1]
+
+
 def test_claims(kubelet, mock_kubelet):
     from devicemanager.claims import SimulatedHardware, simulated_classes
 

@@ -128,6 +128,7 @@ STEPS = {
     "clearFaults": (),
     "waitForResource": ((), "", {"resource": GPU}),
     "waitForEvent": ((), "", {"after": 0}),
+    "waitForCall": ((), "", {"rpc": "Allocate", "since": {"event": 0, "call": 0}}),
     "setSourcesReady": (),
     "checkServers": (),
     "getClock": (),
