@@ -2,6 +2,7 @@ package mockkubelet
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 )
@@ -76,4 +77,22 @@ func TestErrors(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "\n  started: kubelet serves") {
 		t.Errorf("a wait in vain does not say what did happen: %v", err)
 	}
+}
+
+func TestCheck(t *testing.T) {
+	command := os.Getenv("DEVICEMANAGER")
+	if command == "" {
+		command = Command
+	}
+	options := []string{"--only", "O01", "--only", "A14", "--limit", "settle_seconds=0.2"}
+	Check(t, options, command, "simulate", "--directory", "{plugin_dir}")
+}
+
+// Runs in a process of its own, where it fails: tests/interop/test_go_client.py looks at it.
+func TestCheckFails(t *testing.T) {
+	plugin := os.Getenv("BROKEN_PLUGIN")
+	if plugin == "" {
+		t.Skip("BROKEN_PLUGIN is not set")
+	}
+	Check(t, []string{"--only", "A02", "--limit", "settle_seconds=0.2"}, "sh", "-c", plugin, "{plugin_dir}")
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.matrix import PLUGIN
 from tests.interop import builds, gobuild
 from tools.go_client import FILE, source
 
@@ -51,6 +52,17 @@ def test_a_plugin_author_finds_a_planted_bug() -> None:
     assert broken.returncode == 1, broken.stdout + broken.stderr
     assert "waited 10 s for 3 allocatable devices of vendor.com/gpu" in broken.stdout
     assert "the mock kubelet saw:" in broken.stdout
+
+
+def test_a_check_that_fails_is_a_subtest_that_fails() -> None:
+    root = MODULE.parents[1]
+    plugin = (
+        f'PYTHONPATH="{root}" exec "{sys.executable}" "{PLUGIN}" --switch accept-unknown --dir "$0"'
+    )
+    done = go_test(MODULE, "-run", "TestCheckFails", BROKEN_PLUGIN=plugin)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "--- FAIL: TestCheckFails/A02" in done.stdout
+    assert "seen:      Allocate took an unknown id" in done.stdout
 
 
 def test_without_the_command() -> None:

@@ -1,0 +1,83 @@
+package mockkubelet
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Verdict is what came of one conformance check; docs/conformance-checks.md has them all.
+type Verdict struct {
+	ID       string `json:"id"`
+	Severity string `json:"severity"`
+	Title    string `json:"title"`
+	// pass, fail, warn, skip, waived or error
+	Outcome string `json:"outcome"`
+	// What was seen; of a skip, why.
+	Seen       string   `json:"seen"`
+	Expects    string   `json:"expects"`
+	Production string   `json:"production"`
+	Links      []string `json:"links"`
+	Reproduce  string   `json:"reproduce"`
+	Output     []string `json:"output"`
+	Timeline   []struct {
+		Time   float64 `json:"time"`
+		Source string  `json:"source"`
+		Text   string  `json:"text"`
+	} `json:"timeline"`
+}
+
+// Check certifies a plugin: it runs "devicemanager check" with the options on the plugin's
+// command, in which {plugin_dir} stands for the directory with kubelet.sock, and makes each
+// check a subtest. Checks that do not apply are skipped, warnings are logged.
+func Check(t *testing.T, options []string, plugin ...string) {
+	t.Helper()
+	name := os.Getenv("DEVICEMANAGER")
+	if name == "" {
+		name = Command
+	}
+	arguments := append([]string{"check", "-o", "json"}, options...)
+	command := exec.Command(name, append(append(arguments, "--"), plugin...)...)
+	var printed strings.Builder
+	command.Stderr = &printed
+	answer, err := command.Output()
+	var report struct {
+		Checks []Verdict `json:"checks"`
+	}
+	if json.Unmarshal(answer, &report) != nil || len(report.Checks) == 0 {
+		t.Fatalf("devicemanager check: %v: %s", err, strings.TrimSpace(printed.String()))
+	}
+	for _, verdict := range report.Checks {
+		t.Run(verdict.ID, func(t *testing.T) {
+			switch verdict.Outcome {
+			case "fail", "error":
+				t.Error(verdict)
+			case "skip", "waived":
+				t.Skip(verdict.Seen)
+			case "warn":
+				t.Log(verdict)
+			}
+		})
+	}
+}
+
+// String tells what was seen, and what a reader needs to understand it.
+func (v Verdict) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s: %s\n  seen:      %s\n  expected:  %s\n  on a node: %s\n",
+		v.ID, v.Title, v.Outcome, v.Seen, v.Expects, v.Production)
+	for _, link := range v.Links {
+		fmt.Fprintf(&text, "  see:       %s\n", link)
+	}
+	fmt.Fprintf(&text, "  again:     %s\n", v.Reproduce)
+	for _, line := range v.Timeline {
+		fmt.Fprintf(&text, "    %8.3f s %-8s %s\n", line.Time, line.Source, line.Text)
+	}
+	for _, line := range v.Output {
+		fmt.Fprintf(&text, "    | %s\n", line)
+	}
+	return text.String()
+}
