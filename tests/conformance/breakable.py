@@ -527,8 +527,9 @@ class Plugin:
         return "ignores-stream" not in on and self.streams_ended.is_set() and self.no_stream()
 
     def no_stream(self) -> bool:
-        live = [event for _, service, _ in self.servers.values() for event in service.live]
-        return bool(live) and all(event.is_set() for event in live)
+        """Whether a resource had list streams, and has none any more."""
+        lives = [service.live for _, service, _ in self.servers.values()]
+        return any(live and all(event.is_set() for event in live) for live in lives)
 
     def serve_registry(self) -> None:
         if not self.switches & {"registry", "registry-type"}:
