@@ -1,0 +1,36 @@
+"""A shell script that steers the kubelet with curl finds the bug that is planted in a plugin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("planted_bug.sh")
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        ([], 0, "it tells of every change"),
+        (["-deaf"], 1, "no 3 healthy devices after device-0 broke, "),
+    ],
+    ids=["right", "deaf"],
+)
+def test_a_script_with_curl(go_bin: Path, options: list[str], status: int, said: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [SCRIPT, go_bin / "conformant", *options],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert said in done.stdout
