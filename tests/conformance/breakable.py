@@ -483,7 +483,6 @@ class Plugin:
             self.stopping.wait()
             return
         self.come_up()
-        self.streams_ended.clear()
         while not self.stopping.wait(_POLL):
             if "leaky-idle" in on or ("spin-when-away" in on and self.kubelet() is None):
                 until = time.monotonic() + 0.2

@@ -23,6 +23,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -259,7 +260,11 @@ def small_disk(root: Path) -> Iterator[Path]:
     if mounted.returncode:
         pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
     yield at
-    subprocess.run(["umount", at], check=True)
+    # gRPC closes the sockets of servers on threads of its own: until then the disk is in use.
+    until = time.monotonic() + 10
+    while (unmounted := subprocess.run(["umount", at], capture_output=True)).returncode:
+        assert time.monotonic() < until, unmounted.stderr
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import Trial
 
 MUST, SHOULD = Severity.MUST, Severity.SHOULD
+_TIMES = 10
+"""How often one question is asked: that answers are equal by chance must be unlikely."""
 
 
 def _offered(trial: Trial, client: PluginClient) -> None:
@@ -131,7 +133,7 @@ def p04(trial: Trial) -> None:
     "P05",
     SHOULD,
     "prefers quickly, and the same each time",
-    does="asks twice for 8 of up to 64 devices",
+    does=f"asks {_TIMES} times for 8 of up to 64 devices",
     expects="the same answer within preferred_seconds",
     production="slow admissions",
     links="DM",
@@ -146,9 +148,10 @@ def p05(trial: Trial) -> str:
         def ask() -> None:
             answers.append(sorted(_preferred(trial, client, ids, [], size)))
 
-        took = max(trial.timed(ask, "a preference"), trial.timed(ask, "a preference"))
-    if answers[0] != answers[1]:
-        raise Failed(f"the same question had the answers {answers[0]} and {answers[1]}")
+        took = max(trial.timed(ask, "a preference") for _ in range(_TIMES))
+    for other in answers:
+        if other != answers[0]:
+            raise Failed(f"the same question had the answers {answers[0]} and {other}")
     if took > trial.limits.preferred_seconds:
         raise Failed(f"an answer took {took:.1f} s")
     return f"{took:.3f} s"
