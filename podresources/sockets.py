@@ -12,7 +12,7 @@ import stat
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from podresources.errors import ServeError, SocketInUse, SocketPathError
 
@@ -28,6 +28,16 @@ _PRIVATE = re.compile(r"\.[0-9a-f]{3,16}")
 AUTHORITY = ("grpc.default_authority", "localhost")
 """The channel option for every connection to a unix socket. As the kubelet's own clients do
 (k/k#112597): gRPC would send the quoted path, which servers on Rust's h2 refuse."""
+
+CHANNEL_OPTIONS: Final[tuple[tuple[str, str | int], ...]] = (
+    AUTHORITY,
+    # A connection of its own, also to one path: grpc would share it, and remember a failure
+    # of the one before.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+)
+"""Those of a channel between a kubelet and a plugin."""
 
 
 _MOST_CONNECTIONS = 4096

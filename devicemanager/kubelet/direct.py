@@ -237,9 +237,6 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
 
 def _options(settings: Settings) -> list[tuple[str, int | str]]:
     return [
-        sockets.AUTHORITY,
+        *sockets.CHANNEL_OPTIONS,
         ("grpc.max_receive_message_length", settings.max_list_bytes),
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.enable_retries", 0),
     ]

@@ -10,19 +10,11 @@ import grpc
 
 from devicemanager.api.deviceplugin import VERSION
 from devicemanager.plugin.errors import RegistrationFailed
-from podresources.sockets import AUTHORITY, target
+from podresources.sockets import CHANNEL_OPTIONS, target
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc
 
 __all__ = ["Answer", "register"]
-
-_OPTIONS = (
-    AUTHORITY,
-    # A fresh connection each time: grpc would otherwise remember a failure and wait.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),
-)
 
 
 class Answer(Protocol):
@@ -50,7 +42,7 @@ def register(
     request = dp.RegisterRequest(
         version=VERSION, endpoint=endpoint, resource_name=resource, options=options
     )
-    with grpc.insecure_channel(target(kubelet), options=_OPTIONS) as channel:
+    with grpc.insecure_channel(target(kubelet), options=CHANNEL_OPTIONS) as channel:
         call = deviceplugin_v1beta1_grpc.RegistrationStub(channel).Register.future(
             request, timeout=timeout
         )

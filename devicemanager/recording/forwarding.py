@@ -10,18 +10,14 @@ import grpc
 from devicemanager.recording.calls import OK, EndedBy
 from devicemanager.recording.status import go_name
 from devicemanager.recording.writer import CallInProgress
-from podresources.sockets import AUTHORITY
+from podresources import sockets
 
 __all__ = ["CHANNEL_OPTIONS", "SERVER_OPTIONS", "Handlers", "forward"]
 
 CHANNEL_OPTIONS = (
-    AUTHORITY,
+    *sockets.CHANNEL_OPTIONS,
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # Each connection is one registration, and a fresh one remembers no failure.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
 )

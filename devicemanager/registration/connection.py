@@ -220,14 +220,11 @@ class Connection:
 
 def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:
     return [
-        sockets.AUTHORITY,
+        # Each registration is a connection.
+        *sockets.CHANNEL_OPTIONS,
         # Lists are read by the thread that waits for them, without a second one of gRPC's.
         (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
         ("grpc.max_receive_message_length", settings.max_list_bytes),
-        # Connections to one path must not be shared: each is a registration.
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.enable_retries", 0),
         # Not grpc.min_reconnect_backoff_ms: that is how long a plugin may take to greet.
         ("grpc.initial_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 500),
