@@ -3,7 +3,6 @@ package mockkubelet
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -35,12 +34,8 @@ type Verdict struct {
 // check a subtest. Checks that do not apply are skipped, warnings are logged.
 func Check(t *testing.T, options []string, plugin ...string) {
 	t.Helper()
-	name := os.Getenv("DEVICEMANAGER")
-	if name == "" {
-		name = Command
-	}
 	arguments := append([]string{"check", "-o", "json"}, options...)
-	command := exec.Command(name, append(append(arguments, "--"), plugin...)...)
+	command := exec.Command(program(), append(append(arguments, "--"), plugin...)...)
 	var printed strings.Builder
 	command.Stderr = &printed
 	answer, err := command.Output()

@@ -21,6 +21,13 @@ import (
 // another one.
 const Command = "devicemanager"
 
+func program() string {
+	if name := os.Getenv("DEVICEMANAGER"); name != "" {
+		return name
+	}
+	return Command
+}
+
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
@@ -45,12 +52,8 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	}
 	k := &Kubelet{t: t, root: root, Client: NewClient(filepath.Join(root, "control.sock"))}
 	t.Cleanup(func() { os.RemoveAll(root) })
-	name := os.Getenv("DEVICEMANAGER")
-	if name == "" {
-		name = Command
-	}
 	arguments := append([]string{"run", "--root", root, "--control", "-o", "json"}, options...)
-	command := exec.Command(name, arguments...)
+	command := exec.Command(program(), arguments...)
 	// The kubelet ends with this process, however that ends.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	printed := &output{}

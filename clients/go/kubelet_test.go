@@ -80,12 +80,8 @@ func TestErrors(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	command := os.Getenv("DEVICEMANAGER")
-	if command == "" {
-		command = Command
-	}
 	options := []string{"--only", "O01", "--only", "A14", "--limit", "settle_seconds=0.2"}
-	Check(t, options, command, "simulate", "--directory", "{plugin_dir}")
+	Check(t, options, program(), "simulate", "--directory", "{plugin_dir}")
 }
 
 // Runs in a process of its own, where it fails: tests/interop/test_go_client.py looks at it.
