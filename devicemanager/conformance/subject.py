@@ -89,7 +89,10 @@ class Subject:
         if action is None:
             return
         if callable(action):
-            action(values)
+            try:
+                action(values)
+            except Exception as error:  # as a command that fails: the plugin may have ended
+                raise Failed(f"hook {hook} failed: {type(error).__name__}: {error}") from error
             return
         command = action
         for name, value in values.items():

@@ -88,6 +88,15 @@ def test_a_hook_that_fails_says_why() -> None:
         broken.call("add-device", {"plugin_dir": "/tmp/a b"})
 
 
+def test_a_hook_in_python_fails_as_a_command_does() -> None:
+    def gone(values: Mapping[str, str]) -> None:
+        raise ProcessLookupError(3, "No such process")
+
+    broken = Subject(command=["x"], hooks={"add-device": gone})
+    with pytest.raises(Failed, match=r"hook add-device failed: ProcessLookupError: .*No such pro"):
+        broken.call("add-device", {})
+
+
 def test_a_source_that_nobody_knows() -> None:
     with pytest.raises(ValueError, match="no source"):
         addresses("DOC, nobody#3")
