@@ -13,11 +13,9 @@ import time
 # gRPC reads it when it is imported: a plugin that ends would be a line of its own each time.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-import attrs
-
 from devicemanager.conformance import Outcome, run, select
 from devicemanager.settings import Settings
-from tests.conformance.matrix import CASES, GOOD, RESOURCE, Case, limits, subject
+from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, subject
 
 _SETTINGS = Settings(durability="process", dial_timeout=1.0)
 _SEEDS = (1, 2, 3)
@@ -52,12 +50,7 @@ def _good(seed: int) -> int:
 
 
 def _broken(case: Case) -> int:
-    others = {"same-variable", "all-or-nothing"}
-    resources: tuple[str, ...] = (RESOURCE,)
-    if case.switch in others:
-        resources = (RESOURCE, f"{RESOURCE}-2")
-    plugin = attrs.evolve(subject(case.switch, *case.besides), resources=resources)
-    report = run(plugin, select(case.fails), limits=limits(case), settings=_SETTINGS)
+    report = run(broken(case), select(case.fails), limits=limits(case), settings=_SETTINGS)
     found = {each.check.id for each in report.of(Outcome.FAIL, Outcome.WARN)}
     right = found == set(case.fails)
     told = ", ".join(f"{each.check.id} {each.outcome.value}" for each in report.verdicts)

@@ -283,7 +283,7 @@ class _Progress:
         Console(highlight=False).print(Text(line, style=_STYLES[outcome]))
 
     def end(self, report: Report) -> None:
-        from devicemanager.conformance.pytest import told
+        from devicemanager.conformance.reports.text import told
 
         for verdict in report.failed():
             print(f"\n{told(verdict)}")

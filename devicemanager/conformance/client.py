@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import grpc
 
+from devicemanager.conformance.outcomes import Failed
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
-__all__ = ["CallFailed", "ListStream", "PluginClient"]
+__all__ = ["CallFailed", "ListStream", "PluginClient", "refusal"]
 
 _SECONDS = 30.0
 _ON_ITS_WAY_SECONDS = 0.02
-_OPTIONS = [
-    sockets.AUTHORITY,
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),
-    ("grpc.max_receive_message_length", -1),
-]
+_OPTIONS = (*sockets.CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1))
 
 
 class CallFailed(Exception):
@@ -40,6 +35,18 @@ class CallFailed(Exception):
     def is_lost(self) -> bool:
         """Whether nobody answered, as opposed to an answer that is an error."""
         return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+
+
+def refusal(call: Callable[[], object], what: str = "") -> CallFailed | None:
+    """Make a call that the plugin may refuse. Returns the error that it answered with, None if
+    it took the call; raises Failed, with ``what`` before the reason, if nobody answered."""
+    try:
+        call()
+    except CallFailed as error:
+        if error.is_lost:
+            raise Failed(f"{what}: {error}" if what else str(error)) from None
+        return error
+    return None
 
 
 class ListStream:
@@ -62,20 +69,9 @@ class ListStream:
         """Cancel the stream."""
         self._call.cancel()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 class PluginClient:
-    """A connection of its own to a plugin's socket, a context manager."""
+    """A connection of its own to a plugin's socket."""
 
     def __init__(self, path: Path) -> None:
         self._channel = grpc.insecure_channel(sockets.target(path), _OPTIONS)
@@ -123,9 +119,9 @@ class PluginClient:
         message = dp.PreStartContainerRequest(devices_ids=list(ids))
         self._call("PreStartContainer", message, seconds)
 
-    def watch(self, seconds: float | None = None) -> ListStream:
-        """Open another ListAndWatch stream."""
-        return ListStream(self._stub.ListAndWatch(dp.Empty(), timeout=seconds))
+    def watch(self, seconds: float | None = None) -> closing[ListStream]:
+        """Another ListAndWatch stream, for a with block, at whose end it is cancelled."""
+        return closing(ListStream(self._stub.ListAndWatch(dp.Empty(), timeout=seconds)))
 
     def raw(self, method: str, request: bytes, seconds: float = _SECONDS) -> bytes:
         """Any method, such as ``/v1beta1.DevicePlugin/Allocate``, with any bytes."""
@@ -140,17 +136,6 @@ class PluginClient:
     def close(self) -> None:
         """Close the connection; streams on it end."""
         self._channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _call(self, rpc: str, request: Any, seconds: float) -> Any:
         try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import attrs
+
 from devicemanager.conformance.limits import Limits
-from devicemanager.conformance.model import Check, Verdict
+from devicemanager.conformance.model import Check
 from devicemanager.conformance.outcomes import Outcome
 from devicemanager.conformance.registry import select
+from devicemanager.conformance.reports.text import told
 from devicemanager.conformance.runner import run
 from devicemanager.conformance.subject import Subject
 from devicemanager.conformance.waivers import Waivers
@@ -33,10 +36,14 @@ def pytest_checks(
 
     chosen = select(only, skip)
     marks = [pytest.param(each, id=each.id) for each in chosen]
+    resources = subject.resources
 
     @pytest.mark.parametrize("check", marks)
     def test(check: Check) -> None:
-        report = run(subject, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)
+        nonlocal resources
+        known = attrs.evolve(subject, resources=resources)
+        report = run(known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)
+        resources = report.resources  # found out by the first test, at the cost of a start
         [verdict] = report.verdicts
         match verdict.outcome:
             case Outcome.SKIP | Outcome.WAIVED:
@@ -54,27 +61,3 @@ def pytest_checks(
 
 class ConformanceWarning(UserWarning):
     """A plugin does what it must, but not well."""
-
-
-def told(verdict: Verdict) -> str:
-    """A verdict with its reasons, for people; a line each."""
-    check = verdict.check
-    lines = [
-        f"{check.id} {check.title}: {verdict.outcome.value}",
-        f"  done:      {check.does}",
-        f"  seen:      {verdict.seen}",
-        f"  expected:  {check.expects}",
-        f"  on a node: {check.production}",
-        *(f"  see:       {link}" for link in check.links),
-    ]
-    if verdict.reproduce:
-        lines.append(f"  again:     {verdict.reproduce}")
-    if verdict.timeline:
-        lines.append("  timeline:")
-        lines += [
-            f"    {line.time:8.3f} s {line.source:8} {line.text}" for line in verdict.timeline
-        ]
-    if verdict.output:
-        lines.append("  the plugin printed:")
-        lines += [f"    | {line}" for line in verdict.output]
-    return "\n".join(lines)

@@ -121,15 +121,13 @@ class _Runner:
             stage.kubelet.start()
             since = stage.kubelet.mark()
             trial = Trial(stage, (), "discovery")
-            process = stage.launch()
+            stage.launch()
 
             def registered() -> set[str]:
                 return {str(each.resource) for each in trial.registrations(since)}
 
             def done() -> bool:
-                return bool(registered()) or (
-                    self.subject.restart == "never" and not process.is_running
-                )
+                return bool(registered()) or trial.has_ended
 
             trial.until(done, self.limits.start_seconds)
             if not registered():

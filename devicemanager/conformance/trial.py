@@ -145,9 +145,19 @@ class Trial:
     def start(self) -> None:
         """Start kubelet and plugin, and wait until the plugin is registered."""
         self.start_kubelet()
+        self.relaunch("its start")
+
+    def relaunch(self, after: str) -> None:
+        """Start the plugin, and wait until it is registered."""
         since = self.kubelet.mark()
         self.launch()
-        self.wait_registered(since, self.limits.start_seconds, "its start")
+        self.wait_registered(since, self.limits.start_seconds, after)
+
+    def restart_and_wait(self, number: int) -> tuple[Mark, float]:
+        """Restart the kubelet and wait until the plugin is registered.
+        Returns the moment before, and the seconds that took."""
+        since = self.restart_kubelet()
+        return since, self.wait_registered(since, self.limits.recover_seconds, f"restart {number}")
 
     def usage(self) -> Usage:
         """What the plugin uses. Raises Skipped without psutil."""
@@ -248,12 +258,12 @@ class Trial:
     @contextlib.contextmanager
     def client(self, resource: str | None = None) -> Iterator[PluginClient]:
         """A connection of the suite's own to the plugin."""
-        with PluginClient(self.endpoint(resource)) as client:
+        with contextlib.closing(PluginClient(self.endpoint(resource))) as client:
             yield client
 
     def check_alive(self, after: str) -> None:
         """Raise Failed if the plugin has ended, or does not answer any more."""
-        if self._has_ended():
+        if self.has_ended:
             raise Failed(f"the plugin ended after {after}: {self.exit_text()}")
         try:
             with self.client() as client:
@@ -268,7 +278,9 @@ class Trial:
             return "it runs"
         return f"ended by signal {-status}" if status < 0 else f"exit status {status}"
 
-    def _has_ended(self) -> bool:
+    @property
+    def has_ended(self) -> bool:
+        """Whether the plugin has ended, and nobody starts it again."""
         return self.subject.restart == "never" and not self.process.is_running
 
     # -- the machine -----------------------------------------------------------------------
@@ -318,6 +330,20 @@ class Trial:
             raise Failed(f"{what}: {error}") from None
         return time.monotonic() - begin
 
+    def break_device(self, id_: str, when: str = "") -> float:
+        """Run the hook break-device, and wait until the list tells. Returns the seconds that
+        took; raises Failed."""
+        return self._change("break-device", id_, False, when)
+
+    def mend_device(self, id_: str, when: str = "") -> float:
+        """As ``break_device``, for mend-device."""
+        return self._change("mend-device", id_, True, when)
+
+    def _change(self, hook: str, id_: str, healthy: bool, when: str) -> float:
+        since = self.kubelet.mark()
+        self.hook(hook, id_)
+        return self.wait_health(id_, healthy, since, f"{hook} of {id_}{when}")
+
     def wait_health(self, id_: str, healthy: bool, since: Mark, after: str) -> float:
         """Wait until the live list has the device as healthy, or as unhealthy or gone. Returns
         the seconds that took; raises Failed."""
@@ -365,10 +391,10 @@ class Trial:
         the seconds that took; raises Failed."""
 
         def done() -> bool:
-            return self._has_ended() or self.is_registered(since, self.resources)
+            return self.has_ended or self.is_registered(since, self.resources)
 
         took = self.until(done, seconds)
-        if self._has_ended():
+        if self.has_ended:
             raise Failed(f"the plugin ended after {after}: {self.exit_text()}")
         if took is None:
             raise Failed(f"{self._missing(since)} {seconds:g} s after {after}")

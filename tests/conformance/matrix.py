@@ -128,6 +128,9 @@ CASES = (
     case("silent", "L11"),
 )
 
+_OF_TWO = ("same-variable", "all-or-nothing")
+"""Switches with which it has a second resource."""
+
 NOTHING_FAILS = ("L09", "L10")
 """Checks that report, and never fail."""
 
@@ -138,6 +141,12 @@ QUICK = {"idle_seconds": 2.0, "recover_seconds": 20.0, "away_seconds": 1.0, "set
 
 def limits(case: Case | None = None) -> Limits:
     return Limits(**(QUICK | dict(case.limits if case else {})))
+
+
+def broken(case: Case) -> Subject:
+    """The plugin of a case, with the resources that it should serve: it may not register any."""
+    resources = [RESOURCE, f"{RESOURCE}-2"] if case.switch in _OF_TWO else [RESOURCE]
+    return attrs.evolve(subject(case.switch, *case.besides), resources=resources)
 
 
 def subject(*switches: str) -> Subject:

@@ -5,12 +5,11 @@ A part of the matrix; ``make conformance`` carries out all of it.
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from devicemanager.conformance import Outcome, checks, run, select
 from devicemanager.settings import Settings
-from tests.conformance.matrix import CASES, GOOD, NOTHING_FAILS, RESOURCE, Case, limits, subject
+from tests.conformance.matrix import CASES, GOOD, NOTHING_FAILS, Case, broken, limits, subject
 
 _SETTINGS = Settings(durability="process", dial_timeout=1.0)
 
@@ -39,8 +38,7 @@ def test_the_good_plugin_passes() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.switch) for c in CASES if c.switch in _PART])
 def test_a_switch_fails_its_checks(case: Case) -> None:
-    broken = attrs.evolve(subject(case.switch, *case.besides), resources=(RESOURCE,))
-    report = run(broken, select(case.fails), limits=limits(case), settings=_SETTINGS)
+    report = run(broken(case), select(case.fails), limits=limits(case), settings=_SETTINGS)
     assert [each.outcome for each in report.verdicts] == [Outcome.FAIL] * len(case.fails)
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from devicemanager.api.cdi import split_name
-from devicemanager.conformance.client import CallFailed, PluginClient
+from devicemanager.conformance.client import CallFailed, PluginClient, refusal
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import Trial
@@ -108,14 +108,11 @@ def a01(trial: Trial) -> None:
 )
 def a02(trial: Trial) -> str:
     with trial.client() as client:
-        try:
-            client.allocate([_UNKNOWN])
-        except CallFailed as error:
-            if error.is_lost:
-                raise Failed(str(error)) from None
-            trial.check_alive("an unknown id")
-            return error.code
-    raise Failed("Allocate took an unknown id")
+        error = refusal(lambda: client.allocate([_UNKNOWN]))
+    if error is None:
+        raise Failed("Allocate took an unknown id")
+    trial.check_alive("an unknown id")
+    return error.code
 
 
 @check(
@@ -132,17 +129,10 @@ def a02(trial: Trial) -> str:
 def a03(trial: Trial) -> None:
     trial.start()
     id_ = trial.healthy_ids()[0]
-    since = trial.kubelet.mark()
-    trial.hook("break-device", id_)
-    trial.wait_health(id_, False, since, f"break-device of {id_}")
+    trial.break_device(id_)
     with trial.client() as client:
-        try:
-            client.allocate([id_])
-        except CallFailed as error:
-            if error.is_lost:
-                raise Failed(str(error)) from None
-            return
-    raise Failed(f"Allocate took {id_}, which is broken")
+        if refusal(lambda: client.allocate([id_])) is None:
+            raise Failed(f"Allocate took {id_}, which is broken")
 
 
 @check(
@@ -158,13 +148,8 @@ def a04(trial: Trial) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         for groups in ([[ids[0], _UNKNOWN]], [[ids[0]], [_UNKNOWN]]):
-            try:
-                client.allocate(*groups)
-            except CallFailed as error:
-                if error.is_lost:
-                    raise Failed(str(error)) from None
-                continue
-            raise Failed(f"Allocate took {groups}")
+            if refusal(partial(client.allocate, *groups)) is None:
+                raise Failed(f"Allocate took {groups}")
 
 
 @check(
@@ -464,11 +449,8 @@ def a17(trial: Trial) -> None:
     with trial.client() as client:
         # Field 1000, a text: what a newer kubelet might send.
         for request in (b"", b"\x0a\x00", _request(id_, id_), b"\xc2\x3e\x01x" + _request(id_)):
-            try:
-                client.raw(ALLOCATE, request, trial.limits.allocate_seconds)
-            except CallFailed as error:
-                if error.is_lost:
-                    raise Failed(f"request {request.hex()}: {error}") from None
+            call = partial(client.raw, ALLOCATE, request, trial.limits.allocate_seconds)
+            refusal(call, f"request {request.hex()}")
     trial.check_alive("odd requests")
 
 

@@ -27,9 +27,7 @@ def l01(trial: Trial) -> str:
     told = []
     for number in (signal.SIGTERM, signal.SIGINT):
         if number == signal.SIGINT:
-            since = trial.kubelet.mark()
-            trial.launch()
-            trial.wait_registered(since, trial.limits.start_seconds, "its start")
+            trial.relaunch("its start")
         status, took = _ended_by(trial, number)
         told.append(f"{number.name} {took:.2f} s")
         if status != 0:
@@ -72,10 +70,8 @@ def l03(trial: Trial) -> None:
     trial.start_kubelet()
     directory = trial.kubelet.plugin_dir
     trial.leave_files(directory)
-    since = trial.kubelet.mark()
     before = trial.files_of_others(directory)
-    trial.launch()
-    trial.wait_registered(since, trial.limits.start_seconds, "its start")
+    trial.relaunch("its start")
     _ended_by(trial, signal.SIGTERM)
     after = trial.files_of_others(directory)
     for name, identity in before.items():
@@ -100,15 +96,13 @@ def l04(trial: Trial) -> str:
     trial.start()
     limits = trial.limits
     for number in range(1, 4):
-        since = trial.restart_kubelet()
-        trial.wait_registered(since, limits.recover_seconds, f"restart {number}")
+        trial.restart_and_wait(number)
     if trial.process.starts > 1:
         raise Skipped("the plugin ends with the kubelet, so nothing can pile up")
     trial.settle(0.5)
     before = trial.usage()
     for number in range(4, 4 + limits.restarts):
-        since = trial.restart_kubelet()
-        trial.wait_registered(since, limits.recover_seconds, f"restart {number}")
+        trial.restart_and_wait(number)
     now = before
 
     def fits() -> bool:

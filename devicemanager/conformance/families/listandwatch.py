@@ -6,7 +6,6 @@ import re
 import signal
 import unicodedata
 
-from devicemanager.conformance.client import PluginClient
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import EVER, Trial, parsed_list
@@ -133,10 +132,8 @@ def w06(trial: Trial) -> None:
         raise Skipped("needs 2 devices")
     id_ = trial.healthy_ids()[0]
     since = trial.kubelet.mark()
-    trial.hook("break-device", id_)
-    trial.wait_health(id_, False, since, f"break-device of {id_}")
-    trial.hook("mend-device", id_)
-    trial.wait_health(id_, True, since, f"mend-device of {id_}")
+    trial.break_device(id_)
+    trial.mend_device(id_)
     for call in trial.lists(trial.resource, since):
         missing = before - {device.ID for device in parsed_list(call).devices} - {id_}
         if missing:
@@ -157,10 +154,7 @@ def w06(trial: Trial) -> None:
 def w07(trial: Trial) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
-    since = trial.kubelet.mark()
-    trial.hook("break-device", id_)
-    took = trial.wait_health(id_, False, since, f"break-device of {id_}")
-    return f"told after {took:.2f} s"
+    return f"told after {trial.break_device(id_):.2f} s"
 
 
 @check(
@@ -179,13 +173,8 @@ def w08(trial: Trial) -> str:
     id_ = trial.healthy_ids()[0]
     longest = 0.0
     for time in ("", " for the second time"):
-        since = trial.kubelet.mark()
-        trial.hook("break-device", id_)
-        trial.wait_health(id_, False, since, f"break-device of {id_}{time}")
-        since = trial.kubelet.mark()
-        trial.hook("mend-device", id_)
-        took = trial.wait_health(id_, True, since, f"mend-device of {id_}{time}")
-        longest = max(longest, took)
+        trial.break_device(id_, time)
+        longest = max(longest, trial.mend_device(id_, time))
     return f"told after {longest:.2f} s at most"
 
 
@@ -205,9 +194,7 @@ def w09(trial: Trial) -> None:
     id_ = trial.healthy_ids()[0]
     with trial.client() as client:
         client.allocate([id_])
-    since = trial.kubelet.mark()
-    trial.hook("break-device", id_)
-    trial.wait_health(id_, False, since, f"break-device of {id_}")
+    trial.break_device(id_)
     if id_ not in {device.ID for device in trial.devices()}:
         raise Failed(f"{id_} was dropped from the list while it was allocated")
 
@@ -323,7 +310,7 @@ def w14(trial: Trial) -> None:
     seconds = trial.limits.refresh_seconds
     if trial.until(lambda: not trial.devices() or not trial.process.is_running, seconds) is None:
         raise Failed(f"{len(trial.devices())} devices are still listed after all were removed")
-    if not trial.process.is_running and trial.subject.restart == "never":
+    if trial.has_ended:
         raise Failed(f"it ended without devices: {trial.exit_text()}")
     trial.hook("add-device")
     if trial.until(lambda: bool(trial.devices()), seconds) is None:
@@ -343,7 +330,7 @@ def w14(trial: Trial) -> None:
 )
 def w15(trial: Trial) -> str:
     trial.start()
-    with PluginClient(trial.endpoint()) as client:
+    with trial.client() as client:
         with client.watch() as stream:
             stream.next()
         trial.settle(0.2)

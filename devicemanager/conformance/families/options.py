@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.client import CallFailed, refusal
 from devicemanager.conformance.outcomes import Failed, Severity, Skipped
 from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import Trial
@@ -102,12 +103,6 @@ def o04(trial: Trial) -> str:
     return ", ".join(told)
 
 
-def _code(call: object, rpc: str) -> str:
-    assert callable(call)
-    try:
-        call()
-    except CallFailed as error:
-        if error.is_lost:
-            raise Failed(str(error)) from None
-        return f"{rpc}: {error.code}"
-    return f"{rpc}: OK"
+def _code(call: Callable[[], object], rpc: str) -> str:
+    error = refusal(call)
+    return f"{rpc}: {'OK' if error is None else error.code}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from devicemanager.conformance.client import CallFailed, PluginClient
+from functools import partial
+
+from devicemanager.conformance.client import CallFailed, PluginClient, refusal
 from devicemanager.conformance.outcomes import Failed, Severity, Skipped
 from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import Trial
@@ -12,14 +14,12 @@ _TIMES = 10
 """How often one question is asked: that answers are equal by chance must be unlikely."""
 
 
-def _offered(trial: Trial, client: PluginClient) -> None:
+def _offered(client: PluginClient) -> None:
     if not client.options().get_preferred_allocation_available:
         raise Skipped("the options do not offer GetPreferredAllocation")
 
 
-def _preferred(
-    trial: Trial, client: PluginClient, available: list[str], must: list[str], size: int
-) -> list[str]:
+def _preferred(client: PluginClient, available: list[str], must: list[str], size: int) -> list[str]:
     """One container's answer, checked. Raises Failed."""
     question = f"available {_some(available)}, must include {_some(must)}, size {size}"
     try:
@@ -57,12 +57,12 @@ def _some(ids: list[str]) -> str:
 def p01(trial: Trial) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
-        _offered(trial, client)
+        _offered(client)
         for _ in range(trial.limits.random_preferences):
             available = trial.rng.sample(ids, trial.rng.randint(1, len(ids)))
             size = trial.rng.randint(1, len(available))
             must = trial.rng.sample(available, trial.rng.randint(0, size))
-            _preferred(trial, client, available, must, size)
+            _preferred(client, available, must, size)
 
 
 @check(
@@ -77,10 +77,10 @@ def p01(trial: Trial) -> None:
 def p02(trial: Trial) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
-        _offered(trial, client)
-        _preferred(trial, client, ids, [], len(ids))
-        _preferred(trial, client, ids, ids[:1], 1)
-        _preferred(trial, client, ids, ids, len(ids))
+        _offered(client)
+        _preferred(client, ids, [], len(ids))
+        _preferred(client, ids, ids[:1], 1)
+        _preferred(client, ids, ids, len(ids))
 
 
 @check(
@@ -95,10 +95,10 @@ def p02(trial: Trial) -> None:
 def p03(trial: Trial) -> None:
     ids = trial.healthy_ids(least=2)
     with trial.client() as client:
-        _offered(trial, client)
+        _offered(client)
         for missing in ids[:16]:
             rest = [id_ for id_ in ids if id_ != missing]
-            _preferred(trial, client, rest, [], 1)
+            _preferred(client, rest, [], 1)
 
 
 @check(
@@ -113,7 +113,7 @@ def p03(trial: Trial) -> None:
 def p04(trial: Trial) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
-        _offered(trial, client)
+        _offered(client)
         for available, must, size in (
             (ids, [], len(ids) + 1),
             (ids[1:], ids[:1], 1),
@@ -121,11 +121,7 @@ def p04(trial: Trial) -> None:
             (ids, [], -1),
             (["no-such-device"], [], 1),
         ):
-            try:
-                client.preferred((available, must, size))
-            except CallFailed as error:
-                if error.is_lost:
-                    raise Failed(str(error)) from None
+            refusal(partial(client.preferred, (available, must, size)))
     trial.check_alive("questions without an answer")
 
 
@@ -142,11 +138,11 @@ def p05(trial: Trial) -> str:
     ids = sorted(trial.healthy_ids())[:64]
     size = min(8, (len(ids) + 1) // 2)
     with trial.client() as client:
-        _offered(trial, client)
+        _offered(client)
         answers: list[list[str]] = []
 
         def ask() -> None:
-            answers.append(sorted(_preferred(trial, client, ids, [], size)))
+            answers.append(sorted(_preferred(client, ids, [], size)))
 
         took = max(trial.timed(ask, "a preference") for _ in range(_TIMES))
     for other in answers:
@@ -169,7 +165,7 @@ def p05(trial: Trial) -> str:
 def p06(trial: Trial) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
-        _offered(trial, client)
+        _offered(client)
         for count in (1, 2, 4):
             try:
                 answers = client.preferred(*[(ids, [], 1)] * count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devicemanager.conformance.client import CallFailed, PluginClient
+from devicemanager.conformance.client import CallFailed, PluginClient, refusal
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped
 from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import Trial
@@ -74,9 +74,7 @@ def s03(trial: Trial) -> None:
     with trial.client() as client:
         ids = _allocated(trial, client)
     trial.process.stop()
-    since = trial.kubelet.mark()
-    trial.launch()
-    trial.wait_registered(since, trial.limits.start_seconds, "the plugin's restart")
+    trial.relaunch("the plugin's restart")
     with trial.client() as client:
         _pre_start(trial, client, ids, "after the plugin's restart")
 
@@ -93,10 +91,5 @@ def s03(trial: Trial) -> None:
 def s04(trial: Trial) -> None:
     with trial.client() as client:
         _allocated(trial, client)
-        try:
-            client.pre_start(["no-such-device"])
-        except CallFailed as error:
-            if error.is_lost:
-                raise Failed(str(error)) from None
-            return
-    raise Failed("PreStartContainer took an unknown id")
+        if refusal(lambda: client.pre_start(["no-such-device"])) is None:
+            raise Failed("PreStartContainer took an unknown id")

@@ -190,8 +190,7 @@ def r06(trial: Trial) -> str:
 def r07(trial: Trial) -> None:
     limits = trial.limits
     trial.start_kubelet()
-    for _ in trial.resources[:1]:
-        trial.kubelet.faults.set("delay-register", seconds=limits.register_delay_seconds)
+    trial.kubelet.faults.set("delay-register", seconds=limits.register_delay_seconds)
     since = trial.kubelet.mark()
     trial.launch()
 
@@ -238,7 +237,7 @@ def r08(trial: Trial) -> str:
             trial.kubelet.plugin_dir.mkdir(parents=True, exist_ok=True)
         process = trial.launch()
         trial.settle(trial.limits.away_seconds)
-        if not process.is_running and trial.subject.restart == "never":
+        if trial.has_ended:
             if process.exit_status == 0:
                 raise Failed("it ended with exit status 0 before the kubelet came")
             found.append(trial.exit_text())
@@ -310,9 +309,7 @@ def r10(trial: Trial) -> None:
 def r11(trial: Trial) -> None:
     trial.start_kubelet()
     (trial.kubelet.plugin_dir / "DEPRECATION").write_bytes(b"")
-    since = trial.kubelet.mark()
-    trial.launch()
-    trial.wait_registered(since, trial.limits.start_seconds, "its start")
+    trial.relaunch("its start")
 
 
 @check(

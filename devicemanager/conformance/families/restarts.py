@@ -51,8 +51,7 @@ def k02(trial: Trial) -> str:
     before = _devices(trial)
     longest = 0.0
     for number in range(1, trial.limits.restarts + 1):
-        since = trial.restart_kubelet()
-        took = trial.wait_registered(since, trial.limits.recover_seconds, f"restart {number}")
+        since, took = trial.restart_and_wait(number)
         longest = max(longest, took)
         _once(trial, since, number)
     _same_devices(trial, before)
@@ -142,11 +141,9 @@ def k05(trial: Trial) -> str:
     with trial.client() as client:
         trial.step("cut the connection during Allocate")
         client.abandon_allocate([ids[0]])
-    with trial.client() as client:
-        stream = client.watch()
+    with trial.client() as client, client.watch() as stream:
         stream.next()
         since = trial.restart_kubelet()
-        stream.close()
     took = trial.wait_recovered(since, "the restart")
     # What a dead stream left behind shows with the next one.
     since = trial.restart_kubelet()
@@ -230,16 +227,10 @@ def k09(trial: Trial) -> str:
     restarts, longest = 0, 0.0
     for more in (1, 2, 3):
         for _ in range(more):
-            since = trial.restart_kubelet()
             restarts += 1
-            trial.wait_registered(since, trial.limits.recover_seconds, f"restart {restarts}")
-        for hook, healthy in (("break-device", False), ("mend-device", True)):
-            since = trial.kubelet.mark()
-            trial.hook(hook, id_)
-            took = trial.wait_health(
-                id_, healthy, since, f"{hook} of {id_} after {restarts} kubelet restarts"
-            )
-            longest = max(longest, took)
+            trial.restart_and_wait(restarts)
+        when = f" after {restarts} kubelet restarts"
+        longest = max(longest, trial.break_device(id_, when), trial.mend_device(id_, when))
     return f"told after {longest:.2f} s at most, over {restarts} restarts"
 
 
@@ -354,9 +345,7 @@ def k13(trial: Trial) -> None:
     trial.start()
     before = _devices(trial)
     trial.process.stop()
-    since = trial.kubelet.mark()
-    trial.launch()
-    trial.wait_registered(since, trial.limits.start_seconds, "the plugin's restart")
+    trial.relaunch("the plugin's restart")
     _same_devices(trial, before, health=False)
     since = trial.restart_kubelet()
     trial.wait_registered(since, trial.limits.recover_seconds, "the kubelet's restart")
@@ -384,9 +373,7 @@ def k14(trial: Trial) -> str:
     gone = [path for path in there if not Path(path).exists()]
     if gone:
         raise Failed(f"{gone[0]} went with the plugin, though a container may use it")
-    since = trial.kubelet.mark()
-    trial.launch()
-    trial.wait_registered(since, trial.limits.start_seconds, "the plugin's restart")
+    trial.relaunch("the plugin's restart")
     gone = [path for path in there if not Path(path).exists()]
     if gone:
         raise Failed(f"{gone[0]} went with the plugin's new start")
@@ -469,13 +456,11 @@ def _all_again(trial: Trial, since: Mark) -> bool:
 
 
 def _reregisters(trial: Trial, since: Mark, after: str, *, may_end: bool = False) -> str:
-    def ended() -> bool:
-        return trial.subject.restart == "never" and not trial.process.is_running
-
     took = trial.until(
-        lambda: ended() or trial.is_registered(since, trial.resources), trial.limits.recover_seconds
+        lambda: trial.has_ended or trial.is_registered(since, trial.resources),
+        trial.limits.recover_seconds,
     )
-    if ended():
+    if trial.has_ended:
         if may_end:
             return trial.exit_text()
         raise Failed(f"it ended after {after}: {trial.exit_text()}")
