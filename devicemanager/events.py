@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 import attrs
 
@@ -19,6 +20,8 @@ from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.printable import printable
 
 _LOG = logging.getLogger("devicemanager")
+
+T = TypeVar("T")
 
 
 class EventKind(StrEnum):
@@ -125,6 +128,18 @@ _LONGEST_NAME = 512
 _POLL_SECONDS = 0.25
 
 
+def notify(callbacks: Iterable[Callable[[T], None]], value: T, what: str) -> None:
+    """Call each with ``value``. One that raises is logged as ``what``, and the next is called."""
+    for callback in callbacks:
+        try:
+            callback(value)
+        except KeyboardInterrupt:
+            raise  # nobody's mistake: the program is to end
+        except BaseException:
+            # SystemExit and a test's outcome, too: threads of ours call this.
+            _LOG.exception("%s failed on %s", what, value)
+
+
 class EventStream:
     """Publishes events to subscribers, keeps the latest, wakes waiters.
 
@@ -188,14 +203,7 @@ class EventStream:
         depth = getattr(self._delivering, "depth", 0)
         self._delivering.depth = depth + 1
         try:
-            for callback in subscribers:
-                try:
-                    callback(event)
-                except KeyboardInterrupt:
-                    raise  # nobody's mistake: the program is to end
-                except BaseException:
-                    # SystemExit and a test's outcome, too: threads of ours call this.
-                    _LOG.exception("an event callback failed on %s", event)
+            notify(subscribers, event, "an event callback")
         finally:
             self._delivering.depth = depth
 

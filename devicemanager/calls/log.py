@@ -6,7 +6,6 @@ bytes, so that recording a call costs little; they become data when somebody loo
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -20,7 +19,7 @@ import attrs
 
 from devicemanager.calls.call import OK, Call, Direction
 from devicemanager.calls.queries import CallQueries, Mark
-from devicemanager.events import EventStream
+from devicemanager.events import EventStream, notify
 
 if TYPE_CHECKING:
     pass
@@ -30,7 +29,6 @@ __all__ = ["CallInProgress", "CallLog", "Mark", "Tap"]
 _FOR_PODS = frozenset({"Allocate", "GetPreferredAllocation", "PreStartContainer"})
 _LONGEST_NAME = 512
 """Characters kept of a resource's or an endpoint's name; the longest valid one has 317."""
-_LOG = logging.getLogger("devicemanager")
 
 Callback = Callable[[Call], None]
 
@@ -116,14 +114,7 @@ class CallLog(CallQueries):
             )
             (self._for_pods if rpc in _FOR_PODS else self._others).add(ended)
             subscribers = self._subscribers
-        for callback in subscribers:
-            try:
-                callback(ended)
-            except KeyboardInterrupt:
-                raise  # nobody's mistake: the program is to end
-            except BaseException:
-                # SystemExit and a test's outcome, too: threads of ours call this.
-                _LOG.exception("a callback failed on %s", ended)
+        notify(subscribers, ended, "a callback")
 
     def now(self) -> float:
         """The time by the kubelet's clock, in seconds since the epoch."""
