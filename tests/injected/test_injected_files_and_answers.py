@@ -32,7 +32,11 @@ def devices(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
 
 
 def registered(kubelet: MockKubelet) -> Mapping[str, Sequence[str]]:
-    return checkpoint.load(kubelet.checkpoint_path).registered_devices or {}
+    """What the checkpoint says. A list is told before it is written, and the first may still be."""
+    try:
+        return checkpoint.load(kubelet.checkpoint_path).registered_devices or {}
+    except checkpoint.CheckpointNotFound:
+        return {}
 
 
 # -- the checkpoint --------------------------------------------------------------------------
