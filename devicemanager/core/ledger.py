@@ -199,6 +199,13 @@ class Ledger:
             if count := len(self._index[resource].holders):
                 yield resource, count
 
+    def leaked(self) -> Iterator[tuple[ResourceName, frozenset[DeviceId]]]:
+        """What is in use for nobody (Q4)."""
+        for draft in self._leaked:
+            for resource, reservations in draft.reserved.items():
+                for ids in reservations:
+                    yield resource, ids
+
     # -- writing ---------------------------------------------------------------------
 
     def reserve(self, draft: Draft, resource: ResourceName, ids: frozenset[DeviceId]) -> None:

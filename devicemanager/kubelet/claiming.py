@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devicemanager.claims.door import ClaimsDoor
+from devicemanager.pods.records import PodStore
 
 if TYPE_CHECKING:
     from devicemanager.claims.manager import ClaimManager
@@ -14,15 +15,26 @@ __all__ = ["ClaimObjects"]
 
 
 class ClaimObjects:
-    """Publishes, defines and claims; whoever inherits sets ``_claims``."""
+    """Publishes, defines and claims; whoever inherits sets ``_claims`` and ``_pods``."""
 
     _claims: ClaimsDoor
+    _pods: PodStore
 
     @property
     def claims(self) -> ClaimManager:
         """Pools, classes and claims of ``devmgmtproto.k8s.io``. They outlive restarts; what
         claims hold is kept in ``<root>/device_claims_state``."""
         return self._claims.manager
+
+    def claim_devices(self, uid: str) -> dict[str, dict[str, tuple[str, ...]]]:
+        """What a pod has of structured claims: container → claim → devices, as
+        ``pool/device``. Raises RequestError for an unknown UID."""
+        pod = self._pods.known(uid).pod
+        return {
+            str(container.name): self._claims.devices(pod, container.name)
+            for container, _ in pod.all_containers()
+            if container.claims
+        }
 
     def publish(self, pool: ClaimSource) -> None:
         """A driver publishes pools: as dict, YAML text, path or object. One of the same name

@@ -46,6 +46,7 @@ from devicemanager.manager.driver import Driver
 from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.manager.hostdevices import HostDeviceAssignment
+from devicemanager.manager.looking import ManagerSnapshot, look
 from devicemanager.manager.podstates import PodStates
 from devicemanager.manager.rules import allocation_rules, new_endpoints, new_ledger
 from devicemanager.manager.state import State
@@ -337,6 +338,11 @@ class DeviceManager:
             return allocated_resources_status(
                 self.state.holdings(pod), self.state.endpoints.devices, self.settings.quirks
             )
+
+    def look(self) -> ManagerSnapshot:
+        """Plugins, lists and holdings as they are now, for a picture of the node."""
+        with self.state.lock:
+            return look(self.state, self._pods.admissions())
 
     def providers(self) -> tuple[HintProvider, ...]:
         """The hint providers as they are now, to hand on to a manager that takes over."""

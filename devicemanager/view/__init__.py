@@ -1,0 +1,49 @@
+"""The node as a picture: pure values, and who makes them.
+
+What belongs here: the values that a page or a terminal shows (``values``), builders of them
+from a ``MockKubelet`` (``KubeletView``) and from what any kubelet's PodResources service
+answers (``PodResourcesView``), and what two pictures differ in (``delta``). What never does:
+drawing, sockets, steering the kubelet.
+"""
+
+from __future__ import annotations
+
+from devicemanager.view.changes import Delta, DevicesDelta, delta
+from devicemanager.view.kubelet import KubeletView
+from devicemanager.view.podresources import PodResourcesView
+from devicemanager.view.values import (
+    ContainerKind,
+    ContainerView,
+    DeviceState,
+    DeviceView,
+    Holder,
+    LastCall,
+    Layout,
+    NodeView,
+    Pending,
+    PluginView,
+    PodView,
+    ResourceView,
+    Stream,
+)
+
+__all__ = [
+    "ContainerKind",
+    "ContainerView",
+    "Delta",
+    "DeviceState",
+    "DeviceView",
+    "DevicesDelta",
+    "Holder",
+    "KubeletView",
+    "LastCall",
+    "Layout",
+    "NodeView",
+    "Pending",
+    "PluginView",
+    "PodResourcesView",
+    "PodView",
+    "ResourceView",
+    "Stream",
+    "delta",
+]
