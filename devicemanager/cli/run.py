@@ -9,7 +9,7 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from devicemanager.cli import (
     fault_options,
     files,
     hardware_option,
+    http_option,
     settings_options,
 )
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+    from devicemanager.web.site import Breakable
 
 _PLUGIN_TIMEOUT = 10.0
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
@@ -92,6 +94,7 @@ def add(subparsers: Subparsers) -> None:
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
     control_option.add_control(parser)
+    http_option.add_http(parser)
     settings_options.add_topology(parser)
     settings_options.add_admission(parser)
     settings_options.add_serving(parser)
@@ -154,6 +157,7 @@ def _serve(
     args: argparse.Namespace, log: KubeletLog, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
     control_option.check_control(args)
+    http_option.check_http(args)
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
@@ -162,6 +166,8 @@ def _serve(
     with _without_garbage_collection():
         kubelet = _kubelet(args, log)
         control = control_option.control_server(args, kubelet)
+        running: dict[str, SimulatedPlugin] = {}
+        http = http_option.http_server(args, kubelet, control, lambda: _breakable(running))
         signals.check()
         if args.calls is not None:
             stack.enter_context(_calls_file(args.calls, kubelet, log))
@@ -169,12 +175,17 @@ def _serve(
     for name in _PATHS:
         path = getattr(kubelet, name)
         log.say(name.replace("_", "-"), f"{name.replace('_', ' ')}: {path}", path=str(path))
+    server = http or control
+    if server is not None:
+        stack.enter_context(server)
     if control is not None:
-        stack.enter_context(control)
         control_option.tell(control, log)
+    if http is not None:
+        http_option.tell(http, log)
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
+        running[option.resource] = plugin
         with signals.interruptible():
             _wait_for(kubelet, plugin, option)
     if args.simulate_pools is not None or args.claims is not None:
@@ -302,6 +313,10 @@ def _plugin(simulation: SimulationSettings, directory: Path) -> SimulatedPlugin:
     from devicemanager.plugin.simulated import SimulatedPlugin
 
     return SimulatedPlugin(simulation, directory)
+
+
+def _breakable(running: Mapping[str, SimulatedPlugin]) -> dict[str, Breakable]:
+    return {resource: plugin.set_health for resource, plugin in running.items()}
 
 
 class _Pods:

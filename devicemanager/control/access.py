@@ -1,21 +1,24 @@
-"""Who may use the control API over TCP. On the unix socket its mode says it.
+"""Who may ask over TCP.
 
 Browsers reach 127.0.0.1, too: a page of any site could ask, and a name that its owner lets
-point there would make the page ours. So the token, the Host and the Origin all have to fit.
+point there would make the page ours. So the Host and the Origin have to fit, and for the control
+API the token as well.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 from collections.abc import Mapping
 from http import HTTPStatus
 
 import attrs
+from starlette.types import Scope
 
 from devicemanager.control.errors import HttpError
 
-__all__ = ["Access", "NotLoopback", "TcpAddress"]
+__all__ = ["Access", "Gate", "NotLoopback", "TcpAddress"]
 
 
 class NotLoopback(ValueError):
@@ -47,6 +50,29 @@ class TcpAddress:
             raise ValueError(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:8001")
         return cls(str(address), int(port))
 
+    @classmethod
+    def allowed(cls, text: str, allow_remote: bool) -> TcpAddress:
+        """``parse``, and NotLoopback for an address that other hosts can reach, unless
+        ``allow_remote``."""
+        address = cls.parse(text)
+        if not address.is_loopback and not allow_remote:
+            raise NotLoopback(
+                f"{address} can be reached from other hosts, and nothing is encrypted: use "
+                "127.0.0.1"
+            )
+        return address
+
+    @classmethod
+    def of(cls, listener: socket.socket) -> TcpAddress:
+        """Where a socket listens, with the port that it got."""
+        host, port = listener.getsockname()[:2]
+        return cls(host, port)
+
+    def takes(self, host: str, port: int) -> bool:
+        """Whether a connection to there comes to a listener of this address."""
+        is_any = ipaddress.ip_address(self.host).is_unspecified
+        return port == self.port and (is_any or host == self.host)
+
     @property
     def is_loopback(self) -> bool:
         return ipaddress.ip_address(self.host).is_loopback
@@ -60,17 +86,22 @@ class Access:
     """The rules of one TCP listener."""
 
     address: TcpAddress
-    token: str = attrs.field(repr=False)
+    token: str | None = attrs.field(default=None, repr=False)
+    """What a request that steers the kubelet has to show; None: none may."""
 
-    def check(self, headers: Mapping[str, str]) -> None:
-        """Raise HttpError unless the request may pass. ``headers`` have names in lower case."""
+    def check_sender(self, headers: Mapping[str, str]) -> None:
+        """Raise HttpError unless the request is meant for this listener and no other site's
+        page makes it. ``headers`` have names in lower case."""
         self._check_host(headers.get("host", ""))
         origin = headers.get("origin")
         if origin is not None and not self._is_ours(origin.removeprefix("http://")):
             raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "requests of web pages are refused")
+
+    def check_token(self, headers: Mapping[str, str]) -> None:
+        """Raise HttpError unless the request has the token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        given = token.strip().encode()
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given, self.token.encode()):
+        given, wanted = token.strip().encode(), (self.token or "").encode()
+        if scheme.lower() != "bearer" or not wanted or not hmac.compare_digest(given, wanted):
             raise HttpError(
                 HTTPStatus.UNAUTHORIZED,
                 "unauthorized",
@@ -94,6 +125,42 @@ class Access:
             # but a name is still none.
             return _is_address(host, address.port)
         return host in (str(address), f"localhost:{address.port}")
+
+
+@attrs.frozen
+class Gate:
+    """Who may ask, over all listeners of one server. On a unix socket its mode says it."""
+
+    doors: tuple[Access, ...] = ()
+
+    def check_sender(self, scope: Scope) -> None:
+        """Raise HttpError for a request over TCP that is not meant for the listener it came
+        to, or that a page of another site makes."""
+        door = self._door(scope)
+        if door is not None:
+            door.check_sender(_headers(scope))
+
+    def check(self, scope: Scope) -> None:
+        """The same, and over TCP the token is needed."""
+        door = self._door(scope)
+        if door is not None:
+            headers = _headers(scope)
+            door.check_sender(headers)
+            door.check_token(headers)
+
+    def _door(self, scope: Scope) -> Access | None:
+        """None for a unix socket."""
+        server = scope["server"]
+        if server is not None and server[1] is None:
+            return None
+        for door in self.doors:
+            if server is not None and door.address.takes(*server):
+                return door
+        raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "nobody listens there")
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _is_address(host: str, port: int) -> bool:

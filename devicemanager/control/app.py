@@ -18,7 +18,7 @@ from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from devicemanager.control import handlers, shapes
-from devicemanager.control.access import Access
+from devicemanager.control.access import Gate
 from devicemanager.control.callwaits import CallWait
 from devicemanager.control.decode import decode_body, decode_query
 from devicemanager.control.errors import HttpError, problem_of
@@ -26,6 +26,7 @@ from devicemanager.control.feed import Feed, call_source, event_source
 from devicemanager.control.limits import BODY_SECONDS, MAX_BODY, WORKERS, Account, Budget
 from devicemanager.control.openapi import document
 from devicemanager.control.operations import OPERATIONS, Kind, Operation
+from devicemanager.control.sending import Answer
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -36,8 +37,6 @@ __all__ = ["Application"]
 _JSON: Final = "application/json"
 _LINES: Final = "application/x-ndjson"
 _PROBLEM: Final = "application/problem+json"
-_PIECE: Final = 1 << 16
-"""Bytes that are sent before the client has to have read some."""
 _LOOK_SECONDS: Final = 0.25
 """Between two looks at what a wait is for, if nothing happens: time alone may fulfil it."""
 
@@ -45,10 +44,10 @@ _LOOK_SECONDS: Final = 0.25
 class Application:
     """Answers the requests of one server. To be made on the server's loop."""
 
-    def __init__(self, kubelet: MockKubelet, access: Access | None) -> None:
-        """``access`` has the rules for requests over TCP; None: there is no listener."""
+    def __init__(self, kubelet: MockKubelet, gate: Gate) -> None:
+        """``gate`` has the rules for requests over TCP."""
         self._kubelet = kubelet
-        self._access = access
+        self._gate = gate
         self._budget = Budget()
         self._workers = CapacityLimiter(WORKERS)
         workers = self._workers
@@ -85,7 +84,7 @@ class Application:
             path = scope["raw_path"].decode("ascii")
             scope.update(account=account, path=path, app=self)
             try:
-                self._check_access(scope)
+                self._gate.check(scope)
                 await self._router(scope, receive, sending)
             except ClientDisconnect:
                 return
@@ -109,17 +108,6 @@ class Application:
             return self._events
         return self._calls_with_bytes if query.bytes else self._calls
 
-    def _check_access(self, scope: Scope) -> None:
-        is_unix = scope["server"] is not None and scope["server"][1] is None
-        if is_unix:
-            return
-        if self._access is None:
-            raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "nobody listens there")
-        pairs = [
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
-        ]
-        self._access.check(dict(pairs))
-
     def _problem(self, error: Exception, scope: Scope) -> shapes.Problem:
         problem = problem_of(error, missing=self._is_missing(error, scope))
         if problem.reason == "internal":
@@ -137,7 +125,7 @@ class Application:
 
     async def _openapi(self, request: Request) -> Any:
         body = msgspec.json.encode(document())
-        return _Answer(HTTPStatus.OK, _JSON, body, request.scope["account"])
+        return Answer(HTTPStatus.OK, _JSON, body, request.scope["account"])
 
     # -- operations ----------------------------------------------------------------------
 
@@ -157,9 +145,9 @@ class Application:
         else:
             answer = await self._call(operation, asked)
         if operation.answer is None:
-            return _Answer(operation.status, "", b"", account)
+            return Answer(operation.status, "", b"", account)
         encoded = await self._on_worker(lambda: msgspec.json.encode(answer, enc_hook=str))
-        return _Answer(operation.status, _JSON, encoded, account)
+        return Answer(operation.status, _JSON, encoded, account)
 
     async def _call(self, operation: Operation, asked: handlers.Request) -> Any:
         return await self._on_worker(lambda: operation.handler(self._kubelet, asked))
@@ -231,40 +219,11 @@ class _Endpoint:
         await answer(scope, receive, send)
 
 
-class _Answer:
-    """An answer, sent piece by piece, so that a slow client has not all of it at once."""
-
-    def __init__(
-        self, status: HTTPStatus, kind: str, body: bytes, account: Account | None = None
-    ) -> None:
-        """``account`` has to have room for the body; a problem's is small and has none."""
-        if account is not None:
-            account.take(len(body))
-        self._status = status
-        self._kind = kind
-        self._body = body
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(b"cache-control", b"no-store")]
-        if self._status is not HTTPStatus.NO_CONTENT:
-            headers.append((b"content-type", self._kind.encode()))
-            headers.append((b"content-length", str(len(self._body)).encode()))
-        if self._status is HTTPStatus.UNAUTHORIZED:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if self._kind == _PROBLEM:
-            # The rest of a body that was not read would be taken for the next request.
-            headers.append((b"connection", b"close"))
-        start = {"type": "http.response.start", "status": self._status.value, "headers": headers}
-        await send(start)
-        view = memoryview(self._body)
-        for at in range(0, len(view), _PIECE):
-            piece = bytes(view[at : at + _PIECE])
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
 async def _answer_problem(problem: shapes.Problem, send: Send) -> None:
-    answer = _Answer(HTTPStatus(problem.status), _PROBLEM, msgspec.json.encode(problem))
+    # The rest of a body that was not read would be taken for the next request.
+    headers = [(b"connection", b"close")]
+    body = msgspec.json.encode(problem)
+    answer = Answer(HTTPStatus(problem.status), _PROBLEM, body, headers=headers)
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}

@@ -57,7 +57,8 @@ def test_flags_that_do_not_fit(flags, text, capsys):
 
 
 def test_without_the_library(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "devicemanager.control.server", raising=False)
+    for name in ("server", "serving"):
+        monkeypatch.delitem(sys.modules, f"devicemanager.control.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["run", "--control"]) == 2
     assert "pip install 'kubelet-devicemanager[control]'" in capsys.readouterr().err

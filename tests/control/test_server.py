@@ -206,7 +206,7 @@ def until(condition):
 
 
 def test_connections_are_bounded(mock_kubelet, monkeypatch):
-    monkeypatch.setattr("devicemanager.control.server.max_connections", lambda: 4)
+    monkeypatch.setattr("devicemanager.control.serving.max_connections", lambda: 4)
     with ControlServer(mock_kubelet) as server, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(server)) for _ in range(4)]
         with connected(server) as fifth:

@@ -87,7 +87,8 @@ def _access() -> Run:
             headers["origin"] = origin
         for access in accesses:
             try:
-                access.check(headers)
+                access.check_sender(headers)
+                access.check_token(headers)
             except HttpError as error:
                 one_line(str(error))
             else:

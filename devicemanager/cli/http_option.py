@@ -1,0 +1,81 @@
+"""``--http``: the kubelet's HTTP endpoints and the page, of a kubelet that a command runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.options import CommandError
+
+if TYPE_CHECKING:
+    from devicemanager.cli.kubelet_log import KubeletLog
+    from devicemanager.control.server import ControlServer
+    from devicemanager.kubelet.mock import MockKubelet
+    from devicemanager.web.server import HttpServer
+    from devicemanager.web.site import Breakable
+
+_DEFAULT = "127.0.0.1:10255"
+
+
+def add_http(parser: argparse.ArgumentParser) -> None:
+    """The flags; nothing of the server is loaded for them."""
+    group = parser.add_argument_group("HTTP")
+    group.add_argument(
+        "--http",
+        nargs="?",
+        const=_DEFAULT,
+        metavar="ADDRESS:PORT",
+        help="serve what a kubelet's read-only port serves (/healthz, /pods, /metrics and more) "
+        f"and a live page on this address (default: {_DEFAULT}); with --control the control API "
+        "as well",
+    )
+    group.add_argument(
+        "--http-allow-remote",
+        action="store_true",
+        help="let --http be an address that other hosts can reach: they may read everything, and "
+        "nothing is encrypted",
+    )
+
+
+def check_http(args: argparse.Namespace) -> None:
+    """Raises CommandError for a flag that is of use with --http only."""
+    if args.http is None and args.http_allow_remote:
+        raise CommandError("--http-allow-remote is of use with --http only: give that, too")
+
+
+def http_server(
+    args: argparse.Namespace,
+    kubelet: MockKubelet,
+    control: ControlServer | None,
+    simulated: Callable[[], Mapping[str, Breakable]],
+) -> HttpServer | None:
+    """The server that was asked for, not started; it serves ``control``, too. Raises
+    CommandError."""
+    if args.http is None:
+        return None
+    try:
+        from devicemanager.web.server import HttpServer
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"--http: {error.name} is not installed: pip install 'kubelet-devicemanager[http]'"
+        ) from None
+    from devicemanager.control.access import NotLoopback
+
+    try:
+        return HttpServer(
+            kubelet,
+            args.http,
+            control=control,
+            allow_remote=args.http_allow_remote,
+            simulated=simulated,
+        )
+    except NotLoopback as error:
+        raise CommandError(f"--http: {error}; or give --http-allow-remote, too") from None
+    except ValueError as error:
+        raise CommandError(f"--http: {error}") from None
+
+
+def tell(server: HttpServer, log: KubeletLog) -> None:
+    """Say where it serves."""
+    log.say("http-address", f"http address: {server.url}", address=server.url)

@@ -1,0 +1,83 @@
+"""What one server answers: the kubelet's endpoints, the page, and the control API if it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from devicemanager.control.app import Application
+from devicemanager.control.errors import problem_of
+from devicemanager.control.limits import Budget
+from devicemanager.control.sending import Answer
+from devicemanager.events import EventKind
+from devicemanager.web.endpoints import TEXT
+from devicemanager.web.site import Site
+
+__all__ = ["WebApplication"]
+
+_CONTROL: Final = ("/v1/", "/openapi.json")
+
+Routes = Callable[[Site], Sequence[BaseRoute]]
+
+
+class WebApplication:
+    """Answers the requests of one server. To be made on the server's loop."""
+
+    def __init__(
+        self, site: Site, parts: Sequence[Routes], control: Application | None = None
+    ) -> None:
+        """``parts`` make the routes."""
+        self._site = site
+        self._control = control
+        self._budget = Budget()
+        found = [route for part in parts for route in part(site)]
+        self._router = Router(found, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if self._control is not None and scope["path"].startswith(_CONTROL):
+            return await self._control(scope, receive, send)
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        with self._budget.account() as account:
+            scope.update(account=account, app=self)  # with an app, the router raises
+            try:
+                self._site.gate.check_sender(scope)
+                await self._router(scope, receive, sending)
+            except ClientDisconnect:
+                return
+            except Exception as error:
+                answer = self._refusal(error, scope)
+                if started:
+                    raise  # the connection is cut, so that nobody takes this for the end
+                await answer(scope, receive, send)
+
+    def close(self) -> None:
+        """The server ends: let streams come to their ends."""
+        self._site.close()
+        if self._control is not None:
+            self._control.close()
+
+    def _refusal(self, error: Exception, scope: Scope) -> Answer:
+        if isinstance(error, HTTPException):
+            status = HTTPStatus(error.status_code)
+            text = f"{scope['method']} {scope['path'][:200]!r}: {status.phrase.lower()}"
+        else:
+            problem = problem_of(error)
+            status, text = HTTPStatus(problem.status), problem.detail
+            if problem.reason == "internal":
+                self._site.kubelet.events.publish(EventKind.SERVER_ERROR, f"HTTP: {text}")
+        # The rest of a body that was not read would be taken for the next request.
+        return Answer(status, TEXT, f"{text}\n".encode(), headers=[(b"connection", b"close")])

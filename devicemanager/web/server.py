@@ -1,0 +1,91 @@
+"""The HTTP server of a mock kubelet."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from anyio import CapacityLimiter
+
+from devicemanager.control.access import Access, Gate, TcpAddress
+from devicemanager.control.app import Application
+from devicemanager.control.limits import WORKERS
+from devicemanager.control.listening import listen_tcp
+from devicemanager.control.server import ControlServer, Opened
+from devicemanager.control.serving import Prepared, Serving
+from devicemanager.core.errors import RequestError
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.web import endpoints
+from devicemanager.web.app import Routes, WebApplication
+from devicemanager.web.site import Breakable, Site
+
+__all__ = ["DEFAULT_ADDRESS", "HttpServer"]
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:10255"
+"""Where it listens unless told otherwise: the kubelet's read-only port, on this host only."""
+
+PARTS: Final[tuple[Routes, ...]] = (endpoints.routes,)
+"""What makes the routes, besides the control API."""
+
+
+class HttpServer(Serving):
+    """Serves what a kubelet's read-only port serves, and the control API if one is given.
+
+    A context manager; or call ``start`` and ``stop``. The kubelet need not be running, and may
+    be stopped and started meanwhile.
+    """
+
+    what = "HTTP"
+
+    def __init__(
+        self,
+        kubelet: MockKubelet,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        control: ControlServer | None = None,
+        allow_remote: bool = False,
+        simulated: Callable[[], Mapping[str, Breakable]] | None = None,
+    ) -> None:
+        """``address`` is an IP address of this host and a port (0: any). ``control``: the
+        control API of the same kubelet, not started; it is served here, too, and on its own
+        addresses everything else as well. ``allow_remote``: also on an address that other
+        hosts reach; nothing is encrypted, and whoever reaches it may read. ``simulated``: by
+        resource, what sets the health of a simulated plugin's devices.
+
+        Raises ValueError for an address that is none, or may not be used."""
+        super().__init__()
+        self._kubelet = kubelet
+        self._tcp = TcpAddress.allowed(address, allow_remote)
+        self._control = control
+        self._simulated = simulated
+        self.address: str | None = None
+        """Where it listens while it runs, with the port that it got."""
+
+    @property
+    def url(self) -> str:
+        """The address for a browser or a scraper. Raises RequestError unless it serves."""
+        if self.address is None:
+            raise RequestError("HTTP is not served: start it first")
+        return f"http://{self.address}"
+
+    def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
+        opened = self._listen(stack)
+        return Prepared(opened.listeners, lambda: self._make(opened.gate))
+
+    def _listen(self, stack: contextlib.ExitStack) -> Opened:
+        if self._control is not None:
+            opened = self._control.listen(stack, self._tcp)
+        else:
+            listener = listen_tcp(self._tcp, stack)
+            opened = Opened([listener], Gate((Access(TcpAddress.of(listener)),)))
+        self.address = str(opened.gate.doors[-1].address)
+        stack.callback(setattr, self, "address", None)
+        return opened
+
+    def _make(self, gate: Gate) -> WebApplication:
+        steers = self._control is not None
+        site = Site(self._kubelet, CapacityLimiter(WORKERS), steers=steers, gate=gate)
+        if self._simulated is not None:
+            site.simulated = self._simulated
+        return WebApplication(site, PARTS, Application(self._kubelet, gate) if steers else None)

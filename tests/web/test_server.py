@@ -1,0 +1,85 @@
+"""The server: what it serves together, and whom it lets in."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.routing import Route
+
+from devicemanager import EventKind, RequestError
+from devicemanager.control import ControlServer, MockKubeletClient
+from devicemanager.web import HttpServer
+from tests.web.conftest import asked
+
+
+def test_health_follows_the_kubelet(mock_kubelet, get):
+    assert (get("/healthz").status, get("/healthz").text) == (200, "ok")
+    assert get("/healthz?verbose").text.endswith("[+]syncloop ok\nhealthz check passed\n")
+    mock_kubelet.stop()
+    for path in ("/healthz", "/readyz"):
+        assert "[-]syncloop failed: reason withheld" in get(path).text
+        assert get(path).status == 500
+    assert get("/healthz/syncloop").text == "internal server error: the kubelet is stopped\n"
+    assert (get("/livez").status, get("/readyz?exclude=syncloop").status) == (200, 200)
+    missing = get("/livez/syncloop")
+    assert (missing.status, missing.text) == (404, "no such check: ping, log are there\n")
+
+
+def test_what_is_not_there(get, served):
+    assert (get("/x").status, get("/x").text) == (404, "GET '/x': not found\n")
+    assert get("/v1/node").status == get("/openapi.json").status == 404
+    posted = asked(served.address, "/healthz", method="POST")
+    assert (posted.status, posted.text) == (405, "POST '/healthz': method not allowed\n")
+    head = asked(served.address, "/healthz", method="HEAD")
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "2")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/x"])
+def test_neither_another_name_nor_another_sites_page_gets_in(served, get, path):
+    port = served.address.rpartition(":")[2]
+    well = get("/healthz", Host=f"localhost:{port}", Origin=served.url)
+    assert well.status == 200
+    for headers in (
+        {"Host": f"evil.example:{port}"},
+        {"Host": "127.0.0.1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ):
+        assert get(path, **headers).status == 403
+
+
+def test_the_control_api_is_on_the_same_server(mock_kubelet):
+    control = ControlServer(mock_kubelet, tcp="127.0.0.1:0")
+    with HttpServer(mock_kubelet, "127.0.0.2:0", control=control) as server:
+        token = control.token_path.read_text().strip()
+        assert control.address != server.address
+        for address in (control.address, server.address):
+            assert asked(address, "/healthz").text == "ok"
+            assert asked(address, "/v1/node").status == 401
+            client = MockKubeletClient(f"http://{address}", token=token)
+            assert client.plugin_socket == mock_kubelet.plugin_socket
+        assert MockKubeletClient(mock_kubelet.root).root == mock_kubelet.root
+        with pytest.raises(RequestError, match="HTTP is served already"):
+            server.start()
+    assert server.address is control.address is None
+    assert not control.socket_path.exists()
+    with pytest.raises(RequestError, match="start it first"):
+        server.url  # noqa: B018
+
+
+def test_one_address_for_both_is_one_listener(mock_kubelet):
+    control = ControlServer(mock_kubelet)
+    with HttpServer(mock_kubelet, "127.0.0.1:0", control=control) as server:
+        assert control.address == server.address
+        assert asked(server.address, "/v1/node").status == 401
+
+
+def test_a_mistake_is_told_to_the_client_and_as_an_event(mock_kubelet, monkeypatch):
+    async def broken(request):
+        raise ValueError("a\nb")
+
+    monkeypatch.setattr("devicemanager.web.server.PARTS", (lambda _: [Route("/x", broken)],))
+    with HttpServer(mock_kubelet, "127.0.0.1:0") as server:
+        found = asked(server.address, "/x")
+    assert (found.status, found.text) == (500, "unexpected ValueError: a b (a bug)\n")
+    (event,) = mock_kubelet.events.recent(EventKind.SERVER_ERROR)
+    assert event.message == "HTTP: unexpected ValueError: a b (a bug)"
