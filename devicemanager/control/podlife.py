@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 
 from devicemanager.control.shapes import schema
 from devicemanager.core.ids import ContainerName
-from devicemanager.pods import statuses
-from devicemanager.pods.statuses import Running, Terminated, Waiting
+from devicemanager.core.podstatus import containers as statuses
+from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 
 if TYPE_CHECKING:
     from devicemanager.control.handlers import Request

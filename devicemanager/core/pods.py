@@ -34,6 +34,8 @@ class Container:
     restartable: bool = False
     claims: tuple[str, ...] = ()
     """``resources.claims``: names that the pod gives its resource claims."""
+    image: str = attrs.field(default="", eq=False)
+    """For the pod's status alone: nothing is decided by it."""
 
 
 @attrs.frozen

@@ -15,13 +15,13 @@ from devicemanager.calls.call import Call
 from devicemanager.calls.queries import CallQueries, Mark
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.node import NodeStatus
+from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind
 from devicemanager.faults.states import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.pods.records import Phase, PodRecord
-from devicemanager.pods.statuses import ContainerStatus
 
 if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.pods.records import PodStore
-from devicemanager.pods.statuses import ContainerStatus
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.lifecycle import Lifecycle

@@ -176,7 +176,7 @@ def _container(item: object, is_init: bool, taken: set[str], claims: Collection[
     if name in taken:
         raise FieldError("name", f'Duplicate value: "{name}"')
     taken.add(name)
-    _check_image(item.get("image"))
+    image = _image(item.get("image"))
     try:
         limits, requests = read_resources(item.get("resources"))
         used = read_container_claims(item.get("resources"))
@@ -186,7 +186,7 @@ def _container(item: object, is_init: bool, taken: set[str], claims: Collection[
     # Only on an init container does Always make a sidecar of it.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
-    return Container(ContainerName(name), limits, requests, restartable, used)
+    return Container(ContainerName(name), limits, requests, restartable, used, image)
 
 
 def _restart_policy(policy: object) -> RestartPolicy | None:
@@ -205,12 +205,13 @@ def _grace_period(seconds: object) -> int:
     return max(seconds, 1)  # what the API server makes of a negative one, and the kubelet of 0
 
 
-def _check_image(image: object) -> None:
+def _image(image: object) -> str:
     """Nothing is run here; but a pod without an image never gets to a node."""
     if image is None or image == "":
         raise required("image")
     if not isinstance(image, str):
         raise wrong_type("image", "a string", image)
+    return image
 
 
 def _check_name(field: str, value: object, fault_of: Callable[[str], str]) -> None:

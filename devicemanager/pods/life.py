@@ -15,11 +15,12 @@ from devicemanager.clock import Cancel, Clock
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, RestartPolicy
+from devicemanager.core.podstatus.containers import KILLED, Running, Terminated
+from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.events import EventKind, EventStream
 from devicemanager.pods.backoff import BackOff, go_seconds
 from devicemanager.pods.containers import Containers
 from devicemanager.pods.records import PodRecord, PodStore, title
-from devicemanager.pods.statuses import KILLED, Phase, Running, Terminated, phase_of
 
 __all__ = ["ContainerLife"]
 
@@ -82,8 +83,7 @@ class ContainerLife:
 
     def _after_end(self, record: PodRecord, container: Container) -> None:
         finished_at = self._clock.monotonic()
-        status = record.status(container.name)
-        ended = status.state if isinstance(status.state, Terminated) else status.last_termination
+        ended = record.status(container.name).end
         assert ended is not None
         self._events.publish(
             EventKind.CONTAINER_EXITED,
@@ -111,7 +111,7 @@ class ContainerLife:
                 return None
             statuses = {name: s for name, s in record.statuses.items() if name in apps}
         phase = phase_of(attrs.evolve(record.pod, init_containers=()), statuses)
-        return phase if phase in (Phase.SUCCEEDED, Phase.FAILED) else None
+        return phase if phase.is_terminal else None
 
     # -- starting again --------------------------------------------------------------
 

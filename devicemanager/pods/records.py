@@ -17,13 +17,20 @@ from devicemanager.core.allocation.container import AdmissionContext
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
-from devicemanager.pods.statuses import (
+from devicemanager.core.podstatus.conditions import Gates
+from devicemanager.core.podstatus.containers import (
     KILLED,
     ContainerStatus,
-    Phase,
     Terminated,
     initial_status,
-    phase_of,
+)
+from devicemanager.core.podstatus.phase import Phase, phase_of
+from devicemanager.core.podstatus.status import (
+    PodFacts,
+    PodStatus,
+    Resources,
+    pod_status,
+    refused_status,
 )
 
 __all__ = ["Phase", "PodRecord", "PodSnapshot", "PodStore", "by_name", "title"]
@@ -64,11 +71,19 @@ class PodRecord:
     """Whether a container was started since the node came up."""
     deletion_grace: float | None = None
     """Seconds that its containers have to end, once it is to be deleted."""
+    start_time: float | None = None
+    """Seconds since the epoch at which the kubelet saw it first; None if an earlier one did."""
+    refused: bool = False
+    """Whether it is Failed because it was not admitted."""
+    unready: frozenset[str] = frozenset()
+    """Containers that never get ready."""
+    disrupted: str = ""
+    """Why the kubelet itself ended it, if it did."""
 
     @property
     def is_active(self) -> bool:
         """Neither failed nor succeeded: both are for good."""
-        return self.phase not in (Phase.FAILED, Phase.SUCCEEDED)
+        return not self.phase.is_terminal
 
     def container(self, name: str) -> tuple[Container, bool]:
         """A container by name, and whether it is an init container."""
@@ -83,6 +98,28 @@ class PodRecord:
         started again counts as one that does not run."""
         running = self.running - self.restarted if "Q27" in quirks else self.running
         return AdmissionContext(sources_ready, running, self.finished)
+
+    def facts(self) -> PodFacts:
+        """What its status in the API is made of."""
+        return PodFacts(
+            self.pod,
+            self.phase,
+            self.reason,
+            self.message,
+            self.start_time,
+            self.has_sandbox,
+            self.unready,
+            self.disrupted,
+        )
+
+    def api_status(
+        self, resources: Resources | None = None, gates: Gates | None = None
+    ) -> PodStatus:
+        """Its status as the API has it; hold the store's lock. ``resources`` is what
+        ``allocated_resources_status`` says of it."""
+        if self.refused:
+            return refused_status(self.facts())
+        return pod_status(self.facts(), self.status, resources, gates)
 
     def status(self, name: ContainerName) -> ContainerStatus:
         """The status of one of its containers."""
@@ -215,15 +252,15 @@ class PodStore:
         record = self.get(uid)
         return str(uid) if record is None else title(record.pod)
 
-    def add(self, pod: Pod) -> PodRecord:
-        """A new pod. Raises RequestError if its UID is taken by an active one."""
+    def add(self, pod: Pod, now: float | None = None) -> PodRecord:
+        """A new pod, seen ``now``. Raises RequestError if its UID is taken by an active one."""
         with self.lock:
             taken = self._records.get(pod.uid)
             if taken is not None:
                 if taken.is_active:
                     raise RequestError(_taken(pod, taken.pod))
                 self._drop(taken)
-            record = PodRecord(pod)
+            record = PodRecord(pod, start_time=now)
             self._records[pod.uid] = record
             self._show(record)
             return record

@@ -73,7 +73,7 @@ class PodWorkers:
         if pod.backed and self._settings.behaviour.backed_fit:
             pod = pod.without_backed(limits=self._settings.behaviour.backed_skip_plugins)
         with self._store.lock:
-            record = self._store.add(pod)
+            record = self._store.add(pod, self._manager.clock.time())
             known_before = self._is_restored(pod.uid)
         if known_before and self._store.containers_survive:
             record.all_started()
@@ -153,6 +153,7 @@ class PodWorkers:
             return self._refusal(pod, refused)
         with self._store.lock:
             self._store.end(record, Phase.FAILED, refused.reason, refused.message)
+            record.refused = True
             if self._store.is_current(record):
                 # Under the lock: another pod may be admitted with this UID from here on.
                 self._manager.deactivate(pod.uid)

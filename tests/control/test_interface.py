@@ -25,11 +25,11 @@ from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.control.podlife import ContainerState
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.pods import Container
+from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.events import EventKind
 from devicemanager.faults import FaultError
 from devicemanager.plugin.simulated import PreferredPolicy
-from devicemanager.pods.statuses import ContainerStatus, Running, Terminated
 from devicemanager.testing import pod_manifest
 from devicemanager.wire.errors import WireError
 from protos import deviceplugin_v1beta1 as dp

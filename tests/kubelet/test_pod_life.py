@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from devicemanager import ManualClock, MockKubelet, RequestError
+from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-from devicemanager.pods.statuses import Running, Terminated, Waiting
 from devicemanager.testing import pod_manifest
 
 GPU = "vendor.com/gpu"

@@ -8,9 +8,9 @@ import pytest
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.events import EventKind
 from devicemanager.pods.records import PodRecord
-from devicemanager.pods.statuses import Running, Terminated, Waiting
 from devicemanager.testing.fakes import PRE_START_CONTAINER, FakePlugin
 from tests.helpers import container, devices, pod
 from tests.node import GPU, Node

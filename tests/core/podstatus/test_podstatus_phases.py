@@ -9,16 +9,15 @@ import pytest
 
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
-from devicemanager.pods.backoff import BackOff, go_seconds
-from devicemanager.pods.statuses import (
+from devicemanager.core.podstatus.containers import (
     ContainerStatus,
     Running,
     State,
     Terminated,
     Waiting,
     initial_status,
-    phase_of,
 )
+from devicemanager.core.podstatus.phase import phase_of
 
 INIT = Container(ContainerName("init"))
 SIDE = Container(ContainerName("side"), restartable=True)
@@ -87,34 +86,3 @@ def test_the_states_of_a_container_one_after_the_other() -> None:
     killed = again.started(20.0)
     assert killed.last_termination == Terminated(137, "Error", 17.0, 20.0)
     assert killed.restart_count == 2
-
-
-# -- back-off ------------------------------------------------------------------------------
-
-
-def test_the_waits_double_up_to_five_minutes() -> None:
-    back_off: BackOff[str] = BackOff()
-    now, waits = 0.0, []
-    for _ in range(8):
-        waits.append(back_off.wait("a", now))
-        back_off.starts("a", now, now + waits[-1])
-        now += waits[-1] + 1.0
-    assert waits == [0, 10, 20, 40, 80, 160, 300, 300]
-    assert back_off.wait("b", now) == 0
-    back_off.forget("a")
-    assert back_off.wait("a", now) == 0
-
-
-@pytest.mark.parametrize(("ran", "waits"), [(600.0, [10, 20]), (600.5, [0, 10])])
-def test_ten_minutes_without_an_end_begin_anew(ran: float, waits: list[float]) -> None:
-    back_off: BackOff[str] = BackOff()
-    back_off.starts("a", 0.0, 100.0)
-    ended = 100.0 + ran
-    found = [back_off.wait("a", ended)]
-    back_off.starts("a", ended, ended + found[0])
-    assert [*found, back_off.wait("a", ended + 11)] == waits
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
-def test_durations_as_go_prints_them(seconds: float, text: str) -> None:
-    assert go_seconds(seconds) == text

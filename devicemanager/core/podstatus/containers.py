@@ -1,31 +1,21 @@
-"""The states of a pod's containers, and the pod's phase, as the API has them."""
+"""The states of a pod's containers, as the API has them."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from enum import StrEnum
 
 import attrs
 
 from devicemanager.core.ids import ContainerName
-from devicemanager.core.pods import Pod, RestartPolicy
+from devicemanager.core.pods import Pod
 
 __all__ = [
-    "KILLED", "ContainerStatus", "Phase", "Running", "State", "Terminated", "Waiting",
-    "initial_status", "phase_of",
+    "KILLED", "STOPPED", "ContainerStatus", "Running", "State", "Terminated", "Waiting",
+    "initial_status",
 ]  # fmt: skip
 
 KILLED = 137
 """The exit code of a container that SIGKILL ended: 128 and the signal's number."""
-
-
-class Phase(StrEnum):
-    """``status.phase``."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
+STOPPED = 143
+"""The exit code of a container that SIGTERM ended."""
 
 
 @attrs.frozen
@@ -71,6 +61,26 @@ class ContainerStatus:
     """How it ended the time before; ``lastState.terminated``."""
     restart_count: int = 0
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs."""
+        return isinstance(self.state, Running)
+
+    @property
+    def was_started(self) -> bool:
+        """Whether it has ever run."""
+        return not isinstance(self.state, Waiting) or self.last_termination is not None
+
+    @property
+    def end(self) -> Terminated | None:
+        """How it has ended; None for one that runs or never did."""
+        match self.state:
+            case Terminated():
+                return self.state
+            case Waiting():
+                return self.last_termination
+        return None
+
     def started(self, now: float | None) -> ContainerStatus:
         """It runs, again if it did before."""
         before = self.last_termination
@@ -100,53 +110,3 @@ def initial_status(pod: Pod, name: ContainerName) -> ContainerStatus:
     waits_for_others = bool(pod.init_containers) and any(name == c.name for c in pod.containers)
     reason = "PodInitializing" if waits_for_others else "ContainerCreating"
     return ContainerStatus(name, Waiting(reason))
-
-
-def phase_of(pod: Pod, statuses: Mapping[ContainerName, ContainerStatus]) -> Phase:
-    """The phase of a pod that is not terminal yet (``getPhase``, pkg/kubelet/kubelet_pods.go,
-    v1.32). ``statuses`` are those of containers that were started at least once."""
-    failed_init = pending_init = False
-    waiting = running = stopped = succeeded = 0
-    for container in pod.init_containers:
-        status = statuses.get(container.name)
-        if container.restartable:
-            running += status is not None and isinstance(status.state, Running)
-            waiting += status is None or _never_started(status)
-            continue
-        ended = None if status is None else _end_of(status)
-        pending_init |= ended is None
-        failed_init |= ended is not None and ended.exit_code != 0
-    for container in pod.containers:
-        status = statuses.get(container.name)
-        ended = None if status is None else _end_of(status)
-        if status is not None and isinstance(status.state, Running):
-            running += 1
-        elif ended is None:
-            waiting += 1
-        else:
-            stopped += 1
-            is_success = status is not None and status.state == ended and ended.exit_code == 0
-            succeeded += is_success
-    if failed_init and pod.restart_policy is RestartPolicy.NEVER:
-        return Phase.FAILED
-    if pending_init or waiting:
-        return Phase.PENDING
-    if running or pod.restart_policy is RestartPolicy.ALWAYS:
-        return Phase.RUNNING
-    if stopped == succeeded:
-        return Phase.SUCCEEDED
-    return Phase.FAILED if pod.restart_policy is RestartPolicy.NEVER else Phase.RUNNING
-
-
-def _never_started(status: ContainerStatus) -> bool:
-    return isinstance(status.state, Waiting) and status.last_termination is None
-
-
-def _end_of(status: ContainerStatus) -> Terminated | None:
-    """How a container that does not run has ended; None for one that runs or never did."""
-    match status.state:
-        case Terminated():
-            return status.state
-        case Waiting():
-            return status.last_termination
-    return None

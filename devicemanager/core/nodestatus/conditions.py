@@ -1,0 +1,74 @@
+"""The conditions of a node (pkg/kubelet/nodestatus/setters.go, v1.32)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+
+import attrs
+
+__all__ = ["NodeCondition", "Pressure", "node_conditions"]
+
+_REQUIRED = ("cpu", "memory", "pods", "ephemeral-storage")
+"""Without one of these in its capacity no node is ready."""
+
+
+class Pressure(StrEnum):
+    """What a node can run short of, in the kubelet's order."""
+
+    MEMORY = "MemoryPressure"
+    DISK = "DiskPressure"
+    PID = "PIDPressure"
+
+
+_TEXTS = {
+    (Pressure.MEMORY, False): (
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
+    (Pressure.MEMORY, True): (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+    ),
+    (Pressure.DISK, False): ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    (Pressure.DISK, True): ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    (Pressure.PID, False): ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    (Pressure.PID, True): ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+}
+
+
+@attrs.frozen
+class NodeCondition:
+    """One of ``status.conditions`` without its times."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+def node_conditions(
+    capacity: Collection[str],
+    errors: Sequence[str] = (),
+    pressures: Collection[Pressure] = (),
+) -> tuple[NodeCondition, ...]:
+    """All four, Ready last. ``capacity`` names what the node has; ``errors`` is why it is not
+    ready besides."""
+    short = tuple(
+        NodeCondition(kind, kind in pressures, *_TEXTS[kind, kind in pressures])
+        for kind in Pressure
+    )
+    return (*short, _ready(capacity, errors))
+
+
+def _ready(capacity: Collection[str], errors: Sequence[str]) -> NodeCondition:
+    missing = [name for name in _REQUIRED if name not in capacity]
+    faults = list(errors)
+    if missing:
+        faults.append(f"missing node capacity for resources: {', '.join(missing)}")
+    if not faults:
+        return NodeCondition("Ready", True, "KubeletReady", "kubelet is posting ready status")
+    # As an aggregate of Go's prints its errors, each once.
+    faults = list(dict.fromkeys(faults))
+    message = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+    return NodeCondition("Ready", False, "KubeletNotReady", message)

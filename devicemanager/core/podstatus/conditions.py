@@ -1,0 +1,161 @@
+"""The conditions of a pod that the kubelet owns (pkg/kubelet/status/generate.go, v1.32)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import attrs
+
+from devicemanager.core.ids import ContainerName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated
+from devicemanager.core.podstatus.phase import Phase
+
+__all__ = ["Condition", "ConditionType", "Gates", "is_ready", "pod_conditions"]
+
+
+class ConditionType(StrEnum):
+    """Those that the kubelet owns, in its order. All others belong to others."""
+
+    READY_TO_START_CONTAINERS = "PodReadyToStartContainers"
+    INITIALIZED = "Initialized"
+    READY = "Ready"
+    CONTAINERS_READY = "ContainersReady"
+    SCHEDULED = "PodScheduled"
+
+
+@attrs.frozen
+class Condition:
+    """One of ``status.conditions``."""
+
+    type: str
+    status: bool
+    reason: str = ""
+    message: str = ""
+    since: float | None = None
+    """``lastTransitionTime`` in seconds since the epoch; None: of when it is told first."""
+
+
+Gates = Mapping[str, str | None]
+"""``spec.readinessGates`` with the status of the condition that each names, such as ``True``;
+None for a condition that there is not."""
+
+
+def is_ready(container: Container, status: ContainerStatus, is_init: bool) -> bool:
+    """``ready`` of a container without a readiness probe (``UpdatePodStatus``,
+    pkg/kubelet/prober, v1.32)."""
+    if is_init and not container.restartable:
+        return isinstance(status.state, Terminated) and status.state.exit_code == 0
+    return status.is_running
+
+
+def pod_conditions(
+    pod: Pod,
+    statuses: Mapping[ContainerName, ContainerStatus],
+    phase: Phase,
+    *,
+    start_time: float | None,
+    has_sandbox: bool,
+    unready: frozenset[str] = frozenset(),
+    gates: Gates | None = None,
+) -> tuple[Condition, ...]:
+    """All five. ``statuses`` has every container of the pod; ``unready`` names those that never
+    get ready, whatever they do."""
+    containers_ready = _containers_ready(pod, statuses, phase, unready, start_time)
+    last = _latest(statuses.values()) or start_time
+    sandbox = has_sandbox and not phase.is_terminal
+    return (
+        Condition(
+            ConditionType.READY_TO_START_CONTAINERS, sandbox, since=start_time if sandbox else last
+        ),
+        _initialized(pod, statuses, phase, start_time),
+        _ready(containers_ready, gates or {}),
+        containers_ready,
+        Condition(ConditionType.SCHEDULED, True, since=start_time),
+    )
+
+
+def _initialized(
+    pod: Pod,
+    statuses: Mapping[ContainerName, ContainerStatus],
+    phase: Phase,
+    start_time: float | None,
+) -> Condition:
+    """``GeneratePodInitializedCondition``."""
+    kind = ConditionType.INITIALIZED
+    since = _latest(statuses[each.name] for each in pod.init_containers) or start_time
+    if phase is Phase.SUCCEEDED:
+        return Condition(kind, True, "PodCompleted", since=since)
+    has_run = any(statuses[each.name].was_started for each in pod.containers)
+    incomplete = [
+        each.name for each in pod.init_containers if not is_ready(each, statuses[each.name], True)
+    ]
+    if has_run or not incomplete:
+        return Condition(kind, True, since=since)
+    message = f"containers with incomplete status: {_go_list(incomplete)}"
+    return Condition(kind, False, "ContainersNotInitialized", message, start_time)
+
+
+def _containers_ready(
+    pod: Pod,
+    statuses: Mapping[ContainerName, ContainerStatus],
+    phase: Phase,
+    unready: frozenset[str],
+    start_time: float | None,
+) -> Condition:
+    """``GenerateContainersReadyCondition``."""
+    kind = ConditionType.CONTAINERS_READY
+    counted = [each for each in pod.init_containers if each.restartable] + list(pod.containers)
+    if phase.is_terminal:
+        reason = "PodCompleted" if phase is Phase.SUCCEEDED else "PodFailed"
+        since = _latest(statuses[each.name] for each in counted) or start_time
+        return Condition(kind, False, reason, since=since)
+    missing = [
+        each.name
+        for each in counted
+        if each.name in unready or not is_ready(each, statuses[each.name], False)
+    ]
+    if not missing:
+        since = _latest(statuses[each.name] for each in counted) or start_time
+        return Condition(kind, True, since=since)
+    message = f"containers with unready status: {_go_list(missing)}"
+    ends = [each for name in missing if (each := _last_change(statuses[name])) is not None]
+    since = min(ends, default=start_time)
+    return Condition(kind, False, "ContainersNotReady", message, since)
+
+
+def _ready(containers_ready: Condition, gates: Gates) -> Condition:
+    """``GeneratePodReadyCondition``."""
+    ready = attrs.evolve(containers_ready, type=ConditionType.READY)
+    if not ready.status:
+        return ready
+    messages = [_gate_message(gate, status) for gate, status in gates.items() if status != "True"]
+    if not messages:
+        return ready
+    return Condition(
+        ConditionType.READY, False, "ReadinessGatesNotReady", ", ".join(messages), ready.since
+    )
+
+
+def _gate_message(gate: str, status: str | None) -> str:
+    if status is None:
+        return f'corresponding condition of pod readiness gate "{gate}" does not exist.'
+    return f'the status of pod readiness gate "{gate}" is not "True", but {status}'
+
+
+def _last_change(status: ContainerStatus) -> float | None:
+    """When a container came into the state it is in; None if it never ran or nobody knows."""
+    if isinstance(status.state, Running):
+        return status.state.started_at
+    return None if status.end is None else status.end.finished_at
+
+
+def _latest(statuses: Iterable[ContainerStatus]) -> float | None:
+    times = [each for status in statuses if (each := _last_change(status)) is not None]
+    return max(times, default=None)
+
+
+def _go_list(names: list[ContainerName]) -> str:
+    """As Go prints a list of texts."""
+    return f"[{' '.join(names)}]"
