@@ -45,6 +45,8 @@ class Check:
     scene: Scene
     hooks: tuple[str, ...]
     """The hooks it cannot do without."""
+    unregistered: bool
+    """Whether it says something of a plugin that does not register, too."""
     run: Callable[[Trial], str | None] = attrs.field(eq=False, repr=False)
     """Carries it out. Returns what it measured, if that is worth telling; raises ``Failed``,
     ``Warned`` or ``Skipped``."""

@@ -44,6 +44,7 @@ def check(
     links: str = "",
     scene: Scene = Scene.REGISTERED,
     hooks: Sequence[str] = (),
+    unregistered: bool = False,
 ) -> Callable[[Callable[[Trial], str | None]], Check]:
     """Make a check of a function. ``links`` are sources in short, separated by commas: see
     ``devicemanager.conformance.links``. A check of your own has another letter than the
@@ -62,6 +63,7 @@ def check(
             addresses(links),
             scene,
             tuple(hooks),
+            unregistered,
             run,
         )
         if made.family in FAMILIES:

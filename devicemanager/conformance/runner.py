@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -36,6 +36,9 @@ OnVerdict = Callable[[Verdict], object]
 """Called with each verdict as it comes, from any thread, one at a time."""
 
 _TOLD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
+
+_FIRST = "R01"
+"""That the plugin registers: without that, nearly all others could only say so, too."""
 
 
 def run(
@@ -93,26 +96,36 @@ class _Runner:
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
         self.resources = self.subject.resources or self._discovered()
-        skipped = {each.id: self._unhooked(each) for each in checks}
-        verdicts = [verdict for verdict in skipped.values() if verdict is not None]
-        for verdict in verdicts:
-            self._tell(verdict)
-        by_scene = {
-            scene: [each for each in checks if each.scene is scene and skipped[each.id] is None]
-            for scene in Scene
-        }
-        # The idle ones first: they take longest, and take nothing.
-        lanes: list[Callable[[], Iterable[Verdict]]] = []
-        if idle := by_scene[Scene.IDLE]:
-            lanes.append(partial(self._idle, idle))
-        if registered := by_scene[Scene.REGISTERED]:
-            lanes.append(partial(self._one_after_another, registered))
-        lanes += [partial(self._own, each) for each in by_scene[Scene.OWN]]
+        verdicts: list[Verdict] = []
+        stage = None
+        for first in checks:
+            if first.id == _FIRST:
+                stage = self._stage()
+                verdicts.append(self._verdict(first, stage))
+        failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
+        rest = [each for each in checks if each.id != _FIRST]
+        reasons = {each.id: self._inapplicable(each, failed) for each in rest}
+        verdicts += [self._skipped(each, reasons[each.id]) for each in rest if reasons[each.id]]
+        lanes = self._lanes([each for each in rest if not reasons[each.id]], stage)
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
             for found in pool.map(lambda lane: list(lane()), lanes):
                 verdicts += found
         order = {each.id: place for place, each in enumerate(checks)}
         return tuple(sorted(verdicts, key=lambda verdict: order[verdict.check.id]))
+
+    def _lanes(
+        self, checks: Sequence[Check], stage: Stage | None
+    ) -> Iterator[Callable[[], Iterable[Verdict]]]:
+        """What may be carried out side by side. ``stage`` has a plugin for those that share
+        one. The idle ones come first: they take longest, and take nothing."""
+        if idle := [each for each in checks if each.scene is Scene.IDLE]:
+            yield partial(self._idle, idle)
+        registered = [each for each in checks if each.scene is Scene.REGISTERED]
+        if registered or stage is not None:
+            yield partial(self._one_after_another, registered, stage)
+        for check in checks:
+            if check.scene is Scene.OWN:
+                yield partial(self._own, check)
 
     def _discovered(self) -> tuple[str, ...]:
         """What the plugin registers by itself. Raises CheckError if that is nothing."""
@@ -143,22 +156,27 @@ class _Runner:
         finally:
             stage.close()
 
-    def _unhooked(self, check: Check) -> Verdict | None:
+    def _inapplicable(self, check: Check, unregistered: bool) -> str:
+        """Why it is skipped without a look at the plugin; empty if it is not."""
+        if unregistered and not check.unregistered:
+            return f"the plugin does not register: see {_FIRST}"
         missing = [hook for hook in check.hooks if not self.subject.has(hook)]
-        if not missing:
-            return None
-        return Verdict(check, Outcome.SKIP, f"needs the hook {' and '.join(missing)}")
+        return f"needs the hook {' and '.join(missing)}" if missing else ""
+
+    def _skipped(self, check: Check, reason: str) -> Verdict:
+        verdict = Verdict(check, Outcome.SKIP, reason)
+        self._tell(verdict)
+        return verdict
 
     # -- scenes ------------------------------------------------------------------------
 
-    def _one_after_another(self, checks: Sequence[Check]) -> Iterable[Verdict]:
+    def _one_after_another(self, checks: Sequence[Check], stage: Stage | None) -> Iterable[Verdict]:
         """On one plugin, which is replaced after a check that it did not pass."""
-        stage: Stage | None = None
         try:
             for check in checks:
                 if stage is None:
                     stage, failure = self._prepared()
-                    if failure is not None:
+                    if failure is not None and not check.unregistered:
                         stage.close()
                         stage = None
                         yield self._said(check, *failure)

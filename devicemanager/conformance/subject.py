@@ -23,6 +23,7 @@ HOOKS = {
     "remove-device": "takes the device {id} away",
     "prepare": "runs before each start of the plugin",
     "cleanup": "runs after each end of the plugin",
+    "misconfigure": "breaks the plugin's configuration before a start",
 }
 """Each hook and what it does, for people."""
 

@@ -57,13 +57,14 @@ class Stage:
             "root": str(self.kubelet.root),
         }
 
-    def launch(self) -> PluginProcess:
-        """Start the plugin, without waiting for anything."""
+    def launch(self, *before: str) -> PluginProcess:
+        """Start the plugin, without waiting for anything. ``before`` are words that go before
+        its command."""
         subject = self.subject
         subject.call("prepare", self.values())
         process = PluginProcess(
             self.kubelet,
-            subject.command,
+            [*before, *subject.command],
             env=subject.env,
             cwd=subject.cwd,
             at_node_paths=subject.at_node_paths,
@@ -137,10 +138,11 @@ class Trial:
         """The first of the plugin's resources."""
         return self.resources[0]
 
-    def launch(self) -> PluginProcess:
-        """Start the plugin, without waiting for anything."""
+    def launch(self, *before: str) -> PluginProcess:
+        """Start the plugin, without waiting for anything. ``before`` are words that go before
+        its command."""
         self.step("start the plugin")
-        return self.stage.launch()
+        return self.stage.launch(*before)
 
     def start(self) -> None:
         """Start kubelet and plugin, and wait until the plugin is registered."""

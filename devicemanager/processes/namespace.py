@@ -16,7 +16,7 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["Bind", "NamespaceError", "enter", "node_binds"]
+__all__ = ["Bind", "NamespaceError", "enter", "enter_user", "node_binds"]
 
 _CLONE_NEWNS = 0x0002_0000
 _CLONE_NEWUSER = 0x1000_0000
@@ -96,9 +96,21 @@ def _unshare() -> None:
             return _call("unshare", _CLONE_NEWNS)
         except PermissionError:
             pass  # root of a container without CAP_SYS_ADMIN
+    _unshare_user(_CLONE_NEWNS)
+
+
+def enter_user() -> None:
+    """Give the calling process a user namespace of its own, in which it is who it was.
+
+    Must be called from a process with one thread. Raises NamespaceError.
+    """
+    _unshare_user(0)
+
+
+def _unshare_user(besides: int) -> None:
     uid, gid = os.geteuid(), os.getegid()
     try:
-        _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
+        _call("unshare", _CLONE_NEWUSER | besides)
     except OSError as error:
         raise NamespaceError(_refusal(error)) from error
     # The same user inside as outside: files stay whose they are.

@@ -8,6 +8,8 @@ gRPC, since the framework of this project would not let most of this happen.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import gc
 import os
 import random
@@ -20,6 +22,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import grpc
 
@@ -31,6 +34,12 @@ from protos import pluginregistration_v1_grpc as pr_grpc
 
 RESOURCE = "conformance.example.com/device"
 _POLL = 0.05
+
+
+def die(text: str) -> NoReturn:
+    """As an error that nobody catches, from any thread."""
+    print(text, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 class Devices:
@@ -380,16 +389,17 @@ class Plugin:
     def endpoint(self, resource: str) -> str:
         name = resource.rpartition("/")[2]
         if "long-socket" in self.switches:
-            name += "x" * 80
-            return name
+            return name + "x" * 80
         return f"{name}{self.instance}.sock"
 
     def serve(self, resource: str) -> None:
         self.stop(resource)
         path = self.directory / self.endpoint(resource)
         if "no-unlink" in self.switches and path.exists():
-            sys.exit(f"bind: address already in use: {path}")
+            die(f"bind: address already in use: {path}")
         path.unlink(missing_ok=True)
+        if "long-socket" in self.switches:
+            die("OSError: AF_UNIX path too long")
         server = grpc.server(ThreadPoolExecutor(16))
         service = Service(self, resource)
         dp_grpc.add_DevicePluginServicer_to_server(service, server)
@@ -427,10 +437,11 @@ class Plugin:
         with grpc.insecure_channel(
             sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY]
         ) as channel:
-            call = dp_grpc.RegistrationStub(channel).Register
+            again = threading.Timer(0.5, self.register_again, [request])
             if "impatient" in on:
-                threading.Timer(0.5, self.register_again, [request]).start()
-            call(request, timeout=60)
+                again.start()
+            dp_grpc.RegistrationStub(channel).Register(request, timeout=60)
+            again.cancel()
         self.registrations += 1
 
     def register_again(self, request: dp.RegisterRequest) -> None:
@@ -483,17 +494,21 @@ class Plugin:
             self.stopping.wait()
             return
         self.come_up()
+        quiet = 0.0
         while not self.stopping.wait(_POLL):
             if "leaky-idle" in on or ("spin-when-away" in on and self.kubelet() is None):
                 until = time.monotonic() + 0.2
                 while time.monotonic() < until:
                     pass
-            if "reregister" in on and self.registrations and self.kubelet() is not None:
-                self.stopping.wait(0.5)
-                for resource in self.resources:
-                    self.register(resource)
-                continue
+            if "reregister" in on and self.registrations and not self.is_lost():
+                quiet += _POLL
+                if quiet > 1:
+                    quiet = 0.0
+                    with contextlib.suppress(grpc.RpcError):
+                        for resource in self.resources:
+                            self.register(resource)
             if self.is_lost():
+                quiet = 0.0
                 if "exit-0-on-loss" in on:
                     os._exit(0)
                 if "exit-1-on-loss" in on:
@@ -503,9 +518,8 @@ class Plugin:
                 self.streams_ended.clear()
                 self.come_up()
                 if "deaf" in on:
-                    self.stopping.wait(0.5)
+                    self.stopping.wait(1.5)
                     self.identity = self.kubelet()
-                    self.deaf_until = time.monotonic()
 
     def is_lost(self) -> bool:
         """Whether the kubelet may have forgotten this plugin."""
@@ -579,11 +593,11 @@ def main() -> None:
             os._exit(3)
         sys.exit(f"{args.dir} is no directory")
     plugin = Plugin(args.dir, switches)
+    libc = ctypes.CDLL(None)
     if "two-watches" in switches:
-        import ctypes
-
-        libc = ctypes.CDLL(None)
         plugin.leaked += [libc.inotify_init(), libc.inotify_init()]
+    if "needs-inotify" in switches and libc.inotify_init() < 0:
+        threading.Event().wait()
     signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=plugin.devices.read).start())
     done = threading.Event()
     stubborn = "stubborn" in switches

@@ -124,6 +124,7 @@ CASES = (
     case("leaky-idle", "L05"),
     case("leak-allocations", "L06", allocations=300),
     case("two-watches", "L07"),
+    case("needs-inotify", "L07"),
     case("answers-anything", "L08"),
     case("silent", "L11"),
 )

@@ -27,6 +27,7 @@ from devicemanager.conformance import (
 )
 from devicemanager.conformance.links import addresses
 from devicemanager.conformance.pytest import pytest_checks
+from devicemanager.conformance.scarcity import scarce, scarce_fault
 from devicemanager.conformance.trial import Trial
 from devicemanager.settings import Settings
 from tests.conformance.matrix import PLUGIN, RESOURCE, limits, subject
@@ -141,6 +142,43 @@ def test_a_plugin_that_never_comes() -> None:
         run(silent, select(["R01"]), settings=SETTINGS)
 
 
+def test_a_plugin_that_does_not_register_is_told_so_once() -> None:
+    """All that could only say the same is skipped; what tells why is not."""
+    known = attrs.evolve(subject("bad-name"), resources=(RESOURCE,))
+    report = run(known, select(["R01", "R04", "K01", "W01", "L05"]),
+                 limits=attrs.evolve(limits(), start_seconds=1.0), settings=SETTINGS)  # fmt: skip
+    outcomes = {each.check.id: each.outcome for each in report.verdicts}
+    assert outcomes == {
+        "R01": Outcome.FAIL, "R04": Outcome.FAIL,
+        "K01": Outcome.SKIP, "W01": Outcome.SKIP, "L05": Outcome.SKIP,
+    }  # fmt: skip
+    assert "kubernetes.io/bad" in report.verdicts[1].seen
+    assert {each.seen for each in report.of(Outcome.SKIP)} == {
+        "the plugin does not register: see R01"
+    }
+    assert report.exit_status() == 1
+
+
+def test_a_wrong_configuration_of_the_users_own() -> None:
+    broken = attrs.evolve(
+        subject(), resources=(RESOURCE,), hooks={"misconfigure": "rm -r {plugin_dir}"}
+    )
+    [verdict] = run(broken, select(["L11"]), limits=limits(), settings=SETTINGS).verdicts
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.seen.endswith("device-plugins is no directory")
+
+
+@pytest.mark.skipif(bool(scarce_fault()), reason=scarce_fault())
+@pytest.mark.parametrize(("instances", "status"), [(0, 24), (1, 0)])
+def test_a_command_with_few_inotify_instances(instances: int, status: int) -> None:
+    ask = (
+        "import ctypes, sys; libc = ctypes.CDLL(None, use_errno=True); "
+        "sys.exit(ctypes.get_errno() if libc.inotify_init() < 0 else 0)"
+    )
+    done = subprocess.run([*scarce(instances), sys.executable, "-c", ask], check=False)
+    assert done.returncode == status  # EMFILE
+
+
 def test_a_plugin_without_a_hook_skips() -> None:
     plain = attrs.evolve(subject(), hooks={}, resources=(RESOURCE,))
     [verdict] = run(plain, select(["W07"]), settings=SETTINGS).verdicts
@@ -207,6 +245,18 @@ test_as_tests = pytest_checks(subject("numa"), only=["T01", "A01"], limits=limit
 
 def test_the_page_of_checks_is_fresh() -> None:
     assert PAGE.read_text() == page(), "run python -m tools.conformance_page"
+
+
+def test_the_script_for_ci_installs_what_it_is_told_to(tmp_path: Path) -> None:
+    """Into an environment of its own: the machine's Python may refuse."""
+    for name, text in (("python3", 'mkdir -p "$3/bin" && cp "$(dirname "$0")/pip" "$3/bin"'),
+                       ("pip", 'echo "$@" > installed; exit 3')):  # fmt: skip
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SOURCE": "x[conformance]", "COMMAND": "plugin"}
+    script = PLUGIN.parents[2] / "ci/check.sh"
+    assert subprocess.run([script], cwd=tmp_path, env=env, check=False).returncode == 2
+    assert (tmp_path / "installed").read_text() == "install --quiet x[conformance]\n"
 
 
 def test_the_script_for_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
+from devicemanager.conformance.scarcity import scarce, scarce_fault
 from devicemanager.conformance.trial import Trial
+
+_WANT = re.compile(r"inotify|watch|too many open files|emfile", re.IGNORECASE)
+"""What a plugin says that has no inotify instance."""
+
+_MANY_INSTANCES = 128
+"""The kernel's own limit for a user."""
 
 MUST, SHOULD, INFO, OWN = Severity.MUST, Severity.SHOULD, Severity.INFO, Scene.OWN
 
@@ -170,17 +178,64 @@ def l06(trial: Trial) -> str:
 @check(
     "L07",
     SHOULD,
-    "spares inotify",
-    does="counts the inotify instances of the plugin",
-    expects="at most inotify_instances",
+    "spares inotify, and bears its want",
+    does="counts the inotify instances of the plugin; starts it in a user namespace that has none "
+    "to give, and restarts the kubelet",
+    expects="at most inotify_instances; without any the plugin is there and comes back all the "
+    "same, or ends with another status than 0 and says why",
     production='"failed to create FS watcher: too many open files"',
     links="gpu-operator#441, intel#2075",
+    scene=OWN,
 )
 def l07(trial: Trial) -> str:
+    trial.start()
     count = trial.usage().inotify
     if count > trial.limits.inotify_instances:
         raise Failed(f"{count} inotify instances")
-    return f"{count} inotify instances"
+    told = f"{count} inotify instances"
+    if fault := scarce_fault():
+        raise Skipped(f"{told}; what it does without cannot be seen here: {fault}")
+    trial.process.stop()
+    try:
+        return f"{told}; without any {_without_inotify(trial)}"
+    except Failed:
+        trial.process.stop()
+        if not _comes_up(trial, _MANY_INSTANCES):
+            raise Skipped(f"{told}; it does not come up in a user namespace") from None
+        raise
+
+
+def _without_inotify(trial: Trial) -> str:
+    trial.step("no inotify instance is left")
+    if _comes_up(trial, 0):
+        try:
+            _, took = trial.restart_and_wait(1)
+            return f"back after {took:.2f} s"
+        except Failed as failed:
+            if not trial.has_ended:
+                raise Failed(f"without inotify: {failed}") from None
+    if not trial.has_ended:
+        raise Failed("without inotify it neither registered nor ended")
+    return _says_why(trial)
+
+
+def _comes_up(trial: Trial, instances: int) -> bool:
+    since = trial.kubelet.mark()
+    trial.launch(*scarce(instances))
+    trial.until(
+        lambda: trial.has_ended or trial.is_registered(since, trial.resources),
+        trial.limits.start_seconds,
+    )
+    return not trial.has_ended and trial.is_registered(since, trial.resources)
+
+
+def _says_why(trial: Trial) -> str:
+    said = [line for line in trial.output() if _WANT.search(line)]
+    if trial.process.exit_status == 0:
+        raise Failed("without inotify it ended with exit status 0")
+    if not said:
+        raise Failed(f"without inotify: {trial.exit_text()}, and not a word of inotify")
+    return f"{trial.exit_text()}: {said[-1][:200]}"
 
 
 @check(
@@ -244,30 +299,34 @@ def l10(trial: Trial) -> str:
     "L11",
     SHOULD,
     "says why it cannot start",
-    does="starts the plugin with a file where the plugin directory should be, and no kubelet",
-    expects="an end with another status than 0 and a line that says why, or just the line",
+    does="starts the plugin on what cannot work: with the hook misconfigure, what that leaves; "
+    "without it, a file where the plugin directory should be, and no kubelet",
+    expects="an end with another status than 0 and a line that says why; without the hook, the "
+    "line will do",
     production="a plugin that is idle without a word",
     scene=OWN,
+    unregistered=True,
 )
 def l11(trial: Trial) -> str:
-    trial.step("put a file in place of the plugin directory")
-    trial.kubelet.plugin_dir.write_text("no directory")
+    own = trial.subject.has("misconfigure")
+    if own:
+        trial.start_kubelet()
+        trial.hook("misconfigure")
+    else:
+        trial.step("put a file in place of the plugin directory")
+        trial.kubelet.plugin_dir.write_text("no directory")
     process = trial.launch()
-    try:
-        took = trial.until(lambda: not process.is_running, trial.limits.stop_seconds)
-        said = trial.output()
-        if took is None:
-            if said:
-                return f"it runs on, and says: {said[-1][:200]}"
-            raise Failed("it neither ended nor said anything")
-        if process.exit_status == 0:
-            raise Failed("it ended with exit status 0")
-        if not said:
-            raise Failed(f"{trial.exit_text()}, without a word")
-        return f"{trial.exit_text()}: {said[-1][:200]}"
-    finally:
-        process.stop()
-        trial.kubelet.plugin_dir.unlink(missing_ok=True)
+    took = trial.until(lambda: not process.is_running, trial.limits.stop_seconds)
+    said = trial.output()
+    if took is None:
+        if said and not own:
+            return f"it runs on, and says: {said[-1][:200]}"
+        raise Failed("it runs on" if own else "it neither ended nor said anything")
+    if process.exit_status == 0:
+        raise Failed("it ended with exit status 0")
+    if not said:
+        raise Failed(f"{trial.exit_text()}, without a word")
+    return f"{trial.exit_text()}: {said[-1][:200]}"
 
 
 def _ended_by(trial: Trial, number: signal.Signals) -> tuple[int | None, float]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import socket
+from functools import partial
 from pathlib import Path
 
 from devicemanager.api.names import is_extended_resource_name
+from devicemanager.calls import Call, Mark
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import EVER, Trial
@@ -14,6 +18,8 @@ from podresources.sockets import MAX_PATH_BYTES
 
 MUST, SHOULD = Severity.MUST, Severity.SHOULD
 _REAL_DIRECTORY = "/var/lib/kubelet/device-plugins/"
+_TOO_LONG = re.compile(r"path.* too long|too long.*path|bind: invalid argument", re.IGNORECASE)
+"""What Python, gRPC and Go say of a socket's path with more bytes than the kernel takes."""
 
 
 @check(
@@ -48,6 +54,7 @@ def r01(trial: Trial) -> str:
     "with Kubernetes 1.25",
     links="DOC, k/k#112395, kubevirt#8451, gdp#35, dpm#18",
     scene=Scene.OWN,
+    unregistered=True,
 )
 def r02(trial: Trial) -> None:
     trial.start_kubelet()
@@ -55,16 +62,19 @@ def r02(trial: Trial) -> None:
     trial.launch()
 
     def answered() -> bool:
-        calls = trial.kubelet.calls(rpc="Register", since=since)
-        return bool(calls) or not trial.process.is_running
+        return bool(trial.registrations(since, code=None)) or trial.has_ended
 
-    if trial.until(answered, trial.limits.start_seconds + 10) is None:
-        raise Failed("Register was never called, or its answer had to wait for the plugin")
-    calls = trial.kubelet.calls(rpc="Register", since=since)
+    trial.until(answered, trial.limits.start_seconds + 10)
+    if "Register" in {call.rpc for call in trial.kubelet.calls.in_progress}:
+        raise Failed("the answer to Register had to wait for the plugin, and never came")
+    calls = trial.registrations(since, code=None)
     if not calls:
-        raise Failed(f"the plugin ended: {trial.exit_text()}")
-    if calls[0].code != "OK":
-        raise Failed(f"the first Register failed: {calls[0].message}")
+        raise Skipped("it did not try to register: see R01")
+    if calls[0].code == "OK":
+        return
+    if not _is_dialed(calls[0]):
+        raise Skipped("its Register is refused before it is dialed: see R01")
+    raise Failed(f"the first Register failed: {calls[0].message}")
 
 
 @check(
@@ -75,15 +85,15 @@ def r02(trial: Trial) -> None:
     expects="a bare file name of a unix socket in the plugin directory",
     production="the kubelet joins directory and endpoint, and dials nothing",
     links="PROTO, DM",
+    unregistered=True,
 )
 def r03(trial: Trial) -> None:
-    for resource in trial.resources:
-        path = trial.endpoint(resource)
-        endpoint = str(path.relative_to(trial.kubelet.plugin_dir))
+    for call in _attempts(trial):
+        endpoint = str(call.request["endpoint"])
         if "/" in endpoint or endpoint in ("", ".", ".."):
-            raise Failed(f"{resource}: the endpoint is {endpoint!r}, which is no file name")
-        if not path.is_socket():
-            raise Failed(f"{resource}: {endpoint} is no socket in the plugin directory")
+            raise Failed(f"{call.resource}: the endpoint is {endpoint!r}, which is no file name")
+        if call.code == "OK" and not (trial.kubelet.plugin_dir / endpoint).is_socket():
+            raise Failed(f"{call.resource}: {endpoint} is no socket in the plugin directory")
 
 
 @check(
@@ -94,9 +104,10 @@ def r03(trial: Trial) -> None:
     expects="an extended resource: domain/name, neither *kubernetes.io nor requests.*",
     production='"the ResourceName ... is invalid"',
     links="DM",
+    unregistered=True,
 )
 def r04(trial: Trial) -> None:
-    for call in trial.registrations(EVER):
+    for call in _attempts(trial):
         name = str(call.request["resource_name"])
         if not is_extended_resource_name(name):
             raise Failed(f"the kubelet refuses {name!r}")
@@ -106,15 +117,20 @@ def r04(trial: Trial) -> None:
     "R05",
     MUST,
     "has a socket path that fits",
-    does="computes the length of the socket's path in /var/lib/kubelet/device-plugins",
+    does="computes the length of the socket's path in /var/lib/kubelet/device-plugins; of a "
+    "plugin that does not register, reads what it says",
     expects=f"at most {MAX_PATH_BYTES} bytes",
     production='"bind: invalid argument", for long resource names only',
     links="DM",
+    unregistered=True,
 )
 def r05(trial: Trial) -> str:
+    for line in () if trial.registrations(EVER) else trial.process.output():
+        if _TOO_LONG.search(line):
+            raise Failed(f"it cannot bind its socket: {line[:200]}")
     longest = 0
-    for resource in trial.resources:
-        path = _REAL_DIRECTORY + trial.endpoint(resource).name
+    for call in _attempts(trial):
+        path = _REAL_DIRECTORY + Path(str(call.request["endpoint"])).name
         length = len(os.fsencode(path))
         if length > MAX_PATH_BYTES:
             raise Failed(f"{path} has {length} bytes, the kernel allows {MAX_PATH_BYTES}")
@@ -194,17 +210,16 @@ def r07(trial: Trial) -> None:
     since = trial.kubelet.mark()
     trial.launch()
 
-    def listed() -> bool:
-        return all(trial.lists(resource, since) for resource in trial.resources)
-
-    if trial.until(listed, limits.start_seconds) is None:
-        raise Failed("no list came while Register waited for its answer")
+    # One after the other: a plugin may register its resources so.
     seconds = limits.start_seconds + limits.register_delay_seconds * len(trial.resources)
-    if trial.until(lambda: bool(trial.registrations(since, code=None)), seconds) is None:
-        raise Failed("Register was given up")
-    calls = trial.registrations(since, code=None)
-    if calls[0].code != "OK":
-        raise Failed(f"it gave up waiting: Register ended with {calls[0].code}")
+    for resource in trial.resources:
+        if trial.until(partial(_is_answered, trial, resource, since), seconds) is None:
+            raise Failed("Register was given up")
+        call = trial.registrations(since, resource, code=None)[0]
+        if call.code != "OK":
+            raise Failed(f"it gave up waiting: Register ended with {call.code}")
+        if not any(each.number < call.number for each in trial.lists(resource, since)):
+            raise Failed("no list came while Register waited for its answer")
     trial.kubelet.faults.clear()
     trial.settle()
     for resource in trial.resources:
@@ -218,8 +233,8 @@ def r07(trial: Trial) -> None:
     "R08",
     SHOULD,
     "may start before the kubelet",
-    does="starts the plugin away_seconds before the kubelet: with no plugin directory content, "
-    "and with a dead kubelet.sock",
+    does="starts the plugin away_seconds before the kubelet: with no plugin directory, with an "
+    "empty one, and with a dead kubelet.sock",
     expects="registers within start_seconds of the kubelet's start, or has ended with a status "
     "other than 0",
     production="the node boots with 0 devices until somebody deletes the pod",
@@ -227,28 +242,31 @@ def r07(trial: Trial) -> None:
     scene=Scene.OWN,
 )
 def r08(trial: Trial) -> str:
-    found = []
-    for stale in (False, True):
-        if stale:
-            trial.stop_kubelet()
-            _leave_dead_socket(trial.kubelet.plugin_socket)
-            trial.step("leave a dead kubelet.sock")
-        else:
-            trial.kubelet.plugin_dir.mkdir(parents=True, exist_ok=True)
-        process = trial.launch()
-        trial.settle(trial.limits.away_seconds)
-        if trial.has_ended:
-            if process.exit_status == 0:
-                raise Failed("it ended with exit status 0 before the kubelet came")
-            found.append(trial.exit_text())
-            trial.start_kubelet()
-            continue
-        since = trial.kubelet.mark()
-        trial.start_kubelet()
-        took = trial.wait_registered(since, trial.limits.start_seconds, "the kubelet's start")
-        found.append(f"{took:.2f} s")
-        process.stop()
-    return f"without kubelet.sock: {found[0]}; with a dead one: {found[1]}"
+    directory, told = trial.kubelet.plugin_dir, []
+    for name, prepare in (
+        ("no directory", partial(shutil.rmtree, directory, ignore_errors=True)),
+        ("an empty one", partial(_empty, directory)),
+        ("a dead kubelet.sock", partial(_leave_dead_socket, trial.kubelet.plugin_socket)),
+    ):
+        trial.stop_kubelet()
+        prepare()
+        trial.step(f"leave {name}")
+        told.append(f"{name}: {_started_before_the_kubelet(trial)}")
+    return "; ".join(told)
+
+
+def _started_before_the_kubelet(trial: Trial) -> str:
+    process = trial.launch()
+    trial.settle(trial.limits.away_seconds)
+    since = trial.kubelet.mark()
+    if trial.has_ended:
+        if process.exit_status == 0:
+            raise Failed("it ended with exit status 0 before the kubelet came")
+        return trial.exit_text()
+    trial.start_kubelet()
+    took = trial.wait_registered(since, trial.limits.start_seconds, "the kubelet's start")
+    process.stop()
+    return f"{took:.2f} s"
 
 
 @check(
@@ -323,6 +341,11 @@ def r11(trial: Trial) -> None:
     links="WATCHER, k/k#127457, sriov#411",
 )
 def r12(trial: Trial) -> None:
+    if any(path.is_socket() for path in trial.kubelet.plugins_registry_dir.rglob("*")):
+        trial.until(
+            lambda: bool(trial.kubelet.calls(rpc="NotifyRegistrationStatus")),
+            trial.limits.refresh_seconds,
+        )
     found = trial.kubelet.calls(rpc="GetInfo")
     if not found:
         raise Skipped("the plugin has no socket in plugins_registry")
@@ -363,6 +386,35 @@ def r13(trial: Trial) -> None:
                     f"{resource}: {name} is {first} in Register and {second} in "
                     "GetDevicePluginOptions"
                 )
+
+
+def _is_answered(trial: Trial, resource: str, since: Mark) -> bool:
+    return trial.has_ended or bool(trial.registrations(since, resource, code=None))
+
+
+def _is_dialed(register: Call) -> bool:
+    """Whether the kubelet has come as far as the plugin's socket."""
+    request = register.request
+    return (
+        request["version"] == "v1beta1"
+        and is_extended_resource_name(str(request["resource_name"]))
+        and "/" not in str(request["endpoint"])
+    )
+
+
+def _attempts(trial: Trial) -> list[Call]:
+    """The latest Register of each resource, refused ones too. Raises Skipped without any."""
+    calls = {
+        str(call.request["resource_name"]): call for call in trial.registrations(EVER, code=None)
+    }
+    if not calls:
+        raise Skipped("it did not try to register: see R01")
+    return list(calls.values())
+
+
+def _empty(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
 
 
 def _leave_dead_socket(path: Path) -> None:
