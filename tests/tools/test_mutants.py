@@ -9,7 +9,7 @@ import pytest
 
 from tools.mutants import equivalents, report, running
 from tools.mutants.mutations import mutants_of
-from tools.mutants.selection import LONGEST, Selection
+from tools.mutants.selection import LONGEST, NEARBY, Selection
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,15 +76,15 @@ def test_a_mutant_is_not_put_into_another_source():
         mutant.applied_to("y = 2\n")
 
 
-def test_the_cheapest_tests_that_run_the_line_come_first():
+def test_the_cheapest_tests_that_run_the_line_come_first_and_then_others_of_the_module():
     first, second, *_ = mutants_of("m.py", "x = 1\ny = 2\nz = 3\n")
     lines = {1: frozenset({"slow", "quick", "failing"}), 3: frozenset({"other"})}
-    selection = Selection({"m.py": lines}, {"slow": 2.0, "quick": 0.1, "other": 1.0})
-    assert selection.for_mutant(first) == ["quick", "slow"]
-    assert selection.for_mutant(second) == ["quick", "other", "slow"]
+    selection = Selection({"m.py": lines}, {"slow": 2.0, "quick": 0.1, "other": 0.01})
+    assert selection.for_mutant(first) == ["quick", "slow", "other"]
+    assert selection.for_mutant(second) == ["other", "quick", "slow"]
     assert selection.expected(["quick", "slow"]) == pytest.approx(2.1)
-    dear = Selection({"m.py": lines}, {"slow": LONGEST, "quick": 0.1})
-    assert dear.for_mutant(first) == ["quick"]
+    dear = Selection({"m.py": lines}, {"slow": LONGEST, "quick": 0.1, "other": NEARBY + 1})
+    assert dear.for_mutant(first) == ["quick", "other"]
     assert Selection({}, {}).for_mutant(first) == []
 
 
@@ -108,6 +108,8 @@ def spare():
     return 3
 """
 TESTS = """\
+import subprocess, sys
+
 from checkpoint import is_wide, middle
 
 def test_middle():
@@ -115,6 +117,17 @@ def test_middle():
 
 def test_wide():
     assert is_wide(0, 20)
+
+def test_spare():
+    code = "from checkpoint import spare; assert spare() == 3"
+    subprocess.run([sys.executable, "-c", code], check=True)
+"""
+
+
+COVERAGE = """\
+[tool.coverage.run]
+source_pkgs = ["checkpoint"]
+patch = ["subprocess"]
 """
 
 
@@ -125,7 +138,7 @@ def repository(tmp_path):
     for name, text in {
         "checkpoint/__init__.py": MODULE,
         "tests/test_middle.py": TESTS,
-        "pyproject.toml": '[tool.coverage.run]\nsource_pkgs = ["checkpoint"]\n',
+        "pyproject.toml": COVERAGE,
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -139,12 +152,14 @@ def test_survivors_are_shown_and_explained_ones_do_not_count(repository, tmp_pat
     wanted = {"(high - low >= 10)", "(low - high)", "(4)"}
     mutants = [each for each in mutants if each.new in wanted]
     selection = running.select(repository, cache, [])
+    [spare] = (each for each in mutants if each.new == "(4)")
+    assert selection.for_mutant(spare)[0].endswith("::test_spare")
     results = running.run(repository, cache, mutants, selection, 2, seen.append)
     outcomes = {each.mutant.new: (each.outcome, each.tests) for each in results}
     assert outcomes == {
-        "(low - high)": ("killed", 1),
-        "(high - low >= 10)": ("survived", 1),
-        "(4)": ("survived", 2),
+        "(low - high)": ("killed", 3),
+        "(high - low >= 10)": ("survived", 3),
+        "(4)": ("killed", 3),
     }
     assert len(seen) == 3
     survivor = next(each.mutant for each in results if each.mutant.new.startswith("(high"))
@@ -160,9 +175,9 @@ def test_survivors_are_shown_and_explained_ones_do_not_count(repository, tmp_pat
             "checkpoint/__init__.py:is_wide", survivor.old, survivor.new, "nobody asks for 10"
         ),
     )
-    assert report.share_killed(results, ()) == pytest.approx(1 / 3)
-    assert report.share_killed(results, known) == pytest.approx(1 / 2)
-    assert report.table(results, known).splitlines()[-1].split() == ["all", "3", "1", "1", "1"]
+    assert report.share_killed(results, ()) == pytest.approx(2 / 3)
+    assert report.share_killed(results, known) == 1
+    assert report.table(results, known).splitlines()[-1].split() == ["all", "3", "2", "1", "0"]
 
 
 class ScriptedTree:

@@ -17,7 +17,8 @@ __all__ = ["CannotMeasure", "Selection", "read_selection"]
 _CHEAP, _FILES = 40, 2
 LONGEST = 40.0
 """Seconds of tests that one mutant is given at most: the cheapest come first."""
-
+NEARBY = 10.0
+"""Seconds of tests that run other lines of the module, after those that run the mutant's."""
 
 _MOST_WITHOUT_TRACE = 0.05
 """The share of tests that may run nothing of ours in their own process."""
@@ -36,15 +37,15 @@ class Selection:
     seconds: Mapping[str, float]
 
     def for_mutant(self, mutant: Mutant) -> list[str]:
-        """The tests to try, the cheapest first. Lines that run at import only, as a class's
-        constants, are tried with every test of the module."""
+        """The tests to try, the cheapest first; after those that run the line, others of the
+        module. What runs once in a process, at import or behind a cache, has left its trace
+        with no test or with the first one only."""
         lines = self.tests.get(mutant.file, {})
         span = range(mutant.first, mutant.last + 1)
-        chosen = frozenset[str]().union(*(lines.get(line, frozenset()) for line in span))
-        chosen = chosen or frozenset[str]().union(*lines.values())
-        return self._within(
-            sorted(chosen & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
-        )
+        running = frozenset[str]().union(*(lines.get(line, frozenset()) for line in span))
+        others = frozenset[str]().union(*lines.values()) - running
+        chosen = self._cheapest(running, LONGEST)
+        return chosen + self._cheapest(others, NEARBY if chosen else LONGEST)
 
     def stages(self, tests: list[str]) -> list[list[str]]:
         """The tests in two turns. Most mutants die in the first: the cheap tests of the
@@ -60,11 +61,13 @@ class Selection:
         """How many seconds these tests took."""
         return sum(self.seconds[test] for test in tests)
 
-    def _within(self, ordered: list[str]) -> list[str]:
+    def _cheapest(self, tests: frozenset[str], longest: float) -> list[str]:
+        """At least one of these tests that pass, and no more than ``longest`` seconds allow."""
+        ordered = sorted(tests & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
         total = 0.0
         for count, test in enumerate(ordered):
             total += self.seconds[test]
-            if total > LONGEST:
+            if total > longest:
                 return ordered[: max(count, 1)]
         return ordered
 
