@@ -18,6 +18,12 @@ VERSION := import sys; print(sys.version_info[:2])
 # Tests wait more than they compute.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 
+# What is compiled is kept, whatever the environment says: the suite starts hundreds of Pythons.
+export PYTHONDONTWRITEBYTECODE :=
+
+# Where all tests marked `wire` are: collecting the others would take longer than running these.
+WIRE := tests/podresources tests/protos tests/typed
+
 # What the whole suite covers, branches and processes of their own included; a part of it may less.
 FLOOR = $(if $(ARGS),,--cov-fail-under=95)
 
@@ -39,7 +45,7 @@ test: test-lines
 test-lines: $(LINES:%=test-%)
 
 test-%: .cache/%/.ready
-	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -n $(WORKERS) -m wire
+	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -n $(WORKERS) -m wire $(WIRE)
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -1,12 +1,15 @@
 """`make setup`, with interpreters that only pretend: nothing is installed here."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import WIRE_ROOMS
 
 ROOT = Path(__file__).resolve().parents[1]
 INTERPRETER = """#!/bin/sh
@@ -95,3 +98,11 @@ def test_an_environment_of_another_python_is_made_anew_when_it_is_renewed(checko
     (checkout / ".venv/.ready").unlink()
     setup(checkout, interpreter(checkout / "newer", 3, 13, 0))
     assert not (checkout / ".venv/leftover").exists()
+
+
+def test_the_older_lines_are_given_every_room_that_is_marked_wire():
+    makefile = (ROOT / "Makefile").read_text()
+    (rooms,) = re.findall(r"^WIRE := (.*)$", makefile, re.MULTILINE)
+    assert rooms.split() == sorted(f"tests/{room}" for room in WIRE_ROOMS)
+    marked = [path for path in (ROOT / "tests").rglob("*.py") if "mark.wire" in path.read_text()]
+    assert marked == [Path(__file__)]

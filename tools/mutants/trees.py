@@ -56,8 +56,10 @@ class Tree:
             for name, value in os.environ.items()
             if not name.startswith(("PYTEST_", "COV"))
         }
-        # First of all on the path: the environment has another copy of the packages.
-        full = inherited | {"PYTHONPATH": str(self.path), "CI": "1"} | (environment or {})
+        # First of all on the path: the environment has another copy of the packages. What is
+        # compiled is kept, or each run would compile everything anew.
+        ours = {"PYTHONPATH": str(self.path), "PYTHONDONTWRITEBYTECODE": "", "CI": "1"}
+        full = inherited | ours | (environment or {})
         with subprocess.Popen(
             command,
             cwd=self.path,
