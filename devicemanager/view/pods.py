@@ -8,8 +8,8 @@ from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core.ids import PodUid
 from devicemanager.core.ledger import ContainerHoldings, PodHoldings
 from devicemanager.core.pods import Container
+from devicemanager.core.podstatus.containers import ContainerStatus, Terminated, Waiting
 from devicemanager.pods.records import PodRecord
-from devicemanager.pods.statuses import ContainerStatus, Terminated, Waiting
 from devicemanager.view.values import ContainerKind, ContainerView, PodView
 
 __all__ = ["Pods"]
