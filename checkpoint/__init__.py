@@ -30,6 +30,7 @@ from devicemanager.lazy import lazy_names
 if TYPE_CHECKING:
     from checkpoint.consistency import Finding, FindingKind, inconsistencies
     from checkpoint.inspection import Inspection, inspect
+    from checkpoint.repairing import Repair, repair, without_pods
 
 __all__ = [
     "CHECKPOINT_NAME",
@@ -53,6 +54,7 @@ __all__ = [
     "PodDevicesEntry",
     "RegisteredDevices",
     "Rendered",
+    "Repair",
     "Snapshot",
     "checksum",
     "dumps",
@@ -64,7 +66,9 @@ __all__ = [
     "loads",
     "read",
     "render_entry",
+    "repair",
     "verify",
+    "without_pods",
 ]
 
 # What looks for faults in a file; a kubelet needs none of it.
@@ -74,7 +78,10 @@ __getattr__, __dir__ = lazy_names(
         "Finding": "consistency",
         "FindingKind": "consistency",
         "Inspection": "inspection",
+        "Repair": "repairing",
         "inconsistencies": "consistency",
         "inspect": "inspection",
+        "repair": "repairing",
+        "without_pods": "repairing",
     },
 )

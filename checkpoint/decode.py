@@ -15,6 +15,7 @@ __all__ = [
     "Repeated",
     "Value",
     "decode",
+    "decode_at",
     "decode_text",
     "readable_part",
     "shown",
@@ -77,6 +78,18 @@ def decode_text(text: str) -> Value:
     return value
 
 
+def decode_at(text: str, start: int) -> tuple[Value, int]:
+    """The JSON value that begins at ``start``, and where it ends. Raises Problem, whose
+    position is there in any case."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise Problem(error.msg, max(error.pos, start)) from error
+    except (RecursionError, Problem) as error:
+        raise Problem(str(error), len(text)) from error  # who knows how far it came
+    return value, end
+
+
 def _pairs(pairs: list[tuple[str, Value]]) -> Object | Repeated:
     found = dict(pairs)
     if len(found) == len(pairs):
@@ -110,9 +123,9 @@ _ELEMENTS: Final = 3
 object."""
 
 
-def readable_part(text: str, position: int) -> str:
+def readable_part(text: str, position: int) -> tuple[str, int]:
     """What stands before ``position``, up to the last whole entry or resource, with all that
-    is open closed: JSON again, unless there was nothing whole."""
+    is open closed: JSON again, unless there was nothing whole. And where that ends."""
     end, closers = 0, ""
     stack: list[str] = []
     for token in _TOKEN.finditer(text, 0, position):
@@ -125,7 +138,7 @@ def readable_part(text: str, position: int) -> str:
                     end, closers = token.end(), "".join(reversed(stack))
             case '"':
                 break
-    return text[:end] + closers
+    return text[:end] + closers, end
 
 
 def shown(key: str) -> str:

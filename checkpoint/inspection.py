@@ -15,6 +15,7 @@ from checkpoint.decode import Problem, Value, decode, decode_text, readable_part
 from checkpoint.errors import ChecksumMismatch
 from checkpoint.model import Checkpoint, PodDevicesEntry
 from checkpoint.parse import read_entry, read_file, read_resource
+from checkpoint.salvage import Salvage, salvage
 from checkpoint.text import checksum
 
 __all__ = ["Inspection", "inspect"]
@@ -36,12 +37,18 @@ class Inspection:
     """The file's checksum; None if the file ends before it or it is no number."""
     expected: int
     """The checksum of what can be read."""
+    lost: tuple[str, ...] = ()
+    """Each entry and resource that is not in ``checkpoint``: why, or whose it was as far as
+    that can be read. Of a file that is cut off, what stood behind is not known."""
+    is_text: bool = True
+    """False if some bytes are no text: U+FFFD stands for them in what was read."""
 
 
 def inspect(data: bytes) -> Inspection:
-    """Read as much of ``data`` as there is. Raises nothing."""
+    """Read as much of ``data`` as there is, also behind the place where it is damaged. Raises
+    nothing."""
     problems: list[str] = []
-    value = _decoded(data, problems)
+    value, behind = _decoded(data, problems)
     found: int | None
     try:
         entries, registered, found = read_file(value)
@@ -50,29 +57,47 @@ def inspect(data: bytes) -> Inspection:
         entries, registered, found = [], {}, None
     if problems:
         found = None  # it may be what is absent or damaged
+    if behind.entries:
+        entries = [*(entries or ()), *behind.entries]
+    if behind.registered:
+        registered = {**(registered or {}), **behind.registered}
+    unread: list[str] = []
     checkpoint = Checkpoint(
-        None if entries is None else tuple(_each(enumerate(entries), _entry, problems)),
-        None if registered is None else dict(_each(registered.items(), read_resource, problems)),
+        None if entries is None else tuple(_each(enumerate(entries), _entry, unread)),
+        None if registered is None else dict(_each(registered.items(), read_resource, unread)),
     )
+    problems += unread
     expected = checksum(checkpoint)
     is_complete = not problems
     if is_complete and found is not None and found != expected:
         problems.append(ChecksumMismatch(expected, found).problem)
-    return Inspection(checkpoint, is_complete, tuple(problems), found, expected)
+    lost = (*unread, *behind.lost)
+    return Inspection(
+        checkpoint, is_complete, tuple(problems), found, expected, lost, _is_text(data)
+    )
 
 
-def _decoded(data: bytes, problems: list[str]) -> Value:
-    """The value of the whole text, or of the part before the damage; None if there is none."""
+def _decoded(data: bytes, problems: list[str]) -> tuple[Value, Salvage]:
+    """The value of the whole text, or of the part before the damage (None if there is none),
+    and what stands behind that."""
     try:
-        return decode(data)
+        return decode(data), Salvage()
     except Problem as problem:
         problems.append(str(problem))
     text = data.decode(errors="replace")
     try:
-        return decode_text(text)
+        return decode_text(text), Salvage()
     except Problem as problem:
-        part = readable_part(text, problem.position or 0)
-    return decode_text(part) if part else None
+        part, end = readable_part(text, problem.position or 0)
+    return decode_text(part) if part else None, salvage(text, end)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _entry(index: int, value: Value) -> PodDevicesEntry:

@@ -1,4 +1,4 @@
-"""``devicemanager checkpoint``: read, check and compare ``kubelet_internal_checkpoint``."""
+"""``devicemanager checkpoint``: read, check, compare and mend ``kubelet_internal_checkpoint``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from devicemanager.cli import checkpoint_repair
 from devicemanager.cli.files import check_one_standard_input, inspect_checkpoint
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
-from devicemanager.cli.output import clean, ids_text, print_json, settings_lines
+from devicemanager.cli.output import clean, failures, ids_text, print_json, settings_lines
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint, Finding, Inspection, PodDevicesEntry
@@ -21,7 +22,9 @@ _FILE = "a kubelet_internal_checkpoint; - for standard input"
 
 def add(subparsers: Subparsers) -> None:
     """Add the subcommand and its own subcommands."""
-    parser = subparsers.add_parser("checkpoint", help="read, check or compare checkpoint files")
+    parser = subparsers.add_parser(
+        "checkpoint", help="read, check, compare or mend checkpoint files"
+    )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     show = command(actions, "show", _show, "show what a checkpoint file holds, as far as it goes")
     show.add_argument("file", metavar="FILE", help=_FILE)
@@ -41,16 +44,21 @@ def add(subparsers: Subparsers) -> None:
     diff.add_argument("old", metavar="A", help=_FILE)
     diff.add_argument("new", metavar="B", help=_FILE)
     add_format(diff, "text", "json")
+    checkpoint_repair.add(actions, _FILE)
 
 
 def _show(args: argparse.Namespace) -> int:
-    found = inspect_checkpoint(args.file)
+    with failures(args.output, "checkpoint", file=args.file):
+        found = inspect_checkpoint(args.file)
     problems = [] if args.no_verify and found.is_complete else list(found.problems)
     if args.output == "json":
-        print_json("checkpoint", {**_as_dict(found), "problems": problems})
+        facts = {**_as_dict(found), "problems": problems, "lost": list(found.lost)}
+        print_json("checkpoint", facts)
     else:
         for line in _lines(found.checkpoint):
             print(line)
+        for line in _lost(found):
+            print(clean(line))
         print(f"checksum of this data: {found.expected}")
         _warn(args.file, problems)
     return 1 if problems else 0
@@ -96,11 +104,17 @@ def _verify(args: argparse.Namespace) -> int:
 def _verdict(found: Inspection, findings: Sequence[Finding]) -> Iterator[str]:
     if found.problems:
         yield from found.problems
+        yield from _lost(found)
         yield f"a kubelet would not load it; {_counts(found.checkpoint)} can be read"
     else:
         yield f"checksum {found.found} is right, {_counts(found.checkpoint)}"
     for finding in findings:
         yield finding.message
+
+
+def _lost(found: Inspection) -> Iterator[str]:
+    """What cannot be read and is in no problem's text."""
+    return (f"cannot be read: {each}" for each in found.lost if each not in found.problems)
 
 
 def _counts(loaded: Checkpoint) -> str:
@@ -109,8 +123,9 @@ def _counts(loaded: Checkpoint) -> str:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    check_one_standard_input((args.old, args.new))
-    old, new = inspect_checkpoint(args.old), inspect_checkpoint(args.new)
+    with failures(args.output, "checkpoint-diff"):
+        check_one_standard_input((args.old, args.new))
+        old, new = inspect_checkpoint(args.old), inspect_checkpoint(args.new)
     changes = _changes(_facts(old.checkpoint), _facts(new.checkpoint))
     if args.output == "json":
         files = [{"file": args.old, "problems": list(old.problems)}]

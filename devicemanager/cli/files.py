@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from devicemanager.cli.options import CommandError
 
@@ -69,6 +69,21 @@ def load_checkpoint(text: str) -> Checkpoint:
         raise CommandError(f"{text}: {error.problem}; {advice}") from error
     except checkpoint.CheckpointCorrupt as error:
         raise CommandError(f"{text}: {error.problem}") from error
+
+
+class CheckpointFile(NamedTuple):
+    """A checkpoint's contents, whatever they are, and where they are from."""
+
+    name: str
+    data: bytes
+    path: Path | None
+    """The file itself; None where it cannot be replaced."""
+
+    @classmethod
+    def read(cls, text: str) -> CheckpointFile:
+        """A checkpoint file, or standard input. Raises CommandError."""
+        data = read_checkpoint(text)
+        return cls(text, data, None if text == STANDARD_INPUT else Path(text))
 
 
 def inspect_checkpoint(text: str) -> Inspection:

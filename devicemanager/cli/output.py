@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -26,6 +27,18 @@ def clean(text: str) -> str:
 def print_json(schema: str, value: Mapping[str, object]) -> None:
     """``value`` as indented JSON, under the name of its shape (docs/json.md)."""
     print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
+
+
+@contextlib.contextmanager
+def failures(form: str, schema: str, **facts: object) -> Iterator[None]:
+    """An error in here is data, too, if ``form`` is ``json``: ``facts`` and ``error``, its
+    line. It goes on, so that the line stands on standard error as well."""
+    try:
+        yield
+    except Exception as error:
+        if form == "json":
+            print_json(schema, {**facts, "error": " ".join(str(error).split())})
+        raise
 
 
 def schema_name(schema: str) -> str:

@@ -66,7 +66,8 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
     with PodResourcesServer(source, tmp_path / "k.sock") as server:
         reading = ["--socket", str(server.socket_path), "-o", "json"]
         commands = [["pods", *reading], ["resources", *reading]]
-        for action in (["show"], ["verify"], ["diff", str(saved)]):
+        edit = ["edit", "--drop-pod", "u-1"]
+        for action in (["show"], ["verify"], ["diff", str(saved)], ["repair"], edit):
             commands.append(["checkpoint", *action, str(saved), "-o", "json"])
         commands.append(["explain", str(pod), "--devices", f"{GPU}=2@0", "-o", "json"])
         for command in commands:

@@ -1,0 +1,157 @@
+"""What is saved of a damaged checkpoint: never less than can be read, never more than was there."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoint import Checkpoint, PodDevicesEntry, checksum, dumps, inspect, loads, repair
+from checkpoint import without_pods as without
+
+GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+
+
+def entry(pod: str, *ids: str, container: str = "main", resource: str = GPU) -> PodDevicesEntry:
+    return PodDevicesEntry(pod, container, resource, {0: ids}, b"\x01")
+
+
+ENTRIES = tuple(entry(f"u{number}", f"g{number}") for number in range(4))
+WHOLE = Checkpoint(ENTRIES, {GPU: ("g0", "g1", "g2"), NIC: ("n0",)})
+DATA = dumps(WHOLE)
+
+
+def uids(saved: Checkpoint) -> list[str]:
+    return [each.pod_uid for each in saved.entries or ()]
+
+
+def test_a_good_file_stays_as_it_is_to_the_byte():
+    spaced = json.dumps(json.loads(DATA), indent=1).encode()
+    for data in (DATA, spaced):
+        mended = repair(data)
+        assert (mended.data, mended.changed, mended.notes) == (data, False, ())
+        assert mended.checkpoint == WHOLE
+
+
+def test_a_wrong_checksum_is_computed_anew_and_nobody_vouches_for_the_rest():
+    altered = DATA.replace(b'"g1"]', b'"g7"]', 1)
+    mended = repair(altered)
+    assert loads(mended.data) == loads(altered, verify=False)
+    assert mended.dropped == ()
+    (note,) = mended.notes
+    assert "what was altered is not known" in note
+
+
+def test_what_stands_behind_the_damage_is_saved_as_well():
+    # A quote in the middle of the second entry ends the JSON there.
+    damaged = DATA.replace(b'"PodUID":"u1"', b'"PodUID":"u"1', 1)
+    found = inspect(damaged)
+    assert uids(found.checkpoint) == ["u0", "u2", "u3"]
+    assert found.checkpoint.registered_devices == WHOLE.registered_devices
+    assert found.lost == (f'an entry of pod "u", container "main", resource "{GPU}"',)
+    mended = repair(damaged)
+    assert uids(loads(mended.data)) == ["u0", "u2", "u3"]
+    assert mended.dropped == found.lost
+
+
+def test_what_is_cut_off_is_named_as_far_as_it_is_there():
+    cut = DATA[: DATA.index(b'"u2"') + 4]
+    mended = repair(cut)
+    assert uids(mended.checkpoint) == ["u0", "u1"]
+    assert mended.dropped == ('an entry of pod "u2"',)
+    assert "its registered resources are lost" in mended.notes[0]
+    nothing_of_it = repair(DATA[: DATA.index(b'"PodUID":"u2"') - 1])
+    assert nothing_of_it.dropped == ()
+
+
+def test_resources_behind_the_damage_are_read_one_by_one():
+    damaged = DATA.replace(b'["g0","g1","g2"]', b'["g0","g1","g2', 1)
+    assert inspect(damaged).checkpoint == Checkpoint(ENTRIES, {NIC: ("n0",)})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "dropped"),
+    [
+        (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
+        (b'"u0"', b'"u\xff"', "some of its bytes are no text"),
+    ],
+)
+def test_a_bad_entry_is_dropped_and_named(old, new, dropped):
+    mended = repair(DATA.replace(old, new, 1))
+    assert uids(loads(mended.data)) == ["u1", "u2", "u3"]
+    (said,) = mended.dropped
+    assert dropped in said
+
+
+def test_a_resource_whose_bytes_are_no_text_is_dropped():
+    mended = repair(DATA.replace(b'"n0"', b'"n\xfe"'))
+    assert mended.checkpoint.registered_devices == {GPU: ("g0", "g1", "g2")}
+    assert mended.dropped == (f'resource "{NIC}": some of its bytes are no text',)
+
+
+def test_of_two_entries_for_one_container_the_last_stays():
+    twice = Checkpoint((entry("u", "g0"), entry("v", "g2"), entry("u", "g1")), {})
+    mended = repair(dumps(twice))
+    assert mended.checkpoint.entries == twice.entries[1:]
+    assert mended.dropped == (
+        f'the entry of pod "u", container "main", resource "{GPU}": a later entry replaces it',
+    )
+    assert mended.changed
+
+
+def test_a_file_of_an_old_kubelet_is_converted():
+    from checkpoint.v1 import checksum_v1
+
+    saved = Checkpoint((entry("u", "g0", "g1"),), {GPU: ("g0", "g1")})
+    content = json.loads(dumps(saved))
+    content["Data"]["PodDeviceEntries"][0]["DeviceIDs"] = ["g0", "g1"]
+    content["Checksum"] = checksum_v1(saved)
+    mended = repair(json.dumps(content).encode())
+    assert loads(mended.data) == saved
+    assert mended.dropped == ()
+    assert "before v1.20" in mended.notes[0]
+
+
+@pytest.mark.parametrize("data", [b"", b" ", b"{", b"[]", b"\0" * 9, b'{"Data":5}', b"[" * 10**5])
+def test_nothing_can_be_saved_of_nothing(data):
+    mended = repair(data)
+    assert mended.checkpoint == Checkpoint((), {})
+    assert len(mended.problems) == 1
+
+
+def test_hostile_nesting_takes_no_time():
+    # Each beginning is read in vain up to the end: all of them would take hours.
+    data = b'{"PodUID":[' + b'{"PodUID":[0,' * 700 + b"0," * 20_000
+    assert repair(data * 2).checkpoint == Checkpoint((), {})
+
+
+@given(st.binary(max_size=12), st.integers(0, len(DATA)), st.integers(0, len(DATA)))
+def test_a_repair_is_whole_honest_and_final(noise, start, end):
+    damaged = DATA[:start] + noise + DATA[end:]
+    mended = repair(damaged)
+    if not mended.changed:
+        assert mended.data == damaged
+    saved = loads(mended.data)
+    assert saved == mended.checkpoint
+    # Nothing that was whole is lost, unless its text was altered.
+    for each in ENTRIES:
+        text = dumps(Checkpoint((each,), None))
+        assert text.count(b"PodUID") == 1
+        stands = text[text.index(b'{"PodUID"') : text.index(b'],"Registered')] in damaged
+        alone = sum(other.pod_uid == each.pod_uid for other in saved.entries or ())
+        if stands and start <= end and b"\xff" not in damaged and b'"' not in noise:
+            assert alone == 1
+    again = repair(mended.data)
+    assert not again.changed
+    assert again.data == mended.data
+
+
+def test_pods_are_taken_out_as_a_kubelet_forgets_them():
+    some = without(WHOLE, ["u0", "u3", "nobody"])
+    assert uids(some) == ["u1", "u2"]
+    assert some.registered_devices == WHOLE.registered_devices
+    none = without(WHOLE, uids(WHOLE))
+    assert none.entries is None
+    assert b'"PodDeviceEntries":null' in dumps(none)
+    assert loads(dumps(none)) == none
+    assert checksum(none) != checksum(WHOLE)

@@ -1,0 +1,250 @@
+"""``devicemanager checkpoint repair`` and ``edit``: what they say, and what they leave alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import checkpoint
+from checkpoint import Checkpoint, PodDevicesEntry
+from devicemanager.cli import main
+
+GPU = "vendor.com/gpu"
+NAME = "kubelet_internal_checkpoint"
+ENTRIES = tuple(PodDevicesEntry(f"u-{n}", "main", GPU, {0: (f"g{n}",)}, b"") for n in range(3))
+WHOLE = Checkpoint(ENTRIES, {GPU: ("g0", "g1", "g2")})
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A kubelet's directory; sockets need a short path."""
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    (path / "device-plugins").mkdir()
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def file(root: Path) -> Path:
+    """A checkpoint that is cut off in its last entry."""
+    data = checkpoint.dumps(WHOLE)
+    path = root / "device-plugins" / NAME
+    path.write_bytes(data[: data.index(b'"u-2"') + 5])
+    path.chmod(0o640)
+    return path
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
+    status = main(["checkpoint", *argv])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_without_being_told_to_nothing_is_written(file: Path, root: Path, capsys: Any) -> None:
+    before = file.read_bytes()
+    status, out, err = run(capsys, "repair", str(file))
+    assert (status, err) == (1, "")
+    assert [line.removeprefix(f"{file}: ") for line in out.splitlines()] == [
+        f"not JSON at character {len(before)}: Expecting ',' delimiter: the file is cut off or "
+        "damaged",
+        'left out: an entry of pod "u-2"',
+        "note: its registered resources are lost: each is there again once its plugin has "
+        "registered",
+        "kept: 2 pod device entries, 0 registered resources",
+        "nothing is written: --write puts it in the file's place and keeps a copy, --to OTHER "
+        "writes it elsewhere",
+    ]
+    assert file.read_bytes() == before
+    assert names(root) == ["device-plugins"]
+
+
+def test_write_replaces_the_file_and_keeps_a_copy(file: Path, root: Path, capsys: Any) -> None:
+    before = file.read_bytes()
+    status, out, _ = run(capsys, "repair", str(file), "--write")
+    # Not in device-plugins, which kubelets up to 1.32 clear.
+    copy = root / f"{NAME}.before-1"
+    assert status == 0
+    assert out.endswith(f"{file}: written to {file}; what it was is in {copy}\n")
+    assert copy.read_bytes() == before
+    assert checkpoint.load(file).entries == ENTRIES[:2]
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert names(file.parent) == [NAME]
+    assert run(capsys, "repair", str(file), "--write")[:2] == (
+        0,
+        f"{file}: nothing to do: 2 pod device entries, 0 registered resources\n",
+    )
+    file.write_bytes(before)
+    elsewhere = root / "elsewhere"
+    elsewhere.mkdir()
+    assert run(capsys, "repair", str(file), "--write", "--copies", str(elsewhere))[0] == 0
+    assert names(elsewhere) == [f"{NAME}.before-1"]
+    file.write_bytes(before)
+    assert run(capsys, "repair", str(file), "--write")[0] == 0
+    assert (root / f"{NAME}.before-2").read_bytes() == before
+
+
+def test_a_link_stays_a_link(file: Path, root: Path, capsys: Any) -> None:
+    link = root / "link"
+    link.symlink_to(file)
+    assert run(capsys, "repair", str(link), "--write")[0] == 0
+    assert link.is_symlink()
+    assert checkpoint.load(file).entries == ENTRIES[:2]
+
+
+def test_under_a_kubelet_that_runs_nothing_is_replaced(file: Path, root: Path, capsys: Any) -> None:
+    before = file.read_bytes()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(file.parent / "kubelet.sock"))
+        server.listen()
+        status, _, err = run(capsys, "repair", str(file), "--write")
+        assert (status, file.read_bytes()) == (2, before)
+        assert f"a kubelet serves {file.parent}/kubelet.sock: it would overwrite the file" in err
+        assert names(root) == ["device-plugins"]
+    # One that was killed leaves its socket.
+    assert run(capsys, "repair", str(file), "--write")[0] == 0
+
+
+def test_what_cannot_be_copied_is_not_replaced(file: Path, root: Path, capsys: Any) -> None:
+    before = file.read_bytes()
+    status, _, err = run(capsys, "repair", str(file), "--write", "--copies", str(root / "none"))
+    assert (status, file.read_bytes()) == (2, before)
+    assert err == (
+        f"devicemanager: error: {root}/none/{NAME}.before-1: No such file or directory\n"
+    )
+
+
+def test_another_file_is_never_overwritten(file: Path, root: Path, capsys: Any) -> None:
+    other = root / "other"
+    status, out, _ = run(capsys, "repair", str(file), "--to", str(other))
+    assert (status, out.splitlines()[-1]) == (0, f"{file}: written to {other}")
+    assert checkpoint.load(other).entries == ENTRIES[:2]
+    status, _, err = run(capsys, "repair", str(file), "--to", str(other))
+    assert (status, err) == (2, f"devicemanager: error: {other}: File exists\n")
+
+
+def test_from_standard_input_to_standard_output(
+    file: Path, capsysbinary: Any, monkeypatch: Any
+) -> None:
+    def piped(*argv: str) -> tuple[int, bytes, bytes]:
+        with file.open() as stdin:
+            monkeypatch.setattr("sys.stdin", stdin)
+            status = main(["checkpoint", *argv])
+        captured = capsysbinary.readouterr()
+        return status, captured.out, captured.err
+
+    status, out, err = piped("repair", "-", "--to", "-")
+    assert status == 0
+    assert checkpoint.loads(out).entries == ENTRIES[:2]
+    assert b"-: kept: 2 pod device entries" in err
+    status, out, err = piped("repair", "-", "--write")
+    assert (status, out) == (2, b"")
+    assert b"- is no file that can be replaced: give --to" in err
+
+
+@pytest.mark.parametrize("content", ["", "{", "\0" * 9, '{"Data":{}}x'])
+def test_where_nothing_can_be_saved_nothing_is_written(
+    file: Path, content: str, capsys: Any
+) -> None:
+    file.write_text(content)
+    status, out, err = run(capsys, "repair", str(file), "--write")
+    assert (status, out, file.read_text()) == (2, "", content)
+    assert err.endswith("nothing of it can be saved: move it away, and the kubelet starts afresh\n")
+
+
+def test_a_repair_as_data(file: Path, capsys: Any) -> None:
+    status, out, err = run(capsys, "repair", str(file), "-o", "json")
+    told = json.loads(out)
+    assert (status, err) == (1, "")
+    assert told["schema"] == "devicemanager.checkpoint-repair/v1"
+    assert (told["changed"], told["pod_device_entries"], told["written"]) == (True, 2, None)
+    assert told["dropped"] == ['an entry of pod "u-2"']
+    status, out, _ = run(capsys, "repair", str(file), "--write", "-o", "json")
+    told = json.loads(out)
+    assert (status, told["written"]) == (0, str(file))
+    assert Path(told["copy"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "schema"),
+    [
+        (["show", "none"], "checkpoint"),
+        (["diff", "none", "none"], "checkpoint-diff"),
+        (["repair", "none"], "checkpoint-repair"),
+        (["repair", "none", "--copies", "x"], "checkpoint-repair"),
+        (["edit", "none", "--drop-pod", "u"], "checkpoint-edit"),
+    ],
+)
+def test_a_failure_is_data_too(
+    argv: list[str], schema: str, capsys: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run(capsys, *argv, "-o", "json")
+    told = json.loads(out)
+    assert status == 2
+    assert told["schema"] == f"devicemanager.{schema}/v1"
+    assert err == f"devicemanager: error: {told['error']}\n"
+
+
+def test_the_file_and_what_is_said_of_it_do_not_mix(file: Path, capsys: Any) -> None:
+    status, _, err = run(capsys, "repair", str(file), "--to", "-", "-o", "json")
+    assert status == 2
+    assert "--to - and -o json would both write to standard output" in err
+
+
+# --- edit
+
+
+def test_pods_are_taken_out(file: Path, capsys: Any) -> None:
+    file.write_bytes(checkpoint.dumps(WHOLE))
+    drop = ["--drop-pod", "u-0", "--drop-pod", "u-2"]
+    status, out, _ = run(capsys, "edit", str(file), *drop)
+    assert status == 1
+    assert out.splitlines()[:3] == [
+        f"{file}: left out: pod u-0, container main, resource {GPU}",
+        f"{file}: left out: pod u-2, container main, resource {GPU}",
+        f"{file}: kept: 1 pod device entries, 1 registered resources",
+    ]
+    assert checkpoint.load(file) == WHOLE
+    assert run(capsys, "edit", str(file), *drop, "--write")[0] == 0
+    assert checkpoint.load(file) == Checkpoint(ENTRIES[1:2], WHOLE.registered_devices)
+
+
+def test_a_pod_that_is_not_there_is_wrong_usage(file: Path, capsys: Any) -> None:
+    file.write_bytes(checkpoint.dumps(WHOLE))
+    status, out, err = run(capsys, "edit", str(file), "--drop-pod", "u-9", "--write")
+    assert (status, out) == (2, "")
+    assert err.endswith("no pod u-9 holds a device; there are: u-0, u-1, u-2\n")
+    assert checkpoint.load(file) == WHOLE
+
+
+def test_a_damaged_file_is_repaired_before_it_is_edited(file: Path, capsys: Any) -> None:
+    status, _, err = run(capsys, "edit", str(file), "--drop-pod", "u-0")
+    assert status == 2
+    assert err.endswith("`devicemanager checkpoint repair` comes first\n")
+
+
+def test_show_names_what_cannot_be_read(file: Path, capsys: Any) -> None:
+    status, out, _ = run(capsys, "show", str(file))
+    assert status == 1
+    assert 'cannot be read: an entry of pod "u-2"\n' in out
+    _, out, _ = run(capsys, "show", str(file), "-o", "json")
+    assert json.loads(out)["lost"] == ['an entry of pod "u-2"']
+    _, out, _ = run(capsys, "verify", str(file))
+    assert f'{file}: cannot be read: an entry of pod "u-2"\n' in out
+
+
+def test_standard_input_may_be_text(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(checkpoint.dumps(WHOLE).decode()))
+    assert run(capsys, "edit", "-", "--drop-pod", "u-1")[0] == 1
