@@ -14,6 +14,7 @@ __all__ = [
     "Invalid",
     "NotFound",
     "Unauthorized",
+    "Unavailable",
     "api_error",
 ]
 
@@ -24,6 +25,15 @@ class ClusterError(DeviceManagerError):
 
 class Closing(Exception):
     """We are about to stop: the request was given up, or is not made any more."""
+
+
+class Unavailable(ClusterError):
+    """No answer, or one that says to try again: it may be another one later."""
+
+    def __init__(self, text: str, wait: float = 0.0) -> None:
+        """``wait``: the seconds for which the server asks not to be asked again."""
+        super().__init__(text)
+        self.wait = wait
 
 
 class ApiError(ClusterError):

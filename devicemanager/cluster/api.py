@@ -1,0 +1,316 @@
+"""Requests to the API server: plain paths, bodies as dicts, a pool of connections each lane.
+
+How requests end: 429, 5xx and broken connections are tried again with back-off and full
+jitter, however long it takes; 401 reads the credentials anew first; anything else is the
+caller's to judge. Never more requests at once than the pool has connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+from devicemanager.cluster.credentials import Credentials
+from devicemanager.cluster.errors import Closing, Unauthorized, Unavailable, api_error
+from devicemanager.cluster.protocol import JsonObject, Patch
+from devicemanager.cluster.telling import Rarely, Warn
+from devicemanager.io.retry import retry
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, HTTPConnectionPool
+
+__all__ = ["ApiClient", "node_path", "pod_path"]
+
+FIRST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 30.0
+"""Seconds between two tries, doubling from the first to the longest."""
+
+_CONTENT: Final[Mapping[Patch | None, str]] = {
+    None: "application/json",
+    "strategic": "application/strategic-merge-patch+json",
+    "merge": "application/merge-patch+json",
+}
+_CONNECT: Final = 5.0
+_LONGEST_TEXT: Final = 300
+
+
+class ApiClient:
+    """The API server, by one pool of connections. May be used from any thread."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        connections: int = 32,
+        timeout: float = 30.0,
+        warn: Warn = lambda text: None,
+    ) -> None:
+        """``timeout``: seconds without a byte of the answer after which it is broken."""
+        self._credentials = credentials
+        self._connections = connections
+        self._timeout = timeout
+        self._warn = Rarely(warn)
+        self._closing = threading.Event()
+        # Guards credentials and pools as they are replaced together, and streams.
+        self._renewing = threading.Lock()
+        self._pools = self._open(credentials)
+        self._streams: set[BaseHTTPResponse] = set()
+
+    def _open(self, credentials: Credentials) -> tuple[HTTPConnectionPool, HTTPConnectionPool]:
+        """One for requests, one for streams: these stay open and are not counted."""
+        server = credentials.server
+        return server.pool(self._connections), server.pool(2, block=False)
+
+    # -- requests --------------------------------------------------------------------
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        patch: Patch | None = None,
+        user: str | None = None,
+    ) -> JsonObject:
+        """As in ``protocol.Api``."""
+
+        def call() -> JsonObject:
+            if self._closing.is_set():
+                raise Closing
+            try:
+                return self.attempt(method, path, body, query=query, patch=patch, user=user)
+            except Unauthorized as error:
+                # Nothing is lost while somebody mends them.
+                raise Unavailable(f"the credentials are not accepted: {error.message}") from None
+
+        try:
+            return call()  # nearly always: to set up a retry would cost more than the request
+        except Unavailable as error:
+            return self._again(call, error)
+
+    def _again(self, call: Callable[[], JsonObject], first: Unavailable) -> JsonObject:
+        asked = first.wait
+
+        def report(error: BaseException, _: float) -> None:
+            nonlocal asked
+            asked = error.wait if isinstance(error, Unavailable) else 0.0
+            self._warn(f"the API server cannot be used, trying again: {error}")
+
+        def sleep(seconds: float) -> None:
+            if self._closing.wait(max(seconds, asked)):
+                raise Closing
+
+        failures = iter([first])
+
+        def next_call() -> JsonObject:
+            for failure in failures:
+                raise failure
+            return call()
+
+        return retry(
+            next_call,
+            Unavailable,
+            sleep=sleep,
+            first_wait=FIRST_WAIT,
+            longest_wait=LONGEST_WAIT,
+            jitter=True,
+            report=report,
+        )
+
+    def attempt(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        patch: Patch | None = None,
+        user: str | None = None,
+    ) -> JsonObject:
+        """As ``request``, but once. Raises Unavailable where that would try again."""
+        credentials = self._credentials
+        try:
+            return self._send(method, path, body, query, patch, user)
+        except Unauthorized:
+            self._renew(credentials)
+            return self._send(method, path, body, query, patch, user)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None,
+        query: Mapping[str, str] | None,
+        patch: Patch | None,
+        user: str | None,
+    ) -> JsonObject:
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = self._headers(patch, user)
+        with _broken_is_unavailable():
+            answer = self._pools[0].urlopen(
+                method, self._url(path, query), data, headers, **self._manners()
+            )
+            return _read(answer, method, path)
+
+    def _headers(self, patch: Patch | None = None, user: str | None = None) -> dict[str, str]:
+        found = {
+            "Accept": "application/json",
+            "Content-Type": _CONTENT[patch],
+            "User-Agent": "devicemanager-join",
+        }
+        if token := self._credentials.token():
+            found["Authorization"] = token
+        if user is not None:
+            found["Impersonate-User"] = f"system:node:{user}"
+            found["Impersonate-Group"] = "system:nodes"
+        return found
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+        asked = f"?{urlencode(query, quote_via=quote)}" if query else ""
+        return f"{self._credentials.server.prefix}{path}{asked}"
+
+    def _manners(self) -> dict[str, Any]:
+        from urllib3 import Timeout
+
+        timeout = Timeout(connect=_CONNECT, read=self._timeout)
+        return {"retries": False, "redirect": False, "timeout": timeout}
+
+    def _renew(self, used: Credentials) -> None:
+        """Read the credentials again, unless somebody did since these were used."""
+        with self._renewing:
+            if self._credentials is not used:
+                return
+            fresh = used.again()
+            if fresh.server != used.server:
+                self._pools = self._open(fresh)
+            self._credentials = fresh
+
+    # -- streams ---------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def stream(
+        self, path: str, query: Mapping[str, str], *, silence: float
+    ) -> Iterator[Iterator[bytes]]:
+        """The lines of an answer that does not end soon.
+
+        Raises as ``attempt`` does; while lines are read, too, such as Unavailable after
+        ``silence`` seconds without a byte.
+        """
+        from urllib3 import Timeout
+
+        manners = self._manners() | {"timeout": Timeout(connect=_CONNECT, read=silence)}
+        with _broken_is_unavailable():
+            answer = self._pools[1].urlopen(
+                "GET",
+                self._url(path, query),
+                None,
+                self._headers(),
+                preload_content=False,
+                **manners,
+            )
+        with contextlib.closing(answer), self._followed(answer):
+            if answer.status != 200:
+                with _broken_is_unavailable():
+                    _read(answer, "GET", path)
+            yield _lines(answer)
+
+    @contextlib.contextmanager
+    def _followed(self, answer: BaseHTTPResponse) -> Iterator[None]:
+        """``close`` ends the reading of it meanwhile."""
+        with self._renewing:
+            self._streams.add(answer)
+        try:
+            if self._closing.is_set():
+                raise Closing
+            yield
+        finally:
+            with self._renewing:
+                self._streams.discard(answer)
+
+    # -- end -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Begin no more requests, end the waiting of those that would try again, and streams."""
+        self._closing.set()
+        with self._renewing:
+            streams = list(self._streams)
+        for answer in streams:
+            # Releases before 2.3 lack it: there the stream's own deadline ends it.
+            if (shutdown := getattr(answer, "shutdown", None)) is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    shutdown()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closing.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until ``close``; returns whether that came."""
+        return self._closing.wait(seconds)
+
+
+@contextlib.contextmanager
+def _broken_is_unavailable() -> Iterator[None]:
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except (HTTPError, OSError, ValueError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise Unavailable(text[:_LONGEST_TEXT]) from error
+
+
+def _read(answer: BaseHTTPResponse, method: str, path: str) -> JsonObject:
+    """The object of an answer. Raises ApiError, Unavailable, ValueError for what is no JSON."""
+    code = answer.status
+    if 200 <= code < 300:
+        found = json.loads(answer.data)
+        if not isinstance(found, dict):
+            raise ValueError(f"{method} {path}: the answer is no JSON object")
+        return found
+    reason, message = _status(answer.data)
+    if code == 429 or code >= 500:
+        text = f"{method} {path}: {code} {reason}: {message}"
+        raise Unavailable(text, _seconds(answer.headers.get("Retry-After")))
+    raise api_error(code, reason, message, method, path)
+
+
+def _status(data: bytes) -> tuple[str, str]:
+    """Reason and message of a ``metav1.Status``, or the text that is there instead."""
+    try:
+        found = json.loads(data)
+        return str(found.get("reason", "")), str(found.get("message", ""))[:_LONGEST_TEXT]
+    except (ValueError, AttributeError):
+        return "", " ".join(data[:_LONGEST_TEXT].decode(errors="replace").split())
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text and text.isdecimal() and len(text) < 4 else 0.0
+
+
+def _lines(answer: BaseHTTPResponse) -> Iterator[bytes]:
+    """Split at newlines; what comes after the last one was cut off and is dropped."""
+    rest = b""
+    while True:
+        with _broken_is_unavailable():
+            chunk = answer.read1(1 << 16)
+        if not chunk:
+            return
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+
+
+def node_path(name: str, *below: str) -> str:
+    """The path of a Node, or of what is below it."""
+    return "/".join(("/api/v1/nodes", name, *below))
+
+
+def pod_path(namespace: str, name: str, *below: str) -> str:
+    """The path of a Pod, or of what is below it."""
+    return "/".join(("/api/v1/namespaces", namespace, "pods", name, *below))

@@ -1,0 +1,36 @@
+"""Telling people without flooding them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+__all__ = ["Rarely", "Warn"]
+
+Warn: TypeAlias = Callable[[str], None]
+"""Takes one line for people. May be called from any thread."""
+
+
+class Rarely:
+    """Passes a line on at most once in a while, and drops the others."""
+
+    def __init__(
+        self, warn: Warn, every: float = 60.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``every``: seconds between two lines."""
+        self._warn = warn
+        self._every = every
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._next = float("-inf")
+
+    def __call__(self, text: str) -> None:
+        """Say it, unless something was said shortly before."""
+        with self._lock:
+            now = self._monotonic()
+            if now < self._next:
+                return
+            self._next = now + self._every
+        self._warn(text)

@@ -1,0 +1,33 @@
+"""A stub API server and a client of it."""
+
+import pytest
+
+from devicemanager.cluster.api import ApiClient
+from devicemanager.cluster.credentials import load
+from devicemanager.cluster.stub import StubServer
+
+
+@pytest.fixture
+def stub():
+    with StubServer() as server:
+        yield server
+
+
+@pytest.fixture
+def connect(stub, tmp_path):
+    """Makes clients; all are closed at the end."""
+    clients = []
+
+    def connect(**options):
+        client = ApiClient(load(stub.kubeconfig(tmp_path / "kubeconfig")), **options)
+        clients.append(client)
+        return client
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def api(connect):
+    return connect()

@@ -1,0 +1,99 @@
+"""The stub over HTTP: verbs, patches, pages, faults, and a stop in between."""
+
+import pytest
+
+from devicemanager.cluster.api import node_path
+from devicemanager.cluster.errors import ApiError, Conflict, NotFound, Unavailable
+
+PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+def pod(name):
+    return {"metadata": {"name": name}, "spec": {"containers": []}}
+
+
+def test_pages(api):
+    for name in "cab":
+        api.request("POST", PODS, pod(name))
+    first = api.request("GET", PODS, query={"limit": "2"})
+    assert [each["metadata"]["name"] for each in first["items"]] == ["a", "b"]
+    rest = {"limit": "2", "continue": first["metadata"]["continue"]}
+    last = api.request("GET", PODS, query=rest)
+    assert [each["metadata"]["name"] for each in last["items"]] == ["c"]
+    assert "continue" not in last["metadata"]
+
+
+def test_patches_of_both_kinds(api):
+    api.request("POST", "/api/v1/nodes", {"metadata": {"name": "n", "labels": {"a": "1"}}})
+    patch = {"metadata": {"labels": {"a": None, "b": "2"}}}
+    node = api.request("PATCH", node_path("n"), patch, patch="merge")
+    assert node["metadata"]["labels"] == {"b": "2"}
+    with pytest.raises(ApiError) as caught:
+        api.request("PATCH", node_path("n"), {})
+    assert caught.value.code == 415
+
+
+def test_evictions_and_bindings(api):
+    api.request("POST", PODS, pod("a"))
+    api.request("POST", f"{PODS}/a/binding", {"target": {"name": "n"}})
+    api.request("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+    assert "deletionTimestamp" in api.request("GET", f"{PODS}/a")["metadata"]
+
+
+def test_may_i(api, stub):
+    review = {"spec": {"resourceAttributes": {"resource": "nodes", "verb": "create"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert api.request("POST", path, review)["status"] == {"allowed": True}
+    stub.rights.allowed = frozenset()
+    assert api.request("POST", path, review)["status"] == {"allowed": False}
+
+
+def test_unknown_paths_and_bodies(api):
+    with pytest.raises(NotFound):
+        api.request("GET", "/api/v1/widgets")
+    for method in ("POST", "DELETE"):
+        with pytest.raises(ApiError) as caught:
+            api.request(method, "/api/v1/pods")
+        assert caught.value.code == 405
+
+
+def test_somebody_else_writes_first(api, stub):
+    lease = api.request("POST", LEASES, {"metadata": {"name": "n"}, "spec": {}})
+    stub.faults.second_writer = lambda request: request.target.kind.plural == "leases"
+    with pytest.raises(Conflict):
+        api.request("PUT", f"{LEASES}/n", lease)
+
+
+def test_a_share_of_requests_fails(api, stub):
+    stub.faults.fail(500, lambda request: request.verb == "list", share=0.5)
+    failures = 0
+    for _ in range(40):
+        try:
+            api.attempt("GET", PODS)
+        except Unavailable:
+            failures += 1
+    assert 5 < failures < 35
+    stub.faults.clear()
+    api.attempt("GET", PODS)
+
+
+def test_slow_and_silent(connect, stub):
+    stub.faults.slow = 0.05
+    connect().attempt("GET", PODS)
+    stub.faults.silent = True
+    with pytest.raises(Unavailable):
+        connect(timeout=0.1).attempt("GET", PODS)
+
+
+def test_a_stop_loses_nothing_and_a_wipe_everything(api, stub):
+    api.request("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+    url, version = stub.url, stub.objects.store.version
+    stub.stop()
+    stub.start()
+    assert stub.url == url
+    assert api.request("GET", node_path("n"))
+    stub.wipe()
+    assert stub.objects.store.version > version
+    with pytest.raises(NotFound):
+        api.request("GET", node_path("n"))

@@ -1,0 +1,190 @@
+"""Requests: errors, what is tried again, credentials, streams. On real sockets."""
+
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from devicemanager.cluster import api as api_module
+from devicemanager.cluster.api import ApiClient, node_path, pod_path
+from devicemanager.cluster.credentials import load
+from devicemanager.cluster.errors import (
+    ApiError,
+    Closing,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
+from devicemanager.cluster.stub import StubServer
+
+NODE = {"metadata": {"name": "a"}}
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(api_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(api_module, "LONGEST_WAIT", 0.05)
+
+
+def test_an_object_comes_and_goes(api):
+    created = api.request("POST", "/api/v1/nodes", NODE)
+    assert created["metadata"]["uid"]
+    patched = api.request(
+        "PATCH", node_path("a", "status"), {"status": {"phase": "x"}}, patch="strategic"
+    )
+    assert patched["status"] == {"phase": "x"}
+    assert api.request("GET", "/api/v1/nodes", query={"limit": "5"})["items"] == [patched]
+    api.request("DELETE", node_path("a"))
+    with pytest.raises(NotFound) as caught:
+        api.request("GET", node_path("a"))
+    assert caught.value.message == 'nodes "a" not found'
+    assert caught.value.path == "/api/v1/nodes/a"
+
+
+@pytest.mark.parametrize(
+    "code, error", [(403, Forbidden), (409, Conflict), (410, Gone), (422, Invalid), (418, ApiError)]
+)
+def test_what_the_caller_has_to_judge_comes_at_once(api, stub, code, error):
+    stub.faults.fail(code)
+    with pytest.raises(error) as caught:
+        api.request("POST", "/api/v1/nodes", NODE)
+    assert caught.value.code == code
+    assert stub.requests["create", "nodes"] == 1
+
+
+@pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
+def test_what_may_pass_is_tried_again(connect, stub, code, monkeypatch):
+    said = []
+    api = connect(warn=said.append)
+    waited = []
+    monkeypatch.setattr(api._closing, "wait", waited.append)
+    stub.faults.fail(code, times=3)
+    assert api.request("POST", "/api/v1/nodes", NODE)["metadata"]["name"] == "a"
+    assert stub.requests["create", "nodes"] == 4
+    assert len(said) == 1, "once a minute"
+    assert len(waited) == 3
+    # Retry-After of 429 is a second; the others are full jitter below what doubles.
+    assert all((wait >= 1) is (code == 429) for wait in waited)
+
+
+def test_a_server_that_stops_is_waited_for(api, stub):
+    api.request("POST", "/api/v1/nodes", NODE)
+    stub.stop()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(api.request, "GET", node_path("a"))
+        stub.start()
+        assert waiting.result(20)["metadata"]["name"] == "a"
+
+
+def test_once_means_once(api, stub):
+    stub.stop()
+    with pytest.raises(Unavailable):
+        api.attempt("GET", node_path("a"))
+
+
+def test_closing_ends_the_waiting(api, stub):
+    stub.faults.fail(500)
+    refused = threading.Event()
+    api._warn = lambda text: refused.set()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(api.request, "GET", node_path("a"))
+        assert refused.wait(20)
+        api.close()
+        with pytest.raises(Closing):
+            waiting.result(20)
+    with pytest.raises(Closing):
+        api.request("GET", node_path("a"))
+
+
+def test_never_more_requests_than_connections(connect, stub):
+    api = connect(connections=3)
+    now, most, lock = 0, 0, threading.Lock()
+    all_there = threading.Event()
+    answer = stub._handling.answer
+
+    def counted(asked):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+            if now == 3:
+                all_there.set()
+        all_there.wait(20)
+        try:
+            return answer(asked)
+        finally:
+            with lock:
+                now -= 1
+
+    stub._handling.answer = counted
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: api.request("GET", "/api/v1/nodes"), range(8)))
+    assert most == 3
+
+
+def test_a_token_that_is_replaced_is_read_again(tmp_path):
+    with StubServer(token="new") as stub:
+        path = stub.kubeconfig(tmp_path / "kubeconfig")
+        right = path.read_text()
+        path.write_text(right.replace('"new"', '"old"'))
+        api = ApiClient(load(path))
+        with pytest.raises(ApiError) as caught:
+            api.attempt("GET", "/api/v1/nodes")
+        assert caught.value.code == 401
+        path.write_text(right)
+        assert api.request("GET", "/api/v1/nodes")["items"] == []
+        api.close()
+
+
+def test_acting_as_a_node_needs_the_right_to(api, stub):
+    stub.rights.allowed = frozenset()
+    with pytest.raises(Forbidden, match="cannot impersonate"):
+        api.request("GET", node_path("a"), user="a")
+
+
+def test_lines_of_a_stream_and_one_that_is_cut(api, stub):
+    query = {"watch": "true", "resourceVersion": str(stub.objects.store.version)}
+    with api.stream("/api/v1/nodes", query, silence=20) as lines:
+        stub.create("nodes", NODE)
+        assert b'"ADDED"' in next(lines)
+        stub.cut_streams()
+        with pytest.raises(Unavailable):
+            next(lines)
+            raise AssertionError
+    assert stub.requests["watch", "nodes"] == 1
+
+
+def test_a_stream_that_is_refused(api, stub):
+    stub.faults.fail(410)
+    with (
+        pytest.raises(Gone),
+        api.stream("/api/v1/nodes", {"watch": "true"}, silence=20) as lines,
+    ):
+        next(lines)
+
+
+def test_a_silent_stream_is_broken(api, stub):
+    query = {"watch": "true", "resourceVersion": str(stub.objects.store.version)}
+    with (
+        pytest.raises(Unavailable),
+        api.stream("/api/v1/nodes", query, silence=0.05) as lines,
+    ):
+        next(lines)
+
+
+def test_paths():
+    assert node_path("a", "status") == "/api/v1/nodes/a/status"
+    assert pod_path("ns", "a") == "/api/v1/namespaces/ns/pods/a"
+
+
+def test_closing_ends_a_stream(api, stub):
+    query = {"watch": "true", "resourceVersion": str(stub.objects.store.version)}
+    with api.stream("/api/v1/nodes", query, silence=20) as lines, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(next, lines, None)
+        api.close()
+        with contextlib.suppress(Unavailable):
+            assert waiting.result(10) is None

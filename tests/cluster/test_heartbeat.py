@@ -1,0 +1,193 @@
+"""Leases: created, renewed, lost, late."""
+
+import threading
+import time
+
+import pytest
+
+from devicemanager.cluster import heartbeat
+from devicemanager.cluster.errors import Conflict, NotFound, Unavailable
+from devicemanager.cluster.heartbeat import PATH, HeartbeatLane
+
+
+class Leases:
+    """An API that has leases; ``wait`` waits for calls."""
+
+    def __init__(self):
+        self.calls = []
+        self.errors = []
+        self.versions = {}
+        self.labels = {}
+        self._changed = threading.Condition()
+
+    def attempt(self, method, path, body=None, *, user=None):
+        with self._changed:
+            self.calls.append((method, path, body, user))
+            self._changed.notify_all()
+            if self.errors:
+                raise self.errors.pop(0)
+            name = body["metadata"]["name"] if body else path.rpartition("/")[2]
+            if method == "POST" and name in self.versions:
+                raise Conflict(409, "AlreadyExists", "", method, path)
+            if method == "PUT":
+                if name not in self.versions:
+                    raise NotFound(404, "NotFound", "", method, path)
+                if body["metadata"]["resourceVersion"] != str(self.versions[name]):
+                    raise Conflict(409, "Conflict", "", method, path)
+            if method != "GET":
+                self.versions[name] = self.versions.get(name, 0) + 1
+            metadata = {"resourceVersion": str(self.versions[name]), **self.labels}
+            return {"metadata": metadata}
+
+    def wait(self, test):
+        with self._changed:
+            assert self._changed.wait_for(lambda: test(self), 20), self.calls
+
+    @property
+    def methods(self):
+        return [call[0] for call in self.calls]
+
+
+@pytest.fixture
+def leases():
+    return Leases()
+
+
+@pytest.fixture
+def lane(leases, monkeypatch):
+    monkeypatch.setattr(heartbeat, "FIRST_WAIT", 0.01)
+    found = HeartbeatLane(leases, duration=0.2)
+    yield found
+    found.close()
+
+
+def renewed(count):
+    return lambda leases: leases.methods.count("PUT") >= count
+
+
+def test_created_at_once_and_renewed_with_what_came_back(leases, lane):
+    lane.add("a", "uid-a")
+    leases.wait(renewed(2))
+    assert leases.methods[:3] == ["POST", "PUT", "PUT"]
+    method, path, body, user = leases.calls[0]
+    assert (method, path, user) == ("POST", PATH, None)
+    assert body["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-a"}
+    ]
+    assert body["spec"]["holderIdentity"] == "a"
+    assert [call[2]["metadata"].get("resourceVersion") for call in leases.calls[:3]] == [
+        None,
+        "1",
+        "2",
+    ]
+    assert leases.calls[1][1] == f"{PATH}/a"
+
+
+def test_a_lease_of_a_life_before_is_taken_over(leases, lane):
+    leases.versions["a"] = 7
+    leases.labels = {"labels": {"kept": "yes"}}
+    lane.add("a", "uid")
+    leases.wait(renewed(1))
+    assert leases.methods[:3] == ["POST", "GET", "PUT"]
+    assert leases.calls[2][2]["metadata"]["resourceVersion"] == "7"
+    assert leases.calls[2][2]["metadata"]["labels"] == {"kept": "yes"}
+
+
+def test_one_that_somebody_else_wrote_is_read_again(leases, lane):
+    lane.add("a", "uid")
+    leases.wait(renewed(1))
+    leases.versions["a"] += 5
+    leases.wait(lambda leases: "GET" in leases.methods)
+    before = leases.methods.count("PUT")
+    leases.wait(renewed(before + 2))
+
+
+def test_one_that_somebody_deleted_is_created_again(leases, lane):
+    lane.add("a", "uid")
+    leases.wait(renewed(1))
+    del leases.versions["a"]
+    leases.wait(lambda leases: leases.methods.count("POST") == 2)
+
+
+def test_an_unavailable_server_is_tried_again(leases, lane):
+    leases.errors = [Unavailable("down")] * 4
+    lane.add("a", "uid")
+    leases.wait(renewed(1))
+    assert leases.methods[:5] == ["POST"] * 5
+
+
+def test_removed_and_silent_nodes_are_not_renewed(leases, lane):
+    lane.add("gone", "uid")
+    lane.add("silent", "uid")
+    lane.add("there", "uid")
+    leases.wait(lambda leases: len(leases.versions) == 3)
+    lane.remove("gone")
+    lane.silence("silent", True)
+    lane.remove("unknown")
+    lane.silence("unknown", True)
+    count = leases.methods.count("PUT")
+    leases.wait(renewed(count + 4))
+    late = [call[1] for call in leases.calls[-2:]]
+    assert late == [f"{PATH}/there"] * 2
+    lane.silence("silent", False)
+    leases.wait(lambda leases: leases.calls[-1][1] == f"{PATH}/silent")
+
+
+def test_never_two_renewals_of_one_node_at_once(leases, monkeypatch):
+    going, most = {}, []
+    lock = threading.Lock()
+    plain = leases.attempt
+
+    def counted(method, path, body=None, *, user=None):
+        name = body["metadata"]["name"]
+        with lock:
+            going[name] = going.get(name, 0) + 1
+            most.append(going[name])
+        try:
+            return plain(method, path, body, user=user)
+        finally:
+            with lock:
+                going[name] -= 1
+
+    leases.attempt = counted
+    lane = HeartbeatLane(leases, duration=0.01)
+    for number in range(5):
+        lane.add(str(number), "uid")
+    leases.wait(renewed(100))
+    lane.close()
+    assert set(most) == {1}
+
+
+def test_as_the_node_itself(leases):
+    lane = HeartbeatLane(leases, as_nodes=True)
+    lane.add("a", "uid")
+    leases.wait(lambda leases: leases.calls)
+    assert leases.calls[0][3] == "a"
+    lane.close()
+
+
+def test_lateness_is_measured_and_said(leases, monkeypatch):
+    said = []
+    lane = HeartbeatLane(leases, warn=said.append)
+    lane._note(100.0, 3.0)
+    assert not said
+    lane._note(101.0, 12.0)
+    lane._note(102.0, 13.0)
+    assert len(said) == 1
+    assert said[0].startswith("API server is slow: leases late by 12 s; fewer nodes")
+    assert lane.lag.worst == 13.0
+    assert lane.lag.renewals == 3
+    lane._note(200.0, 1.0)
+    assert lane.lag.worst == 1.0, "of the last minute"
+
+
+def test_the_latest_renewal_comes_first(leases):
+    lane = HeartbeatLane(leases, threads=0)
+    now = time.monotonic()
+    for name, due in (("a", now - 1), ("b", now - 5), ("c", now - 3)):
+        lane.add(name, "uid")
+        lane._leases[name].due = due
+    lane._queue = []
+    for lease in lane._leases.values():
+        lane._put(lease)
+    assert [lane._next().node for _ in range(3)] == ["b", "c", "a"]

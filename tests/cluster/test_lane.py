@@ -1,0 +1,120 @@
+"""Order and urgency of what is put into a lane. Threads, but no sleeps."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.cluster.errors import Closing, NotFound
+from devicemanager.cluster.lane import WorkLane
+from devicemanager.cluster.protocol import Priority
+
+
+@pytest.fixture
+def lane():
+    found = WorkLane(1)
+    yield found
+    found.close()
+
+
+def held(lane, key="held"):
+    """Occupy the one thread; returns what lets it go."""
+    running, go = threading.Event(), threading.Event()
+
+    def work():
+        running.set()
+        assert go.wait(20)
+
+    lane.put(Priority.EVENT, key, work)
+    assert running.wait(20)
+    return go.set
+
+
+def test_the_most_urgent_first(lane):
+    done = []
+    go = held(lane)
+    for priority in reversed(Priority):
+        lane.put(priority, priority.name, lambda priority=priority: done.append(priority))
+    go()
+    assert lane.drain(20)
+    assert done == list(Priority)
+
+
+def test_one_key_keeps_its_order_and_is_as_urgent_as_its_most_urgent(lane):
+    done = []
+    go = held(lane)
+    lane.put(Priority.POD_STATUS, "other", lambda: done.append("other"))
+    lane.put(Priority.EVENT, "pod", lambda: done.append("first"))
+    lane.put(Priority.DELETION, "pod", lambda: done.append("second"))
+    go()
+    assert lane.drain(20)
+    assert done == ["first", "second", "other"]
+
+
+def test_one_key_never_runs_twice_at_once():
+    lane = WorkLane(4)
+    counts, together = {}, []
+    lock = threading.Lock()
+
+    def work(key):
+        with lock:
+            counts[key] = counts.get(key, 0) + 1
+            together.append(counts[key])
+        with lock:
+            counts[key] -= 1
+
+    for number in range(200):
+        lane.put(Priority(number % 4), f"{number % 7}", lambda number=number: work(number % 7))
+    assert lane.drain(20)
+    assert together == [1] * 200
+    lane.close()
+
+
+@given(st.lists(st.tuples(st.sampled_from(Priority), st.sampled_from("abc")), max_size=30))
+def test_everything_is_done_once_and_in_order_of_its_key(puts):
+    lane = WorkLane(2)
+    done = {key: [] for key in "abc"}
+    for number, (priority, key) in enumerate(puts):
+        lane.put(priority, key, lambda number=number, key=key: done[key].append(number))
+    assert lane.drain(20)
+    assert lane.load == 0
+    for key, numbers in done.items():
+        assert numbers == [number for number, (_, each) in enumerate(puts) if each == key]
+    lane.close()
+
+
+def test_errors_are_told_and_end_nothing():
+    said = []
+    lane = WorkLane(1, warn=said.append)
+
+    def fail(error):
+        def work():
+            raise error
+
+        lane.put(Priority.EVENT, "k", work)
+
+    fail(Closing())
+    fail(NotFound(404, "NotFound", "no", "GET", "/x"))
+    fail(KeyError("k"))
+    assert lane.drain(20)
+    assert said == ["GET /x: 404 NotFound: no", "unexpected KeyError: 'k' (a bug)"]
+    lane.close()
+
+
+def test_a_drain_that_takes_too_long(lane):
+    go = held(lane)
+    assert not lane.drain(0.01)
+    go()
+    assert lane.drain(20)
+
+
+def test_closed_means_nothing_more(lane):
+    done = []
+    go = held(lane)
+    lane.put(Priority.EVENT, "k", lambda: done.append(1))
+    go()
+    lane.close()
+    lane.put(Priority.EVENT, "k", lambda: done.append(2))
+    assert done in ([], [1])
+    assert lane.load == 0
