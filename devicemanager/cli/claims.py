@@ -44,6 +44,7 @@ def _add_reading(actions: Subparsers) -> None:
         actions, "validate", _validate, "check files: 0 if every object is valid, 1 if not"
     )
     validate.add_argument("paths", nargs="+", metavar="PATH", help=claims_options.PATHS)
+    claims_options.add_simulated(validate)
     add_format(validate, "text", "json")
     listing = command(actions, "list", _list, "show claims and what they hold")
     claims_options.add(listing)
@@ -104,12 +105,11 @@ def _validate(args: argparse.Namespace) -> int:
     notes: list[str] = []
     count = 0
     try:
-        offline = OfflineClaims.load(args.paths, node="")
+        offline = OfflineClaims.load(args.paths, node="", hardware=args.simulate_pools)
     except InvalidObject as error:
         problems = error.lines
     else:
-        store = offline.allocator.store
-        count = len(store.pools) + len(store.classes) + len(store.claims) + len(store.configs)
+        count = offline.given
         notes = list(missing_references(offline.allocator))
     if args.output == "json":
         facts = {"valid": not problems, "problems": list(problems), "notes": notes}

@@ -25,17 +25,22 @@ def add(parser: argparse.ArgumentParser) -> None:
         dest="claims_paths",
         help=f"{PATHS}; may be repeated",
     )
-    group.add_argument(
-        "--simulate-pools",
-        type=hardware_option.hardware_option,
-        metavar=hardware_option.FORM,
-        help="also pools and classes of virtual hardware, such as " + hardware_option.EXAMPLE,
-    )
+    add_simulated(group)
     group.add_argument(
         "--state", metavar="FILE", help="a kubelet's device_claims_state: who holds what"
     )
     group.add_argument(
         "--node", metavar="NAME", help="the node (default: the one that the pools name)"
+    )
+
+
+def add_simulated(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the option for virtual hardware alone."""
+    parser.add_argument(
+        "--simulate-pools",
+        type=hardware_option.hardware_option,
+        metavar=hardware_option.FORM,
+        help="also pools and classes of virtual hardware, such as " + hardware_option.EXAMPLE,
     )
 
 

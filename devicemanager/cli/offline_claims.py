@@ -32,6 +32,8 @@ class OfflineClaims:
     allocator: Allocator
     node: str
     records: dict[str, ClaimRecord]
+    given: int = 0
+    """How many objects the files have."""
     _new: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """By pod: what is released if it is not admitted."""
 
@@ -55,12 +57,13 @@ class OfflineClaims:
             allocated=[record.claim for record in found.records],
         )
         objects = [each for file in read_paths(map(Path, paths)) for each in file.objects]
+        given = len(objects)
         if hardware is not None:
             objects += [*hardware.pools(node or _NODE), *simulated_classes()]
         for each in in_order(objects):
             _put(allocator, each)
         records = {record.claim.id: record for record in found.records}
-        return cls(allocator, _node(store, node), records)
+        return cls(allocator, _node(store, node), records, given)
 
     def ids(self, names: Sequence[str]) -> tuple[str, ...]:
         """Names as ``namespace/name``. Raises ClaimsError for a claim that is not there."""

@@ -220,11 +220,10 @@ class KubeletProcess:
             self._set_aside(error)
             return
         self.manager.restore(saved)
-        pods = len(self.manager.pods())
+        pods = _counted(len(self.manager.pods()), "pod")
+        resources = _counted(len(saved.registered_devices or ()), "resource")
         self._events.publish(
-            EventKind.CHECKPOINT_LOADED,
-            f"{self._store.path}: devices of {pods} pods, "
-            f"{len(saved.registered_devices or ())} resources",
+            EventKind.CHECKPOINT_LOADED, f"{self._store.path}: devices of {pods}, {resources}"
         )
 
     def _read_checkpoint(self) -> Checkpoint:
@@ -260,3 +259,7 @@ class KubeletProcess:
             # Without the error's advice: it is followed already.
             f"{error.source}: {error.problem}; set aside as {aside}, starting afresh",
         )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -21,12 +21,16 @@ _MAX_NODES = 200_000
 
 
 def load_documents(
-    text: str, max_size: int = MAX_SIZE, max_nodes: int = _MAX_NODES, too_large: str = TOO_LARGE
+    text: str,
+    max_size: int = MAX_SIZE,
+    max_nodes: int = _MAX_NODES,
+    too_large: str = TOO_LARGE,
+    max_items: int | None = None,
 ) -> list[object]:
     """The documents of a YAML (or JSON) text, without empty ones. Raises ManifestError.
 
     ``max_size`` is in characters; ``too_large`` is said of a longer text. ``max_nodes`` counts
-    every value once all aliases are unfolded.
+    every value once all aliases are unfolded, ``max_items`` those of one list.
     """
     if len(text) > max_size:
         raise ManifestError(too_large)
@@ -34,7 +38,7 @@ def load_documents(
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_shape(yaml.parse(text, loader), max_nodes)
+        _check_shape(yaml.parse(text, loader), _Shape(max_nodes, max_items))
         documents = list(yaml.load_all(text, loader))
     except ManifestError:
         raise
@@ -56,14 +60,13 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _check_shape(events: Any, max_nodes: int) -> None:
+def _check_shape(events: Any, shape: _Shape) -> None:
     """Refuse what the composer could not bear: it recurses in C and unfolds merge keys.
 
     Parser events come one by one from a state machine, so counting them is safe.
     """
     import yaml
 
-    shape = _Shape(max_nodes)
     for event in events:
         if isinstance(event, yaml.ScalarEvent):
             shape.scalar(event)
@@ -83,6 +86,7 @@ class _Collection:
     nodes_before: int
     keys: set[str] | None
     expects_key: bool
+    items: int = 0
 
 
 @attrs.define
@@ -90,13 +94,14 @@ class _Shape:
     """Depth, unfolded size and keys of what went by."""
 
     max_nodes: int
+    max_items: int | None = None
     nodes: int = 0
     open_collections: list[_Collection] = attrs.field(factory=list)
     sizes: dict[str, int | None] = attrs.field(factory=dict)
     """Nodes by anchor; None while the anchor's own value is still open."""
 
     def scalar(self, event: Any) -> None:
-        keys = self._enter()
+        keys = self._enter(event)
         if keys is not None and event.value != "<<":
             if event.value in keys:
                 line = event.start_mark.line + 1
@@ -107,7 +112,7 @@ class _Shape:
         self._grow(1)
 
     def open(self, event: Any, is_mapping: bool) -> None:
-        self._enter()
+        self._enter(event)
         keys: set[str] | None = set() if is_mapping else None
         self.open_collections.append(_Collection(event.anchor, self.nodes, keys, is_mapping))
         if len(self.open_collections) > _MAX_DEPTH:
@@ -122,23 +127,30 @@ class _Shape:
             self.sizes[closed.anchor] = self.nodes - closed.nodes_before
 
     def alias(self, event: Any) -> None:
-        self._enter()
+        self._enter(event)
         # An unknown anchor is left to the loader, which says where it is.
         size = self.sizes.get(event.anchor, 0)
         if size is None:
             raise ManifestError(f"the alias *{event.anchor} stands inside of what it names")
         self._grow(size)
 
-    def _enter(self) -> set[str] | None:
+    def _enter(self, event: Any) -> set[str] | None:
         """A node begins: the keys so far if it is a mapping's next key, else None."""
         if not self.open_collections:
             return None
         parent = self.open_collections[-1]
         if parent.keys is None:
+            self._count_item(parent, event)
             return None
         is_key = parent.expects_key
         parent.expects_key = not is_key
         return parent.keys if is_key else None
+
+    def _count_item(self, parent: _Collection, event: Any) -> None:
+        parent.items += 1
+        if self.max_items is not None and parent.items > self.max_items:
+            line = event.start_mark.line + 1
+            raise ManifestError(f"line {line}: a list of more than {self.max_items} items")
 
     def _grow(self, nodes: int) -> None:
         self.nodes += nodes

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from devicemanager.claims.attributes import AttributeValue, Kind
 from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.devmgmt.reading import check, read_object
+from devicemanager.claims.devmgmt.texts import read_text
 from devicemanager.claims.devmgmt.validate import MAX_DEVICES
 from devicemanager.claims.devmgmt.writing import write_object
 from devicemanager.claims.errors import InvalidObject
@@ -277,6 +278,11 @@ def test_too_many_devices_are_one_line():
     assert lines(found) == [
         f'DevicePool "p": spec.devices: Too many: 20001: must have at most {MAX_DEVICES} items'
     ]
+
+
+def test_a_text_is_read_no_further_than_too_many_items():
+    with pytest.raises(InvalidObject, match=f"p.yaml: line 1: a list of more than {MAX_DEVICES}"):
+        read_text(f"[{'1,' * (MAX_DEVICES + 1)}}}", "p.yaml")
 
 
 def test_a_device_status_names_a_device_that_the_claim_holds():

@@ -143,6 +143,14 @@ def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> N
     )
 
 
+def test_what_simulated_hardware_has_is_not_missing(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump(claim("c", {"deviceClass": "gpu-partition"})))
+    there = run(capsys, "validate", str(path), "--simulate-pools", "gpu=1")
+    assert there == (0, "1 object is valid\n", "")
+    assert "gpu-partition" in run(capsys, "validate", str(path))[1]
+
+
 def test_a_hostile_name_stays_on_its_line(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump(claim("c\x1b[31m\nok <script>")))

@@ -7,6 +7,7 @@ import pytest
 
 import checkpoint
 from devicemanager.core.ids import ResourceName
+from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
@@ -56,6 +57,8 @@ def test_a_list_frees_what_refused_pods_hold(kubelet: MockKubelet) -> None:
     assert entries(kubelet) == 1
     # So does another kubelet, but the pod is as inactive as before.
     kubelet.restart()
+    (loaded,) = kubelet.events.recent(EventKind.CHECKPOINT_LOADED)[-1:]
+    assert loaded.message == f"{kubelet.checkpoint_path}: devices of 1 pod, 1 resource"
     assert kubelet.devices(uid) == {"main": {GPU: ["a"]}}
     assert told(kubelet) == []
     register(kubelet, "a")

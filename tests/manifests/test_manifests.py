@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from devicemanager.core.pods import Container, Pod
 from devicemanager.manifests import ManifestError, parse, stable_uid
-from devicemanager.manifests.documents import MAX_SIZE
+from devicemanager.manifests.documents import MAX_SIZE, load_documents
 from devicemanager.manifests.fields import CONTAINER, POD_SPEC
 
 LABEL = (
@@ -528,6 +528,13 @@ def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
         many = ", ".join([f"*a{level - 1}"] * 10)
         lines.append(f"a{level}: &a{level} " + (f"{{<<: [{many}]}}" if merge else f"[{many}]"))
     assert line_of("\n".join(lines)) == "more than 200000 values once aliases are unfolded"
+
+
+def test_a_list_is_refused_where_it_becomes_too_long() -> None:
+    text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
+    assert load_documents(text, max_items=2) == load_documents(text)
+    with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
+        load_documents(text + "- 3\n- }", max_items=2)
 
 
 # --- what always holds

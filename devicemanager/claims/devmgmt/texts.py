@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from devicemanager.claims.devmgmt.objects import Object
 from devicemanager.claims.devmgmt.reading import read_object
+from devicemanager.claims.devmgmt.validate import MAX_DEVICES
 from devicemanager.claims.devmgmt.writing import write_object
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.manifests.documents import load_documents
@@ -19,14 +20,15 @@ _TOO_LARGE = f"larger than {MAX_SIZE} characters"
 
 
 def read_text(text: str, where: str = "") -> tuple[Object, ...]:
-    """All objects of a text. A document that is a ``List`` stands for its items.
+    """All objects of a text. A document that is a ``List`` stands for its items. No list may
+    have more items than a pool may have devices.
 
     Raises InvalidObject with a line for everything that is wrong, each beginning with
     ``where``, which names the text; then nothing of it is to be used.
     """
     prefix = f"{where}: " if where else ""
     try:
-        documents = load_documents(text, MAX_SIZE, _MAX_NODES, _TOO_LARGE)
+        documents = load_documents(text, MAX_SIZE, _MAX_NODES, _TOO_LARGE, MAX_DEVICES)
     except ManifestError as error:
         raise InvalidObject((f"{prefix}{error}",)) from None
     found, lines = [], list[str]()
