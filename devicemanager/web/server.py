@@ -16,7 +16,7 @@ from devicemanager.control.server import ControlServer, Opened
 from devicemanager.control.serving import Prepared, Serving
 from devicemanager.core.errors import RequestError
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.web import endpoints
+from devicemanager.web import endpoints, page
 from devicemanager.web.app import Routes, WebApplication
 from devicemanager.web.site import Breakable, Site
 
@@ -25,7 +25,7 @@ __all__ = ["DEFAULT_ADDRESS", "HttpServer"]
 DEFAULT_ADDRESS: Final = "127.0.0.1:10255"
 """Where it listens unless told otherwise: the kubelet's read-only port, on this host only."""
 
-PARTS: Final[tuple[Routes, ...]] = (endpoints.routes,)
+PARTS: Final[tuple[Routes, ...]] = (endpoints.routes, page.routes)
 """What makes the routes, besides the control API."""
 
 

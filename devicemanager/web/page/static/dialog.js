@@ -1,0 +1,65 @@
+// One dialog for everything that is asked before something is done.
+
+import { make } from "./text.js";
+
+export class Dialog {
+  #dialog = document.getElementById("dialog");
+  #title = document.getElementById("dialog-title");
+  #body = document.getElementById("dialog-body");
+  #answer = document.getElementById("dialog-answer");
+  #do = document.getElementById("dialog-do");
+  #action = null;
+
+  constructor() {
+    document.getElementById("dialog-cancel").addEventListener("click", () => this.#dialog.close());
+    this.#do.addEventListener("click", () => this.#act());
+    this.#dialog.addEventListener("keydown", (event) => {
+      const isLine = event.target instanceof HTMLInputElement;
+      if (event.key === "Enter" && (isLine || event.ctrlKey)) {
+        event.preventDefault();
+        this.#act();
+      }
+    });
+  }
+
+  /** `act()` returns a text that stays in the dialog, or nothing: then it closes. */
+  open(title, body, word, act, isDanger = false) {
+    this.#title.textContent = title;
+    this.#body.replaceChildren(...body);
+    this.#do.textContent = word;
+    this.#do.className = isDanger ? "danger" : "main";
+    this.#do.disabled = false;
+    this.#answer.hidden = true;
+    this.#action = act;
+    this.#dialog.showModal();
+  }
+
+  async #act() {
+    if (this.#do.disabled) return;
+    this.#do.disabled = true;
+    const action = this.#action;
+    try {
+      const told = await action();
+      if (action !== this.#action || !this.#dialog.open) return;
+      if (told) this.#tell(told, false);
+      else this.#dialog.close();
+    } catch (error) {
+      if (action === this.#action) this.#tell(error.message, true);
+    } finally {
+      if (action === this.#action) this.#do.disabled = false;
+    }
+  }
+
+  #tell(text, isError) {
+    this.#answer.textContent = text;
+    this.#answer.dataset.error = isError;
+    this.#answer.hidden = false;
+  }
+}
+
+/** A field with its label above it. */
+export function field(label, input, note = "") {
+  const lines = [make("span", {}, label), input];
+  if (note) lines.push(make("span", { class: "note" }, note));
+  return make("label", { class: "field" }, ...lines);
+}

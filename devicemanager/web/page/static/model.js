@@ -1,0 +1,83 @@
+// The node as the server told it: tables of rows, and what a message changed in them.
+//
+// Maps, not objects: a device may have the id "__proto__".
+
+/** What one message changed in one table. */
+class Touched {
+  rows = [];
+  /** Whether rows came or went, so that their places may be different. */
+  moved = false;
+}
+
+export class Model {
+  #tables = new Map();
+
+  /** The rows of a table by key; empty for one that is not there. */
+  table(name, group = "") {
+    return this.#tables.get(name)?.get(group) ?? new Map();
+  }
+
+  /** The groups of a table, such as resources of `devices`, sorted. */
+  groups(name) {
+    return [...(this.#tables.get(name)?.keys() ?? [])].sort();
+  }
+
+  row(name, key, group = "") {
+    return this.table(name, group).get(key);
+  }
+
+  /** Forget everything: a whole document follows. */
+  clear() {
+    this.#tables.clear();
+  }
+
+  /** Take changes in. Returns name → group → Touched. */
+  apply(changes) {
+    const touched = new Map();
+    for (const [name, group, rows, gone, dropped] of changes) {
+      const groups = entry(this.#tables, name, () => new Map());
+      const mark = entry(entry(touched, name, () => new Map()), group, () => new Touched());
+      if (dropped) {
+        groups.delete(group);
+        mark.moved = true;
+        continue;
+      }
+      const table = entry(groups, group, () => ((mark.moved = true), new Map()));
+      for (const key of gone) mark.moved = table.delete(key) || mark.moved;
+      for (const [key, row] of rows) {
+        if (!table.has(key)) mark.moved = true;
+        table.set(key, row);
+        mark.rows.push(key);
+      }
+    }
+    return touched;
+  }
+}
+
+function entry(map, key, made) {
+  let value = map.get(key);
+  if (value === undefined) map.set(key, (value = made()));
+  return value;
+}
+
+// -- rows of devices: [state, area, [[pod's UID, container], …]], and where that says more: health,
+// -- NUMA nodes. The area is the NUMA node with which a device is shown, or null. -----------------
+
+export const STATES = {
+  free: "free",
+  held: "held",
+  unhealthy: "unhealthy",
+  gone: "gone",
+  allocating: "being allocated",
+};
+
+export const stateOf = (row) => row[0];
+export const holdersOf = (row) => row[2];
+export const healthOf = (row) => row[3] ?? { unhealthy: "Unhealthy", gone: "" }[row[0]] ?? "Healthy";
+export const nodesOf = (row) => (row.length > 3 ? row[4] : row[1] === null ? null : [row[1]]);
+
+/** "default/train", or the UID of a pod that nobody knows. */
+export function podTitle(model, uid) {
+  const pod = model.row("pods", uid);
+  return pod === undefined ? uid : `${pod.namespace}/${pod.name}`;
+}
