@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench differential mutants attack power stress fuzz conformance dist
+.PHONY: setup demo test test-lines lint bench differential mutants attack power stress fuzz conformance site dist
 .DELETE_ON_ERROR:
 
 # Tests wait more than they compute.
@@ -78,6 +78,9 @@ stress: $(READY)
 fuzz: .cache/fuzz/.ready
 	@$(BIN)/python -m tools.fuzz $(ARGS)
 
+site: .cache/docs/.ready
+	@$(BIN)/python -m tools.site $(ARGS)
+
 dist: $(READY)
 	@$(BIN)/python -m tools.dist $(if $(RELEASE),--version $(RELEASE))
 
@@ -89,6 +92,12 @@ $(READY): pyproject.toml constraints/dev.txt
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --editable . --group dev
+	@touch $@
+
+.cache/docs/.ready: $(READY)
+	@echo "setting up the site's generator"
+	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --group docs
+	@mkdir -p $(@D)
 	@touch $@
 
 .cache/fuzz/.ready: $(READY)

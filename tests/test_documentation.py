@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devicemanager.cli import _parser, whole_parser
+from devicemanager.cli import _parser, main, whole_parser
 from devicemanager.settings import QUIRKS, Settings
 from tests.sessions import SPARE
 
@@ -176,27 +176,30 @@ def any_checksum(text):
     return re.sub(r"checksum \d+", "checksum …", text)
 
 
-def test_the_readme_shows_what_the_commands_print(make_mock_kubelet):
-    shown = [each for each in sessions(ROOT / "README.md") if each[0].startswith("devicemanager")]
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_commands_print_what_a_page_shows(page, make_mock_kubelet, monkeypatch, capsys):
+    shown = [each for each in sessions(ROOT / page) if each[0].startswith("devicemanager")]
     (run, _), *reading = shown
     root = str(make_mock_kubelet(start=False).root / "r")
 
     def argv(command):
-        return [str(COMMAND), *shlex.split(command.replace("./node", root))[1:]]
+        return shlex.split(command.replace("./node", root))[1:]
 
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("DEVICEMANAGER_CONTROL", root)
     with subprocess.Popen(
-        argv(run), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [str(COMMAND), *argv(run)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as kubelet:
         try:
             assert any("ready" in line for line in kubelet.stdout)
             for command, output in reading:
-                done = subprocess.run(argv(command), capture_output=True, text=True, check=False)
-                printed = done.stdout.replace(root, "./node")
-                assert any_checksum(printed) == any_checksum(output), done.stderr
+                assert main(argv(command)) == (1 if " refused: " in output else 0)
+                printed = capsys.readouterr().out.replace(root, "./node")
+                assert any_checksum(printed) == any_checksum(output)
         finally:
             kubelet.terminate()
             kubelet.stdout.read()
-    assert len(reading) == 3
+    assert len(reading) >= 3
 
 
 def rows(page):

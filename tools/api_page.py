@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["PAGE", "PUBLIC", "page"]
+__all__ = ["PAGE", "PUBLIC", "page", "text_of_value"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {
@@ -63,7 +63,7 @@ def _table(package: ModuleType) -> Iterator[str]:
         if of_kind:
             yield f"\n| {kind} | |\n|---|---|"
             for name, value in of_kind.items():
-                text = _text_of_value(package, name) if kind == "Values" else inspect.getdoc(value)
+                text = text_of_value(package, name) if kind == "Values" else inspect.getdoc(value)
                 yield f"| `{name}` | {_first_sentence(text or '')} |"
 
 
@@ -73,7 +73,7 @@ def _kind(value: object) -> str:
     return "Functions" if inspect.isroutine(value) else "Values"
 
 
-def _text_of_value(package: ModuleType, name: str) -> str:
+def text_of_value(package: ModuleType, name: str) -> str:
     """The string below the assignment of a constant or type alias, wherever it is made."""
     file = Path(package.__file__ or "")
     for path in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:

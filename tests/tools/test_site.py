@@ -1,0 +1,81 @@
+"""The documentation as a site: every page has a place, links hold, the code is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from itertools import pairwise
+from pathlib import Path
+
+import attrs
+import pytest
+
+from devicemanager import events, settings
+from tools.site import sources
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_page_is_in_one_section() -> None:
+    listed = [page for pages in sources.sections(ROOT).values() for page in pages]
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
+    assert sorted(page for page in listed if page.startswith("docs/")) == sorted(
+        there - {sources.CONTENTS}
+    )
+    assert len(listed) == len(set(listed))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    docs = tmp_path / "docs"
+    (docs / "images").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("# Front\n\n[how](docs/how.md#steps), [code](src)\n")
+    (tmp_path / "src").mkdir()
+    (docs / "README.md").write_text("# Docs\n\n## How to\n\n- [How](how.md)\n")
+    (docs / "images/a.svg").write_text("<svg/>")
+    (docs / "how.md").write_text(
+        "# How\n\n## Steps\n\n[front](../README.md#front) ![a](images/a.svg) [code](../src)\n"
+        "```text\n[code](../src)\n```\n[web](https://example.org/x) [gone](gone.md)\n"
+    )
+    return tmp_path
+
+
+def test_pages_keep_their_links_and_lose_those_out_of_the_site(checkout: Path) -> None:
+    sources.gather(checkout, checkout / "out", {"How to": ["reference/made.md"]})
+    how = (checkout / "out/docs/how.md").read_text()
+    assert "[front](/index.md#front) ![a](images/a.svg) code\n" in how
+    assert "```text\n[code](../src)\n```" in how
+    assert "[web](https://example.org/x) [gone](gone.md)" in how  # Sphinx is to complain of it
+    assert (checkout / "out/docs/images/a.svg").read_text() == "<svg/>"
+    index = (checkout / "out/index.md").read_text()
+    assert "[how](docs/how.md#steps), code\n" in index
+    assert ':caption: "How to"\n:hidden:\n\n/docs/how.md\n/reference/made.md\n' in index
+
+
+def documented(owner: type, source: str) -> set[str]:
+    """The names of a class's body that have a docstring below them."""
+    (found,) = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == owner.__name__
+    ]
+    names = set()
+    for statement, following in pairwise(found.body):
+        match statement, following:
+            case (
+                (ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name))),
+                ast.Expr(value=ast.Constant(value=str())),
+            ):
+                names.add(name)
+    return names
+
+
+def test_every_event_is_documented() -> None:
+    assert documented(events.EventKind, inspect.getsource(events)) == set(
+        events.EventKind.__members__
+    )
+
+
+def test_every_setting_is_documented() -> None:
+    names = {field.name for field in attrs.fields(settings.Settings) if field.init}
+    assert names <= documented(settings.Settings, inspect.getsource(settings))

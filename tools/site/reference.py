@@ -1,0 +1,147 @@
+"""The pages of the reference that are made of the code each time the site is built."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import attrs
+from sphinx.pycode import ModuleAnalyzer
+
+from devicemanager.cli import whole_parser
+from devicemanager.control.openapi import document
+from devicemanager.events import EventKind
+from devicemanager.settings import Settings
+from tools.api_page import PUBLIC, text_of_value
+
+__all__ = ["write"]
+
+_WIDTH = "96"
+"""Columns of the commands' help."""
+
+
+def write(target: Path) -> list[str]:
+    """Write all pages into ``target``/reference; their paths from ``target``."""
+    pages = {
+        "settings": _settings(),
+        "events": _events(),
+        "commands": _commands(),
+        "http": _http(document()),
+        **{f"python-{name}": _python(name, what) for name, what in PUBLIC.items()},
+    }
+    (target / "reference").mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, text in pages.items():
+        paths.append(f"reference/{name}.md")
+        (target / paths[-1]).write_text(text)
+    return paths
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("``", "`").replace("|", "\\|").split())
+
+
+def _documented(owner: type) -> dict[str, str]:
+    """What stands below each attribute of a class."""
+    found = ModuleAnalyzer.for_module(owner.__module__).find_attr_docs()
+    return {
+        name: _cell(" ".join(text)) for (of, name), text in found.items() if of == owner.__name__
+    }
+
+
+def _settings() -> str:
+    texts = _documented(Settings)
+    rows = "\n".join(
+        f"| `{field.name}` | {_default(field.default)} | {texts[field.name]} |"
+        for field in attrs.fields(Settings)
+        if field.init
+    )
+    about = _cell(inspect.getdoc(Settings) or "")
+    return f"# Settings\n\n{about}\n\n| setting | default | what it is |\n|---|---|---|\n{rows}\n"
+
+
+def _default(value: Any) -> str:
+    if not isinstance(value, attrs.Factory):  # type: ignore[arg-type]  # it is a class
+        return f"`{value!r}`" if not isinstance(value, os.PathLike) else f"`{value}`"
+    return "by version" if value.takes_self else f"`{value.factory()!r}`"
+
+
+def _events() -> str:
+    texts = _documented(EventKind)
+    rows = "\n".join(f"| `{kind.value}` | {texts[kind.name]} |" for kind in EventKind)
+    return (
+        "# Events\n\nWhat happens, as `devicemanager run`, the control API and "
+        f"`MockKubelet.events` tell it.\n\n| kind | what happened |\n|---|---|\n{rows}\n"
+    )
+
+
+def _commands() -> str:
+    with mock.patch.dict(os.environ, COLUMNS=_WIDTH):
+        return "# Commands\n\n" + "\n".join(_help(whole_parser(), 1))
+
+
+def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+    late = getattr(parser, "complete", None)
+    if late is not None:
+        late(parser)
+    if level > 1:
+        yield f"{'#' * min(level, 4)} {parser.prog}\n"
+    yield f"```text\n{parser.format_help()}```\n"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in dict.fromkeys(action.choices.values()):
+                yield from _help(each, level + 1)
+
+
+def _http(api: Mapping[str, Any]) -> str:
+    parts = [f"# Control API\n\n{api['info']['description']}\n"]
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"## {method.upper()} {path}\n\n{operation['summary']}\n")
+            parts.extend(_parameters(operation.get("parameters", ())))
+    return "\n".join(parts)
+
+
+def _parameters(parameters: Any) -> Iterator[str]:
+    if parameters:
+        yield "| parameter | in | what it is |\n|---|---|---|"
+        for each in parameters:
+            yield f"| `{each['name']}` | {each['in']} | {_cell(each.get('description', ''))} |"
+        yield ""
+
+
+def _python(name: str, what: str) -> str:
+    package = importlib.import_module(name)
+    parts = [f"# {name}\n\n{what[0].upper()}{what[1:]}.\n"]
+    for member in package.__all__:
+        parts.append(f"## {member}\n")
+        value = getattr(package, member)
+        if inspect.isclass(value) or inspect.isroutine(value):
+            parts.append(_autodoc(f"{name}.{member}", value))
+        else:
+            # The docstring that Sphinx would find is that of the value's type.
+            parts.append(_cell(text_of_value(package, member)) + "\n")
+    return "\n".join(parts)
+
+
+def _autodoc(path: str, value: object) -> str:
+    if not inspect.isclass(value):
+        return f"```{{eval-rst}}\n.. autofunction:: {path}\n```\n"
+    is_error = issubclass(value, BaseException)
+    # Of an enumeration the rest would be what every str has, of an error what every error has.
+    ours = not is_error and any(
+        base.__module__.startswith("devicemanager") for base in _bases(value)
+    )
+    inherited = "   :inherited-members:\n" if ours else ""
+    kind = "autoexception" if is_error else "autoclass"
+    return f"```{{eval-rst}}\n.. {kind}:: {path}\n   :members:\n{inherited}```\n"
+
+
+def _bases(value: type) -> Sequence[type]:
+    return value.__mro__[1:-1]
