@@ -193,7 +193,8 @@ class EventStream:
         # Guards everything below; no callback runs under it. May be taken again by the
         # thread that has it: a signal handler may publish at any moment.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        # Made for the first who waits: it is most of what a stream takes, and few are waited for.
+        self._changed: threading.Condition | None = None
         self._waiting = 0
         self._recent: deque[Event] = deque(maxlen=keep)
         self._subscribers: tuple[Callback, ...] = ()
@@ -236,7 +237,7 @@ class EventStream:
             event = Event(now, kind, message, resource, pod, details, self._latest)
             self._recent.append(event)
             subscribers = self._subscribers
-            if self._waiting:
+            if self._waiting and self._changed is not None:
                 self._changed.notify_all()
         if subscribers:
             self._deliver(event, subscribers)
@@ -280,6 +281,8 @@ class EventStream:
             if condition():
                 return True
             with self._lock:
+                if self._changed is None:
+                    self._changed = threading.Condition(self._lock)
                 rest = limit - SystemClock().monotonic()
                 if rest <= 0:
                     return False

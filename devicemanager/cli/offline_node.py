@@ -13,18 +13,13 @@ from devicemanager.api.deviceplugin import UNHEALTHY
 from devicemanager.cli.device_option import DeviceOption
 from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
 from devicemanager.cli.options import CommandError
-from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
-from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.ids import DeviceId, ResourceName
-from devicemanager.core.inventory import Columns
 from devicemanager.core.pods import Pod
-from devicemanager.events import EventStream
 from devicemanager.io.regular import FileRefused, read_regular
-from devicemanager.manager.manager import DeviceManager
+from devicemanager.light.devices import numbered
+from devicemanager.light.kubelet import LightKubelet
 from devicemanager.pods.admission import Admission
-from devicemanager.pods.records import PodStore
-from devicemanager.pods.workers import PodWorkers
 from devicemanager.settings import Settings
 
 _MAX_ALLOCATABLE = 64 << 20
@@ -34,48 +29,18 @@ Inventory = dict[ResourceName, dict[DeviceId, Device]]
 
 
 class OfflineNode:
-    """A manager whose plugins answer every Allocate with nothing to set."""
+    """A light node to ask about admissions."""
 
     def __init__(
         self, settings: Settings, inventory: Inventory, saved: Checkpoint | None = None
     ) -> None:
         """``saved`` holds what pods have already. Raises TopologyConfigError."""
-        events = EventStream()
-        self._manager = DeviceManager(settings, events=events)
-        self._workers = PodWorkers(PodStore(), self._manager, settings, events)
-        if saved is not None:
-            self._manager.restore(saved)
-            self._manager.sources_ready(self._manager.pods())
-        for resource, devices in inventory.items():
-            plugins = self._manager.plugins
-            endpoint = plugins.connect(resource, "paper", PluginOptions(), _PaperPlugin())
-            plugins.update(endpoint, Columns.of(devices.values()))
+        devices = {str(resource): tuple(each.values()) for resource, each in inventory.items()}
+        self._kubelet = LightKubelet(settings, devices, saved=saved)
 
     def admit(self, pod: Pod) -> Admission:
         """Admit a pod after all the others. Raises RequestError for one that is there."""
-        return self._workers.admit(pod, start=False)
-
-
-@attrs.frozen
-class _PaperPlugin:
-    """The manager's ``PluginClient`` without anybody behind it."""
-
-    def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        return AllocateAnswer((b"",))
-
-    def preferred_allocation(
-        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
-    ) -> tuple[DeviceId, ...]:
-        return ()
-
-    def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def join(self) -> None:
-        pass
+        return self._kubelet.admit(pod, start=False)
 
 
 # -- where devices come from ---------------------------------------------------------------
@@ -145,11 +110,7 @@ def add_option(inventory: Inventory, option: DeviceOption) -> None:
     what follows if there are such already."""
     resource = ResourceName(option.resource)
     devices = inventory.setdefault(resource, {})
-    prefix, first = resource.rpartition("/")[2], len(devices)
-    width = len(str(first + len(option.nodes) - 1))
-    for number, node in enumerate(option.nodes, first):
-        id_ = DeviceId(f"{prefix}-{number:0{width}}")
-        devices[id_] = Device(id_, numa=None if node is None else (node,))
+    devices.update(numbered(resource, option.nodes, len(devices)))
 
 
 def make_unhealthy(inventory: Inventory, resource: str, ids: Iterable[str]) -> None:

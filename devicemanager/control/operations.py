@@ -490,6 +490,10 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "claims": "the manager of claims, for Python alone; publish, define and claim are here",
     "close": "ends the kubelet for good: whoever made it does that",
     "health_updates": "a queue of this process; events of kind device-health tell the same",
+    "pod_status": "GET /pods of the kubelet's own HTTP server has it",
+    "start_pod": "for nodes in a cluster; admit with start, and startContainer, are here",
+    "stop_pod": "for nodes in a cluster; finish and deletePodGracefully are here",
+    "restore": "for nodes in a cluster that another process takes over",
     "expect": "its steps may be functions of Python; waitForEvent and waitForCall, one by one",
     **{
         f"{name}_async": "the same for asyncio; each is here without its ending, or stands above"

@@ -8,6 +8,7 @@ pkg/kubelet/cm/topologymanager of Kubernetes v1.32.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 OUT_OF = "OutOf{resource}"
+HELD_ALREADY = "device {device} of {resource} is held by pod {pod} already"
 REJECTED = "Pod was rejected: {message}"
 
 ALLOCATE_FAILED = "Allocate failed due to {error}, which is unexpected"

@@ -32,7 +32,7 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 if TYPE_CHECKING:
     from devicemanager.calls.log import CallInProgress, CallLog
     from devicemanager.kubelet.directories import Directories
-    from devicemanager.kubelet.lifecycle import Lifecycle
+    from devicemanager.kubelet.served import Served
     from devicemanager.settings import Settings
 
 __all__ = ["DeviceLists", "DirectCalls"]
@@ -49,7 +49,7 @@ class DirectCalls:
 
     calls: CallLog
     settings: Settings
-    _life: Lifecycle
+    _life: Served
     _directories: Directories
 
     def allocate(

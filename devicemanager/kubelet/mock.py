@@ -8,53 +8,41 @@ process on a node.
 from __future__ import annotations
 
 import os
-import queue
-import random
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-
-import attrs
 
 from devicemanager.calls.log import CallLog
 from devicemanager.claims.door import ClaimsDoor
 from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import RequestError
-from devicemanager.core.ids import PodUid
 from devicemanager.core.node import NodeStatus
-from devicemanager.core.runoptions import RunOptions
-from devicemanager.core.status import ResourceStatus
 from devicemanager.events import EventKind, EventStream
 from devicemanager.faults.registry import FaultRegistry
-from devicemanager.kubelet import inventory
-from devicemanager.kubelet.arguments import check_arguments, parser
+from devicemanager.kubelet.arguments import check_arguments
 from devicemanager.kubelet.asynchronous import AsyncMethods
 from devicemanager.kubelet.claiming import ClaimObjects
 from devicemanager.kubelet.direct import DirectCalls
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.faultactions import FaultActions
-from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.lifecycle import Lifecycle
+from devicemanager.kubelet.nodepods import NodePods
 from devicemanager.kubelet.paths import NodePaths
-from devicemanager.kubelet.podlife import PodLife
 from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
 from devicemanager.kubelet.waits import KubeletWaits
-from devicemanager.manager.manager import Capacity, DeviceManager
-from devicemanager.pods.admission import Admission
-from devicemanager.pods.records import Phase, PodRecord, PodStore
+from devicemanager.pods.records import PodStore
 from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
-    from devicemanager.manifests import Source
+    pass
 
 __all__ = ["MockKubelet", "WaitTimeout"]
 
 
-class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCalls, PodLife):
+class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCalls, NodePods):
     """A kubelet's device manager, PodResources API and plugin watcher under ``root``.
 
     Use it as a context manager, or call ``start`` and ``stop``. Everything may be called
@@ -87,7 +75,7 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         self._claims = ClaimsDoor(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
-        self._life = Lifecycle(self.events, self._new_process, self._started)
+        self._life: Lifecycle = Lifecycle(self.events, self._new_process, self._started)
         self._fault_actions = FaultActions(
             self.clock, self.settings, self._life, self.plugin_dir, self._resume, self._failed
         )
@@ -213,131 +201,6 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         """
         self._life.serving().workers.sources_ready()
 
-    @property
-    def manager(self) -> DeviceManager:
-        """The device manager of the running kubelet. Raises RequestError if it is stopped,
-        or in a forked child."""
-        return self._life.serving().manager
-
-    # -- pods ------------------------------------------------------------------------
-
-    def admit(self, manifest: Source, *, start: bool = True) -> Admission:
-        """Admit a pod: a manifest as dict, YAML text or path, or a ``kubernetes`` V1Pod.
-
-        With ``start`` its containers are started, too: init containers in order, then app
-        containers, with PreStartContainer where the plugin asks for it.
-
-        A refusal is an answer (``admitted`` false, with the kubelet's reason and message).
-        Raises ManifestError for a manifest the API server would not take, and
-        RequestError for a pod that is admitted already.
-        """
-        workers = self._life.serving().workers
-        return workers.admit(parser()(manifest), start=start)
-
-    def terminate(self, *uids: str) -> None:
-        """The pods end and are deleted: their devices are free. Raises RequestError, and
-        terminates none, if there is no pod with one of these UIDs."""
-        self._life.serving().workers.terminate(uids)
-
-    def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
-        """Every app container of the pod ends by itself: the pod has Succeeded if all exit
-        codes are 0, else Failed. ``exit_codes`` is one for all or by container (0 where
-        none is given). Its devices are free; it stays known until ``terminate``.
-
-        Raises RequestError for an unknown UID, a pod that is not active, and one whose
-        restartPolicy makes the kubelet start its containers again.
-        """
-        workers = self._life.serving().workers
-        if isinstance(exit_codes, int):
-            record = self._pods.known(uid)
-            exit_codes = {container.name: exit_codes for container in record.pod.containers}
-        return workers.finish(uid, exit_codes)
-
-    def start_container(self, uid: str, container: str) -> RunOptions:
-        """Start a container of an admitted pod: PreStartContainer where the plugin asks for
-        it, then the merged settings of all its resources.
-
-        Devices are allocated now if nothing is recorded. Raises AllocationError with the
-        kubelet's text if the container must not start, RequestError for an unknown pod or
-        container or a pod that was refused.
-        """
-        return self._life.serving().workers.start_container(uid, container)
-
-    def restart_container(self, uid: str, container: str) -> RunOptions:
-        """A container starts again: the same devices, with no second Allocate. Raises as
-        ``start_container`` does."""
-        return self.start_container(uid, container)
-
-    # -- reading ---------------------------------------------------------------------
-
-    def capacity(self) -> dict[str, int]:
-        """Devices per resource, healthy or not; without resources whose plugin has been
-        gone for longer than the grace period."""
-        return dict(self._counts(self.manager).capacity)
-
-    def allocatable(self) -> dict[str, int]:
-        """Healthy devices per resource, in use or not."""
-        return dict(self._counts(self.manager).allocatable)
-
-    @staticmethod
-    def _counts(manager: DeviceManager) -> Capacity:
-        manager.expire()
-        return manager.capacity()
-
-    def node_status(self) -> NodeStatus:
-        """Capacity and allocatable of device resources as the node's status shows them:
-        a resource that was removed stays, at 0."""
-        manager = self.manager
-        counts, removed = self._counts(manager), manager.removed()
-        with self._lock:
-            self._node_status.update(counts.capacity, counts.allocatable, removed)
-            return self._node_status.copy()
-
-    def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """``allocatedResourcesStatus`` by container: each resource a container holds, and
-        each device of it with ``Healthy``, ``Unhealthy`` or ``Unknown``. Sorted. As in the
-        API only app containers have it. Raises RequestError for an unknown UID."""
-        status = self._life.serving().workers.allocated_resources_status(uid)
-        if "Q7" in self.settings.quirks:
-            return {name: _shuffled(resources) for name, resources in status.items()}
-        return {str(name): resources for name, resources in status.items()}
-
-    def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """What a pod holds: container → resource → sorted device ids.
-
-        Raises RequestError if nobody knows the UID: no pod here has it, nor does the
-        checkpoint.
-        """
-        holdings = self.manager.holdings(PodUid(uid))
-        if not holdings:
-            self._pods.known(uid)
-        return {
-            container: {name: sorted(holding.ids) for name, holding in held.items()}
-            for container, held in holdings.items()
-        }
-
-    def plugins(self) -> tuple[PluginStatus, ...]:
-        """The plugin of each known resource, sorted by resource."""
-        return inventory.plugins(self.manager.state)
-
-    def inventory(self) -> tuple[DeviceStatus, ...]:
-        """Every device that a plugin lists or a container holds, with its health and its
-        holder; sorted by resource and id."""
-        return inventory.devices(self.manager.state)
-
-    def pod(self, uid: str) -> PodRecord:
-        """One pod that is known and not deleted. Raises RequestError for an unknown UID."""
-        return self._pods.known(uid)
-
-    def pods(self) -> dict[str, PodRecord]:
-        """The pods that are known and not deleted, by UID, in the order they came."""
-        return {record.pod.uid: record for record in self._pods.records()}
-
-    @property
-    def health_updates(self) -> queue.Queue[PodUid]:
-        """UIDs of pods whose devices changed health, oldest first."""
-        return self.manager.health_updates
-
     # -- faults on purpose -------------------------------------------------------------
 
     @property
@@ -359,12 +222,3 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         with self._lock:
             self._errors.append(error)
         self.events.publish(EventKind.SERVER_ERROR, f"on a server thread: {error!r}")
-
-
-def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:
-    """Q7: in the order of a Go map, which is random."""
-    mixed = [
-        attrs.evolve(one, resources=tuple(random.sample(one.resources, len(one.resources))))
-        for one in resources
-    ]
-    return tuple(random.sample(mixed, len(mixed)))

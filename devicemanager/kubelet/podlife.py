@@ -1,14 +1,21 @@
-"""What happens to the containers of a pod after its admission, as methods of ``MockKubelet``."""
+"""What happens to the containers of a pod after its admission, as methods of a kubelet."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from devicemanager.core.podstatus.containers import ContainerStatus
+from devicemanager.core.podstatus.conditions import Gates
+from devicemanager.core.podstatus.containers import STOPPED, ContainerStatus
+from devicemanager.core.podstatus.phase import Phase
+from devicemanager.core.podstatus.status import PodStatus
+from devicemanager.kubelet.arguments import parser
+from devicemanager.kubelet.served import Served
+from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodStore
 
 if TYPE_CHECKING:
-    from devicemanager.kubelet.lifecycle import Lifecycle
+    from devicemanager.manifests import Source
 
 __all__ = ["PodLife"]
 
@@ -16,8 +23,62 @@ __all__ = ["PodLife"]
 class PodLife:
     """Containers that end, and pods that are deleted."""
 
-    _life: Lifecycle
+    _life: Served
     _pods: PodStore
+
+    def start_pod(self, uid: str) -> None:
+        """Start every container of an admitted pod that was never started, in order; one that
+        cannot be started waits, and an init container that cannot stops the rest.
+
+        Raises RequestError for an unknown UID, and for a pod that has ended or is to be
+        deleted.
+        """
+        self._life.serving().workers.start(uid)
+
+    def stop_pod(
+        self,
+        uid: str,
+        exit_code: int = STOPPED,
+        *,
+        reason: str = "",
+        message: str = "",
+        disruption: str = "",
+    ) -> Phase:
+        """The kubelet ends the pod: its containers are told to, and end with ``exit_code``. Its
+        devices are free; it stays known, Succeeded or Failed, until ``terminate``.
+
+        With a ``reason``, such as ``Evicted``, it is Failed for that reason, whatever its
+        containers did. ``disruption`` is the message of the condition ``DisruptionTarget``.
+        Nothing happens to a pod that has ended. Raises RequestError for an unknown UID.
+        """
+        workers = self._life.serving().workers
+        return workers.stop(uid, exit_code, reason=reason, message=message, disruption=disruption)
+
+    def restore(
+        self,
+        manifest: Source,
+        devices: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
+        *,
+        statuses: Mapping[str, ContainerStatus] | None = None,
+        start_time: float | None = None,
+    ) -> Admission:
+        """A pod that another kubelet ran on this node before, and of which this one knows
+        nothing: it goes on with the devices that it holds (container → resource → ids), and
+        with its containers as they are. None for either: what the checkpoint says, else it is
+        admitted anew, and all its containers run.
+
+        A pod whose device somebody else holds is refused. Raises as ``admit`` does.
+        """
+        workers = self._life.serving().workers
+        return workers.restore(parser()(manifest), devices or {}, statuses, start_time)
+
+    def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
+        """The pod's status as the kubelet tells it to the API. ``gates`` are its readiness
+        gates. Raises RequestError for an unknown UID."""
+        resources = self._life.serving().workers.allocated_resources_status(uid)
+        record = self._pods.known(uid)
+        with self._pods.lock:
+            return record.api_status(resources, gates)
 
     def exit_container(
         self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
@@ -24,6 +23,7 @@ from devicemanager.core.inventory import (
 )
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.client import PluginClient
+from devicemanager.manager.healthupdates import HealthUpdates
 from devicemanager.manager.state import State
 
 _LEAVE_OPEN = frozenset({"Q1", "Q3", "Q24"})
@@ -75,7 +75,7 @@ class ClientHandler:
         state: State,
         clock: Clock,
         events: EventStream,
-        health_updates: queue.Queue[PodUid],
+        health_updates: HealthUpdates,
         write: Callable[[], None],
         stopped: Callable[[], None] = lambda: None,
         make_room: Callable[[Iterable[int]], tuple[int, ...]] = lambda _: (),
@@ -301,9 +301,7 @@ class ClientHandler:
         self, resource: ResourceName, pod: PodUid, ids: Sequence[DeviceId], after: DeviceList
     ) -> None:
         """Queue a pod whose device changed health; dropped when the queue is full."""
-        try:
-            self._health_updates.put_nowait(pod)
-        except queue.Full:
+        if not self._health_updates.report(pod):
             self._events.publish(
                 EventKind.HEALTH_DROPPED,
                 f"{resource} {', '.join(ids)}: report of changed health dropped, "

@@ -6,7 +6,6 @@ the events happen outside it.
 
 from __future__ import annotations
 
-import queue
 import random
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -45,6 +44,7 @@ from devicemanager.manager.checkpointing import MemoryStore, Store
 from devicemanager.manager.driver import Driver
 from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
+from devicemanager.manager.healthupdates import HealthUpdates
 from devicemanager.manager.hostdevices import HostDeviceAssignment
 from devicemanager.manager.looking import ManagerSnapshot, look
 from devicemanager.manager.podstates import PodStates
@@ -107,7 +107,7 @@ class DeviceManager:
             new_ledger(self.settings),
         )
         self._rules = allocation_rules(self.settings)
-        self.health_updates: queue.Queue[PodUid] = queue.Queue(self.settings.health_queue_size)
+        self.health_updates = HealthUpdates(self.settings.health_queue_size)
         self._grace_period = GracePeriod(
             self.state, self.clock, self.events, self.settings.grace_period, self.write
         )
@@ -159,6 +159,17 @@ class DeviceManager:
                 f"checkpoint: response of {entry.resource_name} for pod {entry.pod_uid}: {error}",
                 pod=entry.pod_uid,
             )
+
+    def adopt(self, pod: PodUid, devices: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
+        """A pod has held these devices since before this manager began: container → resource
+        → ids. As if a checkpoint had named them.
+
+        Raises Refused, and changes nothing, if another pod or another of its containers holds
+        one of them.
+        """
+        with self.state.lock:
+            self.state.adopt(pod, devices, allocation_rules(self.settings).no_topology_node)
+        self.write()
 
     def sources_ready(self, known: frozenset[PodUid]) -> None:
         """All pods are known now: what belongs to no other is freed, and that is written."""

@@ -7,15 +7,19 @@ while it is held. Methods here say whether they take the lock or want it held.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import checkpoint
-from devicemanager.core.allocation.container import PodAllocation
+from devicemanager.core.allocation.container import PodAllocation, by_numa_node
 from devicemanager.core.endpoints import Endpoints
-from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
-from devicemanager.core.ledger import Draft, Ledger, PodHoldings
+from devicemanager.core.errors import AllocationError
+from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
+from devicemanager.core.inventory import EMPTY
+from devicemanager.core.ledger import Draft, Holding, Ledger, PodHoldings
+from devicemanager.core.messages import HELD_ALREADY
 from devicemanager.core.node import Node
 from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.refusal import refused_by_allocation
 from devicemanager.manager.checkpointing import Store, Writer, pod_entries, restore
 from devicemanager.manager.client import PluginClient
 
@@ -118,6 +122,44 @@ class State:
         """A copy of what a pod holds, by container and resource."""
         held = self.ledger.pod(pod)
         return {container: dict(by_resource) for container, by_resource in held.items()}
+
+    def adopt(
+        self,
+        pod: PodUid,
+        devices: Mapping[str, Mapping[str, Iterable[str]]],
+        no_topology_node: int,
+    ) -> None:
+        """Enter what a pod holds. Raises Refused if somebody holds a device already."""
+        entries = [
+            (ContainerName(container), ResourceName(resource), frozenset(map(DeviceId, ids)))
+            for container, by_resource in devices.items()
+            for resource, ids in by_resource.items()
+        ]
+        self._check_free(pod, entries)
+        for container, resource, ids in entries:
+            listed = self.endpoints.devices(resource) or EMPTY
+            held = Holding(by_numa_node(listed, ids, no_topology_node), b"")
+            self.ledger.restore(pod, container, resource, held)
+        self.note_pod(pod)
+
+    def _check_free(
+        self,
+        pod: PodUid,
+        entries: Iterable[tuple[ContainerName, ResourceName, frozenset[DeviceId]]],
+    ) -> None:
+        mine: set[tuple[ResourceName, DeviceId]] = set()
+        for _, resource, ids in entries:
+            holders = self.ledger.holders_of(resource, ids)
+            holders.pop(pod, None)
+            twice = {id_ for id_ in ids if (resource, id_) in mine}
+            if twice:
+                holders[pod] = twice
+            mine.update((resource, id_) for id_ in ids)
+            for holder, held in sorted(holders.items()):
+                error = AllocationError(
+                    HELD_ALREADY.format(device=min(held), resource=resource, pod=holder)
+                )
+                raise refused_by_allocation(error)
 
     def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
         """Take over a checkpoint: its resources are known, with 0 devices and a stopped

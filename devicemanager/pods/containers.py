@@ -36,11 +36,7 @@ class Containers:
     def start(self, record: PodRecord, name: str) -> RunOptions:
         """Start one container by name. Raises RequestError and AllocationError."""
         container, is_init = record.container(name)
-        if not record.is_active:
-            why = f": {record.message}" if record.message else ""
-            raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
-        if record.deletion_grace is not None:
-            raise RequestError(f"pod {title(record.pod)} is being deleted: it starts nothing")
+        self._check_starts(record)
         return self._start(record, container, is_init)
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
@@ -57,6 +53,28 @@ class Containers:
                 if is_init:
                     break
         return attrs.evolve(admission, containers=outcomes)
+
+    def start_rest(self, record: PodRecord) -> None:
+        """Start every container that was never started, in order; one that cannot be started
+        waits, and if it is an init container, so does the rest. Raises RequestError if the pod
+        has ended or is to be deleted."""
+        for container, is_init in record.pod.all_containers():
+            if record.status(container.name).was_started:
+                continue
+            self._check_starts(record)
+            try:
+                self._start(record, container, is_init)
+            except (DeviceManagerError, ValueError) as error:
+                self.failed(record, container, error)
+                if is_init:
+                    break
+
+    def _check_starts(self, record: PodRecord) -> None:
+        if not record.is_active:
+            why = f": {record.message}" if record.message else ""
+            raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
+        if record.deletion_grace is not None:
+            raise RequestError(f"pod {title(record.pod)} is being deleted: it starts nothing")
 
     def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
         """A container could not be started."""

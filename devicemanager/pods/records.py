@@ -167,6 +167,29 @@ class PodRecord:
         for container, is_init in self.pod.all_containers():
             self.started(container, is_init)
 
+    def take_over(self, statuses: Mapping[str, ContainerStatus]) -> None:
+        """The pod of an earlier kubelet, with its containers as they are."""
+        for container, is_init in self.pod.all_containers():
+            status = statuses.get(container.name)
+            if status is None or not status.was_started:
+                continue
+            self.statuses[container.name] = status
+            self.has_sandbox = True
+            if status.is_running:
+                self.running |= {container.name}
+                self.restarted |= {container.name} if status.restart_count else set()
+            elif is_init and not container.restartable and _is_success(status):
+                self.finished |= {container.name}
+        self.phase = phase_of(self.pod, self.statuses)
+
+    def stop(self, exit_code: int, now: float) -> Phase:
+        """Every container that runs ends so, and the others will never start. The phase that
+        makes of the pod, which is not ``end``ed yet."""
+        for name in self.running:
+            self.ended(name, exit_code, "Error" if exit_code else "Completed", now)
+        phase = phase_of(self.pod, self.statuses, is_ending=True)
+        return phase if phase.is_terminal else Phase.FAILED
+
     def containers_stop(self) -> None:
         """Nothing runs any more; what had finished would run again."""
         for name in (*self.running, *self.finished):
@@ -324,6 +347,10 @@ class PodStore:
     def _changed(self) -> None:
         self._version += 1
         self._snapshot = None
+
+
+def _is_success(status: ContainerStatus) -> bool:
+    return isinstance(status.state, Terminated) and status.state.exit_code == 0
 
 
 def title(pod: Pod) -> str:

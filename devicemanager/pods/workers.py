@@ -15,6 +15,7 @@ from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.errors import AllocationError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
+from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.refusal import Refused, refused_by_allocation
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
@@ -68,10 +69,7 @@ class PodWorkers:
 
     def admit(self, pod: Pod, *, start: bool) -> Admission:
         """Admit a new pod and, if asked to, start its containers."""
-        if not self._settings.behaviour.sidecars:
-            pod = pod.without_sidecars()
-        if pod.backed and self._settings.behaviour.backed_fit:
-            pod = pod.without_backed(limits=self._settings.behaviour.backed_skip_plugins)
+        pod = self._as_known(pod)
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
             known_before = self._is_restored(pod.uid)
@@ -81,6 +79,47 @@ class PodWorkers:
         if admission.admitted and start and not record.running:
             admission = self._containers.start_all(record, admission)
         if known_before:
+            self._check_sources()
+        return admission
+
+    def _as_known(self, pod: Pod) -> Pod:
+        """The pod without what the settings' version knows nothing of."""
+        behaviour = self._settings.behaviour
+        if not behaviour.sidecars:
+            pod = pod.without_sidecars()
+        if pod.backed and behaviour.backed_fit:
+            pod = pod.without_backed(limits=behaviour.backed_skip_plugins)
+        return pod
+
+    def start(self, uid: str) -> None:
+        """Start what was never started; see ``NodePods.start_pod``."""
+        self._containers.start_rest(self._store.known(uid))
+
+    def restore(
+        self,
+        pod: Pod,
+        devices: Mapping[str, Mapping[str, Iterable[str]]],
+        statuses: Mapping[str, ContainerStatus] | None = None,
+        start_time: float | None = None,
+    ) -> Admission:
+        """Take over a pod that an earlier kubelet ran; see ``NodePods.restore``."""
+        pod = self._as_known(pod)
+        with self._store.lock:
+            record = self._store.add(pod, start_time or self._manager.clock.time())
+            known = self._is_restored(pod.uid)
+            if statuses is None:
+                record.all_started()
+            else:
+                record.take_over(statuses)
+        try:
+            if devices and not known:
+                self._manager.adopt(pod.uid, devices)
+            admission = self._admit(record, holding=frozenset(self._manager.holdings(pod.uid)))
+        except Refused as refused:
+            return self._refuse(record, refused)
+        if admission.admitted:
+            self.life.resume(record)
+        if known:
             self._check_sources()
         return admission
 
@@ -110,14 +149,23 @@ class PodWorkers:
                 self._containers.start_all(record, admission)
         self._check_sources()
 
-    def _admit(self, record: PodRecord, *, again: bool = False) -> Admission:
+    def _admit(
+        self,
+        record: PodRecord,
+        *,
+        again: bool = False,
+        holding: frozenset[ContainerName] | None = None,
+    ) -> Admission:
         """``again`` after a restart: the sources are not ready then, even if the checkpoint
-        names no pod."""
+        names no pod. ``holding``: of the containers that run only these have their devices,
+        the others need some."""
         pod = record.pod
         try:
             self._check_known(pod)
-            ready = self._manager.is_sources_ready and not again
+            ready = self._manager.is_sources_ready and not again and holding is None
             context = record.context(ready, self._settings.quirks)
+            if holding is not None:
+                context = attrs.evolve(context, running=context.running & holding)
             self._claims.admit(pod)
             allocation = self._manager.admit(pod, context)
             self._note_admitted(record)
@@ -287,7 +335,21 @@ class PodWorkers:
         self._finish(record, phase)
         return phase
 
-    def _finish(self, record: PodRecord, phase: Phase) -> None:
+    def stop(
+        self, uid: str, exit_code: int, *, reason: str = "", message: str = "", disruption: str = ""
+    ) -> Phase:
+        """The kubelet ends a pod; see ``NodePods.stop_pod``."""
+        record = self._store.known(uid)
+        with self._store.lock:
+            if not record.is_active:
+                return record.phase
+            phase = record.stop(exit_code, self._manager.clock.time())
+            record.disrupted = disruption
+        phase = Phase.FAILED if reason else phase
+        self._finish(record, phase, reason, message)
+        return phase
+
+    def _finish(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
         """No container will run again; sidecars are stopped."""
         pod = record.pod
         with self._store.lock:
@@ -296,7 +358,7 @@ class PodWorkers:
             now = self._manager.clock.time()
             for name in record.running:
                 record.ended(name, 0, "Completed", now)
-            self._store.end(record, phase)
+            self._store.end(record, phase, reason, message)
             # Under the lock: another pod may be admitted with this UID from here on.
             self._manager.deactivate(pod.uid)
             self._claims.leave(pod.uid)

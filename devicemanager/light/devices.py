@@ -1,0 +1,98 @@
+"""Devices from a number: ``8@0,1`` is eight, on NUMA nodes 0 and 1 in turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from devicemanager.core.devices import Device
+from devicemanager.core.ids import DeviceId, ResourceName
+
+__all__ = [
+    "EXAMPLES",
+    "MOST_DEVICES",
+    "Simulated",
+    "TooManyDevices",
+    "numbered",
+    "places",
+    "simulated_devices",
+]
+
+EXAMPLES = "8, 8@0,1 or 2@0,6@1"
+MOST_DEVICES = 100_000
+"""About as many as fit into the 4 MiB that a kubelet takes for a list."""
+
+
+class TooManyDevices(ValueError):
+    """More than fit into a list."""
+
+
+Simulated = Mapping[str, int | str | Iterable[Device]]
+"""Resources with what they have: a number, a text such as ``8@0,1``, or the devices."""
+
+_COUNT = re.compile(r"[0-9]{1,20}")
+_GROUP = re.compile(r"(?P<count>[0-9]{1,20})@(?P<node>[0-9]{1,3}|none)")
+_NODE = re.compile(r"[0-9]{1,3}|none")
+
+
+def places(text: str) -> tuple[int | None, ...]:
+    """The NUMA node of each device, or None: ``8@0,1`` puts eight on nodes 0 and 1 in turn,
+    ``2@0,6@1`` two on node 0 and six on node 1, ``3`` or ``3@none`` three on none.
+
+    Raises ValueError for another text, and for more devices than a list can have.
+    """
+    found: list[int | None] = []
+    for count, nodes in _groups(text):
+        if len(found) + count > MOST_DEVICES:
+            raise TooManyDevices(
+                f"more than {MOST_DEVICES} devices: no kubelet takes a longer list"
+            )
+        found += [nodes[number % len(nodes)] for number in range(count)]
+    return tuple(found)
+
+
+def _groups(text: str) -> Iterator[tuple[int, list[int | None]]]:
+    if _COUNT.fullmatch(text):
+        yield int(text), [None]
+        return
+    count, nodes = 0, list[int | None]()
+    for part in text.split(","):
+        if nodes and _NODE.fullmatch(part):
+            nodes.append(_node(part))
+            continue
+        match = _GROUP.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{text!r} is not like {EXAMPLES}")
+        if nodes:
+            yield count, nodes
+        count, nodes = int(match["count"]), [_node(match["node"])]
+    yield count, nodes
+
+
+def _node(text: str) -> int | None:
+    return None if text == "none" else int(text)
+
+
+def numbered(
+    resource: str, nodes: tuple[int | None, ...], first: int = 0
+) -> dict[DeviceId, Device]:
+    """Healthy devices with ids such as ``gpu-0`` and ``gpu-1`` of ``vendor.com/gpu``, from
+    number ``first`` on, by id."""
+    prefix = resource.rpartition("/")[2]
+    width = len(str(first + len(nodes) - 1))
+    ids = [DeviceId(f"{prefix}-{number:0{width}}") for number in range(first, first + len(nodes))]
+    return {
+        id_: Device(id_, numa=None if node is None else (node,))
+        for id_, node in zip(ids, nodes, strict=True)
+    }
+
+
+def simulated_devices(given: Simulated) -> dict[ResourceName, tuple[Device, ...]]:
+    """The devices of each resource. Raises ValueError for a text that says none."""
+    return {ResourceName(name): _devices(name, what) for name, what in given.items()}
+
+
+def _devices(resource: str, what: int | str | Iterable[Device]) -> tuple[Device, ...]:
+    if isinstance(what, (int, str)):
+        return tuple(numbered(resource, places(str(what))).values())
+    return tuple(what)

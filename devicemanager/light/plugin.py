@@ -1,0 +1,111 @@
+"""A device plugin in memory: what it lists, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.allocation.selection import AllocateAnswer
+from devicemanager.core.devices import Device
+from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.errors import RequestError, RpcError
+from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
+from devicemanager.core.inventory import Columns
+from devicemanager.manager.handler import ClientHandler
+
+__all__ = ["LightPlugin"]
+
+NAME = "light"
+_OPTIONS = PluginOptions()
+_ANSWER = AllocateAnswer((b"",))
+
+
+class LightPlugin:
+    """The one plugin of a resource on a light node. The kubelet's lock guards it.
+
+    It meets the manager's ``PluginClient``: every container gets its devices and nothing else,
+    unless ``fails`` says how Allocate goes wrong.
+    """
+
+    __slots__ = ("_devices", "_endpoint", "fails", "resource")
+
+    def __init__(self, resource: ResourceName, devices: tuple[Device, ...]) -> None:
+        self.resource = resource
+        # Shared by the nodes that were made alike, until one of their devices changes.
+        self._devices = devices
+        self._endpoint: EndpointId | None = None
+        self.fails: Callable[[], RpcError] | None = None
+        """Makes the error that Allocate answers with; None: it succeeds."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What it lists, or will when it comes back."""
+        return self._devices
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is registered."""
+        return self._endpoint is not None
+
+    # -- towards the kubelet ---------------------------------------------------------
+
+    def register(self, handler: ClientHandler) -> None:
+        """Come, and list."""
+        self._endpoint = handler.connect(self.resource, NAME, _OPTIONS, self)
+        self._list(handler)
+
+    def leave(self, handler: ClientHandler) -> None:
+        """End the list stream."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            handler.disconnect(endpoint, "the plugin has left")
+
+    def was_dropped(self) -> None:
+        """The kubelet's process has ended."""
+        self._endpoint = None
+
+    def replace(self, devices: Iterable[Device], handler: ClientHandler) -> None:
+        """List these from now on."""
+        self._devices = tuple(devices)
+        self._list(handler)
+
+    def set_health(self, id_: str, healthy: bool, handler: ClientHandler) -> None:
+        """Raises RequestError if it has no such device."""
+        device = self.device(id_)
+        changed = attrs.evolve(device, health=HEALTHY if healthy else UNHEALTHY)
+        self.replace((changed if each is device else each for each in self._devices), handler)
+
+    def device(self, id_: str) -> Device:
+        """Raises RequestError if it has no such device."""
+        for device in self._devices:
+            if device.id == id_:
+                return device
+        there = ", ".join(each.id for each in self._devices) or "none"
+        raise RequestError(f"{self.resource} has no device {id_!r}: it has {there}")
+
+    def _list(self, handler: ClientHandler) -> None:
+        if self._endpoint is not None:
+            handler.update(self._endpoint, Columns.of(self._devices))
+
+    # -- PluginClient ----------------------------------------------------------------
+
+    def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
+        if self.fails is not None:
+            raise self.fails()
+        return _ANSWER
+
+    def preferred_allocation(
+        self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
+    ) -> tuple[DeviceId, ...]:
+        return ()
+
+    def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def join(self) -> None:
+        pass
