@@ -23,7 +23,7 @@ from devicemanager.io.retry import retry
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 
-__all__ = ["ApiClient", "node_path", "pod_path"]
+__all__ = ["ApiClient", "Scoped", "node_path", "pod_path"]
 
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 30.0
@@ -36,6 +36,29 @@ _CONTENT: Final[Mapping[Patch | None, str]] = {
 }
 _CONNECT: Final = 5.0
 _LONGEST_TEXT: Final = 300
+
+
+class Scoped:
+    """A client for somebody who may write only until something is over."""
+
+    def __init__(self, client: ApiClient, is_over: Callable[[], bool]) -> None:
+        self._client = client
+        self._is_over = is_over
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        patch: Patch | None = None,
+        user: str | None = None,
+    ) -> JsonObject:
+        """As in ``protocol.Api``; raises Closing once it is over."""
+        return self._client.request_until(
+            self._is_over, method, path, body, query=query, patch=patch, user=user
+        )
 
 
 class ApiClient:
@@ -78,9 +101,25 @@ class ApiClient:
         user: str | None = None,
     ) -> JsonObject:
         """As in ``protocol.Api``."""
+        return self.request_until(
+            lambda: False, method, path, body, query=query, patch=patch, user=user
+        )
+
+    def request_until(
+        self,
+        is_over: Callable[[], bool],
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        patch: Patch | None = None,
+        user: str | None = None,
+    ) -> JsonObject:
+        """As ``request``; raises Closing instead of trying (again) once ``is_over``."""
 
         def call() -> JsonObject:
-            if self._closing.is_set():
+            if self._closing.is_set() or is_over():
                 raise Closing
             try:
                 return self.attempt(method, path, body, query=query, patch=patch, user=user)
@@ -233,6 +272,11 @@ class ApiClient:
                 self._streams.discard(answer)
 
     # -- end -------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The API server's."""
+        return self._credentials.server.url
 
     def close(self) -> None:
         """Begin no more requests, end the waiting of those that would try again, and streams."""

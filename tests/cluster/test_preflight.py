@@ -1,0 +1,94 @@
+"""What keeps us from joining: one line, and nothing touched."""
+
+import pytest
+
+from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.preflight import Need, check, needs
+from devicemanager.cluster.stub import StubServer
+from devicemanager.cluster.stub.rights import Right
+
+LABEL = ("x/virtual", "true")
+
+
+def look(api, *names, wanted=()):
+    return check(api, names, LABEL, wanted)
+
+
+def node(stub, name, labels=None, **spec):
+    stub.create("nodes", {"metadata": {"name": name, "labels": labels or {}}, "spec": spec})
+
+
+def test_nothing_in_the_way(api, stub):
+    node(stub, "theirs")
+    node(stub, "ours", dict([LABEL]))
+    found = look(api, "ours", "new", wanted=needs(as_nodes=True))
+    assert found.version == "v1.32.0+stub"
+    assert found.existing == {"ours"}
+    assert not found.cloud
+    assert {verb for verb, _ in stub.requests} == {"create", "list"}
+
+
+def test_a_name_that_is_somebody_elses(api, stub):
+    for number in range(5):
+        node(stub, f"n-{number}")
+    with pytest.raises(ClusterError) as caught:
+        look(api, *(f"n-{number}" for number in range(4)))
+    assert str(caught.value) == (
+        "4 of the names are nodes that are not ours (no label x/virtual=true): "
+        "n-0, n-1, n-2, …: choose another name"
+    )
+
+
+def test_many_nodes_are_looked_at_by_pages(api, stub, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.preflight._PAGE", "2")
+    for number in range(5):
+        node(stub, f"n-{number}")
+    with pytest.raises(ClusterError, match="n-4"):
+        look(api, "n-4")
+
+
+@pytest.mark.parametrize(
+    "provider, cloud", [("aws:///x", "node n has providerID aws:///x"), ("kind://x", ""), ("", "")]
+)
+def test_a_cloud_controller_is_noticed(api, stub, provider, cloud):
+    node(stub, "n", providerID=provider)
+    assert look(api, "m").cloud == cloud
+
+
+def test_missing_rights_are_named_all_at_once(api, stub):
+    allowed = {Right(need.group, need.resource, need.verb) for need in needs()}
+    stub.rights.allowed = frozenset(allowed - {Right("", "pods/status", "patch")})
+    with pytest.raises(ClusterError) as caught:
+        look(api, "n", wanted=needs(as_nodes=True))
+    assert str(caught.value) == (
+        "rights are missing: patch pods/status, impersonate users, impersonate groups: "
+        "deploy/join.yaml has a role with all"
+    )
+
+
+def test_a_right_in_one_namespace_says_so():
+    assert (
+        str(Need("get", "leases", namespace="kube-node-lease")) == "get leases in kube-node-lease"
+    )
+
+
+def test_credentials_that_are_not_accepted(connect, tmp_path):
+    with StubServer(token="t") as stub:
+        path = stub.kubeconfig(tmp_path / "other")
+        path.write_text(path.read_text().replace('"t"', '"expired"'))
+        from devicemanager.cluster.api import ApiClient
+        from devicemanager.cluster.credentials import load
+
+        api = ApiClient(load(path))
+        with pytest.raises(ClusterError, match="does not accept the credentials"):
+            look(api, "n", wanted=needs())
+        api.close()
+
+
+def test_nobody_there_and_somebody_else_there(api, stub):
+    stub.faults.fail(418)
+    with pytest.raises(ClusterError, match="no API server that can be joined"):
+        look(api, "n", wanted=needs())
+    stub.stop()
+    with pytest.raises(ClusterError, match="cannot be reached at http://127"):
+        look(api, "n")

@@ -1,0 +1,113 @@
+"""Builds etcd, kube-apiserver, kube-scheduler and the controllers.
+
+``python -m tools.cluster.build`` takes 20 minutes of a processor the first time; what is built is
+kept in ``.cache``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+__all__ = ["BINARIES", "VARIABLE", "BuildError", "binaries", "build"]
+
+VARIABLE: Final = "DEVICEMANAGER_CLUSTER_BINARIES"
+"""Names a directory with the programs, such as those of a distribution."""
+SOURCES: Final = Path(__file__).parent / "go"
+BINARIES: Final = Path(__file__).parents[2] / ".cache" / "cluster" / "bin"
+_KUBERNETES: Final = "v1.32.13"
+_VERSION: Final = "k8s.io/component-base/version"
+_LINK: Final = (
+    f"-s -w -X {_VERSION}.gitVersion={_KUBERNETES} "
+    f"-X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=32"
+)
+_PROGRAMS: Final = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "controllers": "./controllers",
+}
+"""Program to the package it is built of."""
+
+
+class BuildError(Exception):
+    """A program cannot be built here, or is not there; one line for the user."""
+
+
+def binaries() -> Path:
+    """The directory with all programs. Raises BuildError with the reason if there is none."""
+    directory = Path(os.environ.get(VARIABLE) or BINARIES)
+    missing = [name for name in _PROGRAMS if not (directory / name).is_file()]
+    if missing:
+        raise BuildError(
+            f"no {', '.join(missing)} in {directory}: `python -m tools.cluster.build` builds "
+            f"them, or {VARIABLE} names a directory that has them"
+        )
+    return directory
+
+
+def build(jobs: int = 2) -> Path:
+    """Build what is not there yet, or of other sources; returns the directory.
+
+    ``jobs`` is how many packages are compiled at a time. Raises BuildError.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError("Go is not installed: the control plane is written in it")
+    BINARIES.mkdir(parents=True, exist_ok=True)
+    for name, package in _PROGRAMS.items():
+        stamp = BINARIES / f"{name}.sources"
+        if (BINARIES / name).exists() and stamp.exists() and stamp.read_text() == _digest(name):
+            continue
+        print(f"building {name} of {package}", file=sys.stderr, flush=True)
+        command = [go, "build", f"-p={jobs}", "-ldflags", _LINK, "-o", str(BINARIES / name)]
+        _run([*command, package])
+        stamp.write_text(_digest(name))
+    return BINARIES
+
+
+def _digest(program: str) -> str:
+    """Of the pinned modules; of our own sources only for what is made of them."""
+    found = hashlib.sha256(_LINK.encode())
+    names = ["go.mod", "go.sum"]
+    if program == "controllers":
+        names += sorted(f"controllers/{path.name}" for path in SOURCES.glob("controllers/*.go"))
+    for name in names:
+        found.update(name.encode() + (SOURCES / name).read_bytes())
+    return found.hexdigest()
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(
+        command,
+        cwd=SOURCES,
+        # A release that asks for a newer Go is refused, not a reason to download one.
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false -mod=readonly"},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "downloading" not in line]
+        raise BuildError(f"{' '.join(command[-2:])} failed: {' | '.join(lines[-5:])}")
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.cluster.build", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2, help="packages at a time (default: 2)")
+    try:
+        print(build(parser.parse_args().jobs))
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

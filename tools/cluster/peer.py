@@ -1,0 +1,254 @@
+"""The real control plane as processes, all on 127.0.0.1 and in one directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from tools.cluster.certificates import Authority, Pair
+
+__all__ = ["ControlPlane"]
+
+_READY: Final = 60.0
+_SERVICES: Final = "10.96.0.0/16"
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-scheduler and the controllers, from ``start`` or ``with``."""
+
+    def __init__(
+        self, binaries: Path, directory: Path, *, grace: float = 50.0, resource_health: bool = True
+    ) -> None:
+        """``grace``: seconds without a renewed lease until a node is NotReady.
+        ``resource_health``: the gate ResourceHealthStatus."""
+        self._binaries = binaries
+        self._directory = directory
+        self._grace = grace
+        self._resource_health = resource_health
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        directory.mkdir(parents=True, exist_ok=True)
+        self._authority = Authority.create(directory / "certificates")
+        self._authority.key("accounts")
+        self._authority.public("accounts")
+        self._server = self._authority.sign("server", "kube-apiserver")
+        self._port, self._etcd, self._peer = _free_ports(3)
+        self.kubeconfig = self.kubeconfig_of("admin", "system:masters")
+        """Of somebody who may do everything."""
+
+    # -- life ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all and wait until the API server is ready. Raises TimeoutError."""
+        self.start_etcd()
+        self.start_server()
+        self.start_controllers()
+
+    def start_controllers(self) -> None:
+        """The scheduler and the controllers."""
+        config = str(self.kubeconfig)
+        self._run(
+            "kube-scheduler",
+            f"--kubeconfig={config}",
+            f"--authentication-kubeconfig={config}",
+            f"--authorization-kubeconfig={config}",
+            "--leader-elect=false",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            "--secure-port=0",
+        )
+        self._run(
+            "controllers",
+            f"--kubeconfig={config}",
+            f"--node-monitor-grace-period={self._grace}s",
+            "--pod-gc-period=5s",
+        )
+
+    def start_etcd(self) -> None:
+        """An empty one; its data are in memory where there is such a place."""
+        data = self._data()
+        client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd, self._peer))
+        self._run(
+            "etcd",
+            f"--data-dir={data}",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--log-level=error",
+        )
+
+    def start_server(self) -> None:
+        """kube-apiserver; waits until it is ready. Raises TimeoutError."""
+        keys = self._directory / "certificates"
+        kubelet = self._authority.sign("kubelet-client", "kube-apiserver", "system:masters")
+        self._run(
+            "kube-apiserver",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd}",
+            f"--tls-cert-file={self._server.certificate}",
+            f"--tls-private-key-file={self._server.key}",
+            f"--client-ca-file={self._authority.certificate}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--service-account-issuer=https://localhost",
+            f"--service-account-key-file={keys / 'accounts.pub'}",
+            f"--service-account-signing-key-file={keys / 'accounts.key'}",
+            f"--service-cluster-ip-range={_SERVICES}",
+            "--endpoint-reconciler-type=none",
+            f"--kubelet-client-certificate={kubelet.certificate}",
+            f"--kubelet-client-key={kubelet.key}",
+            "--kubelet-preferred-address-types=InternalIP,Hostname",
+            f"--feature-gates=ResourceHealthStatus={str(self._resource_health).lower()}",
+            "--max-requests-inflight=3000",
+            "--max-mutating-requests-inflight=1000",
+        )
+        self._wait_ready()
+
+    def stop(self) -> None:
+        """End all of them, and take their data away."""
+        for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
+            self.end(name)
+        shutil.rmtree(self._data(), ignore_errors=True)
+
+    def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """End one of them."""
+        process = self._processes.pop(name, None)
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def wipe(self) -> None:
+        """A new etcd under the API server, as after the loss of its disk."""
+        self.end("kube-apiserver", signal.SIGKILL)
+        self.end("etcd", signal.SIGKILL)
+        shutil.rmtree(self._data(), ignore_errors=True)
+        self.start_etcd()
+        self.start_server()
+
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """One of them stands still: requests hang."""
+        process = self._processes[name]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- who may what ----------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where the API server is."""
+        return f"https://127.0.0.1:{self._port}"
+
+    def kubeconfig_of(self, user: str, *groups: str, days: str = "2") -> Path:
+        """Write a kubeconfig for a user in groups; a negative number of ``days`` has expired."""
+        pair = self._authority.sign(user.replace(":", "-"), user, *groups, days=days)
+        return self._kubeconfig(self._directory / f"{user.replace(':', '-')}.kubeconfig", pair)
+
+    def _kubeconfig(self, path: Path, pair: Pair) -> Path:
+        authority = str(self._authority.certificate)
+        who = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "c", "cluster": {"server": self.url, "certificate-authority": authority}}
+            ],
+            "users": [{"name": "u", "user": who}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path.write_text(json.dumps(config))  # JSON is YAML, too
+        return path
+
+    # -- measures --------------------------------------------------------------------
+
+    def cpu(self) -> dict[str, float]:
+        """Seconds of processor time that each of them has used."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        found = {}
+        for name, process in self._processes.items():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            found[name] = (int(fields[11]) + int(fields[12])) / ticks
+        return found
+
+    # -- processes -------------------------------------------------------------------
+
+    def _data(self) -> Path:
+        memory = Path("/dev/shm")
+        if memory.is_dir() and os.access(memory, os.W_OK):
+            return memory / f"devicemanager-etcd-{os.getpid()}-{self._etcd}"
+        return self._directory / "etcd"
+
+    def _run(self, name: str, *arguments: str) -> None:
+        with (self._directory / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [self._binaries / name, *arguments],
+                cwd=self._directory,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _wait_ready(self) -> None:
+        context = _trusting(self._authority.certificate, self._authority.directory)
+        end = time.monotonic() + _READY
+        while time.monotonic() < end:
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise TimeoutError(f"{name} ended: see {self._directory / f'{name}.log'}")
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                url = f"{self.url}/readyz"
+                with urllib.request.urlopen(url, timeout=2, context=context) as answer:
+                    if answer.status == 200:
+                        return
+            time.sleep(0.1)
+        raise TimeoutError(f"kube-apiserver was not ready in {_READY:.0f} s")
+
+
+def _trusting(authority: Path, certificates: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority))
+    context.load_cert_chain(certificates / "admin.crt", certificates / "admin.key")
+    return context
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in found]
