@@ -67,7 +67,7 @@ attack: $(READY)
 	@$(BIN)/python -m tools.attack $(ARGS)
 
 conformance: $(READY)
-	@$(BIN)/python -m tools.conformance
+	@$(BIN)/python -m tools.conformance $(ARGS)
 
 power: $(READY)
 	@$(BIN)/python -m tools.power $(ARGS)

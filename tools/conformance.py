@@ -1,37 +1,42 @@
 """``python -m tools.conformance``: the whole matrix of the conformance suite.
 
 The good plugin passes everything, three times with other seeds; each switch of the breakable
-plugin fails the checks it is meant for. Ends with one line; exit 0 only if all holds.
+plugin fails the checks it is meant for, and no other. Ends with one line; exit 0 only if all
+holds. ``--own`` carries out a switch's own checks alone, in a fifth of the time.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 
 # gRPC reads it when it is imported: a plugin that ends would be a line of its own each time.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-from devicemanager.conformance import Outcome, run, select
+from devicemanager.conformance import Outcome, Verdict, run, select
 from devicemanager.settings import Settings
 from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, subject
 
 _SETTINGS = Settings(durability="process", dial_timeout=1.0)
 _SEEDS = (1, 2, 3)
+_BAD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run it all and tell what is not as it should be."""
+    options = _parser().parse_args(arguments)
+    chosen = [each for each in CASES if not options.switch or each.switch in options.switch]
+    seeds = () if options.switch else _SEEDS
     begin = time.monotonic()
-    wrong = 0
-    for seed in _SEEDS:
-        wrong += _good(seed)
-    for case in CASES:
-        wrong += _broken(case)
+    wrong = sum(_good(seed) for seed in seeds)
+    wrong += sum(_broken(case, options.own) for case in chosen)
     verdict = f"{wrong} wrong" if wrong else "all as they should be"
     print(
-        f"conformance: {len(_SEEDS)} runs of the good plugin, {len(CASES)} switches, {verdict}, "
+        f"conformance: {len(seeds)} runs of the good plugin, {len(chosen)} switches"
+        f"{', their own checks alone' if options.own else ''}, {verdict}, "
         f"{time.monotonic() - begin:.0f} s"
     )
     return 1 if wrong else 0
@@ -39,9 +44,9 @@ def main() -> int:
 
 def _good(seed: int) -> int:
     report = run(subject(*GOOD), select(), limits=limits(), seed=seed, settings=_SETTINGS)
-    bad = report.of(Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
+    bad = report.of(*_BAD)
     for each in bad:
-        print(f"good plugin, seed {seed}: {each.check.id} {each.outcome.value}: {each.seen}")
+        print(f"good plugin, seed {seed}: {_told(each)}")
     if seed == _SEEDS[0]:
         for each in report.verdicts:
             print(f"  {each.check.id} {each.outcome.value:5} {each.seconds:6.2f} s")
@@ -49,13 +54,32 @@ def _good(seed: int) -> int:
     return len(bad)
 
 
-def _broken(case: Case) -> int:
-    report = run(broken(case), select(case.fails), limits=limits(case), settings=_SETTINGS)
-    found = {each.check.id for each in report.of(Outcome.FAIL, Outcome.WARN)}
-    right = found == set(case.fails)
-    told = ", ".join(f"{each.check.id} {each.outcome.value}" for each in report.verdicts)
-    print(f"{'' if right else 'WRONG '}{case.switch}: {told}", flush=True)
-    return 0 if right else 1
+def _broken(case: Case, own: bool) -> int:
+    wanted = {*case.fails, *case.also}
+    checks = select(wanted if own else ())
+    report = run(broken(case), checks, limits=limits(case), settings=_SETTINGS)
+    bad = {each.check.id: each for each in report.of(*_BAD)}
+    odd = sorted(bad.keys() ^ wanted)
+    told = ", ".join(f"{id_} {each.outcome.value}" for id_, each in bad.items())
+    print(f"{'WRONG ' if odd else ''}{case.switch}: {told}, {report.seconds:.0f} s", flush=True)
+    for id_ in odd:
+        print(f"    {_told(bad[id_]) if id_ in bad else f'{id_} passes'}", flush=True)
+    return 1 if odd else 0
+
+
+def _told(verdict: Verdict) -> str:
+    return f"{verdict.check.id} {verdict.outcome.value}: {verdict.seen}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.conformance",
+        description="The good plugin passes all checks, each broken one fails its own alone.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--own", action="store_true", help="only the checks a switch is for")
+    parser.add_argument("switch", nargs="*", help="these switches alone (default: all)")
+    return parser
 
 
 if __name__ == "__main__":

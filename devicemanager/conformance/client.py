@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -49,20 +50,37 @@ def refusal(call: Callable[[], object], what: str = "") -> CallFailed | None:
     return None
 
 
+def _lost(text: str) -> CallFailed:
+    return CallFailed("ListAndWatch", grpc.RpcError(text))
+
+
 class ListStream:
     """An open ListAndWatch stream; ``close`` cancels it."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
 
-    def next(self) -> dp.ListAndWatchResponse:
-        """The next list. Raises CallFailed when the stream ends."""
+    def next(self, seconds: float = _SECONDS) -> dp.ListAndWatchResponse:
+        """The next list. Raises CallFailed when the stream ends, and when nothing comes: the
+        stream is cancelled then."""
+        is_late = threading.Event()
+
+        def give_up() -> None:
+            is_late.set()
+            self._call.cancel()
+
+        timer = threading.Timer(seconds, give_up)
+        timer.start()
         try:
             message: dp.ListAndWatchResponse = next(self._call)
         except StopIteration:
-            raise CallFailed("ListAndWatch", grpc.RpcError("the plugin ended it")) from None
+            raise _lost("the plugin ended it") from None
         except grpc.RpcError as error:
+            if is_late.is_set():
+                raise _lost(f"no list came within {seconds:g} s") from None
             raise CallFailed("ListAndWatch", error) from None
+        finally:
+            timer.cancel()
         return message
 
     def close(self) -> None:
@@ -119,9 +137,9 @@ class PluginClient:
         message = dp.PreStartContainerRequest(devices_ids=list(ids))
         self._call("PreStartContainer", message, seconds)
 
-    def watch(self, seconds: float | None = None) -> closing[ListStream]:
+    def watch(self) -> closing[ListStream]:
         """Another ListAndWatch stream, for a with block, at whose end it is cancelled."""
-        return closing(ListStream(self._stub.ListAndWatch(dp.Empty(), timeout=seconds)))
+        return closing(ListStream(self._stub.ListAndWatch(dp.Empty())))
 
     def raw(self, method: str, request: bytes, seconds: float = _SECONDS) -> bytes:
         """Any method, such as ``/v1beta1.DevicePlugin/Allocate``, with any bytes."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.calls import Call, Mark
-from devicemanager.conformance.client import CallFailed, PluginClient
+from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.outcomes import Failed, Line, Skipped, Warned
 from devicemanager.conformance.subject import Subject
@@ -234,6 +234,11 @@ class Trial:
         )
         return [call for call in found if call.response_bytes is not None]
 
+    def ended_streams(self, resource: str) -> list[Call]:
+        """The ends of list streams since this check's begin that were not the kubelet's."""
+        found = self.kubelet.calls(resource, rpc="ListAndWatch", since=self.mark)
+        return [call for call in found if call.response_bytes is None and call.code != "Canceled"]
+
     def devices(self, resource: str | None = None) -> list[dp.Device]:
         """The devices of the newest list. Raises Failed if there was none."""
         resource = resource or self.resource
@@ -245,7 +250,10 @@ class Trial:
     def healthy_ids(self, resource: str | None = None, least: int = 1) -> list[str]:
         """The ids of the newest list that are healthy. Raises Skipped for fewer than
         ``least``."""
-        ids = [device.ID for device in self.devices(resource) if device.health == "Healthy"]
+        # An id that is listed twice is one device.
+        ids = list(
+            dict.fromkeys(each.ID for each in self.devices(resource) if each.health == "Healthy")
+        )
         if len(ids) < least:
             raise Skipped(f"needs {least} healthy devices, the plugin has {len(ids)}")
         return ids
@@ -332,6 +340,13 @@ class Trial:
             raise Failed(f"{what}: {error}") from None
         return time.monotonic() - begin
 
+    def first_list(self, stream: ListStream, of: str = "a second stream") -> Any:
+        """The first list of a stream of the suite's own. Raises Failed if none comes."""
+        try:
+            return stream.next(self.limits.start_seconds)
+        except CallFailed as error:
+            raise Failed(f"the first list of {of}: {error}") from None
+
     def break_device(self, id_: str, when: str = "") -> float:
         """Run the hook break-device, and wait until the list tells. Returns the seconds that
         took; raises Failed."""
@@ -340,6 +355,21 @@ class Trial:
     def mend_device(self, id_: str, when: str = "") -> float:
         """As ``break_device``, for mend-device."""
         return self._change("mend-device", id_, True, when)
+
+    def broken(self, id_: str) -> None:
+        """Break a device, for a check of something else. Raises Skipped if the list does not
+        tell."""
+        try:
+            self.break_device(id_)
+        except Failed as failed:
+            raise Skipped(f"{failed}: see W07") from None
+
+    def mended(self, id_: str) -> None:
+        """As ``broken``, for mend-device."""
+        try:
+            self.mend_device(id_)
+        except Failed as failed:
+            raise Skipped(f"{failed}: see W08") from None
 
     def _change(self, hook: str, id_: str, healthy: bool, when: str) -> float:
         since = self.kubelet.mark()

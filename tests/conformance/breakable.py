@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import queue
 import random
 import secrets
 import signal
@@ -52,8 +53,10 @@ class Devices:
         self.changed = threading.Condition()
         self.version = 0
         self.health: dict[str, str] = {}
-        self.wakes = 0
+        self.updates: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.reading = threading.Lock()
+        if switches & {"random-ids", "long-ids"}:
+            path.write_text("".join(f"{prefix}-{number} Healthy\n" for number in range(4)))
         self.read()
 
     def read(self) -> None:
@@ -81,7 +84,7 @@ class Devices:
             if health != self.health:
                 self.health = health
                 self.version += 1
-                self.wakes += 1
+                self.updates.put(None)
                 self.changed.notify_all()
 
 
@@ -144,19 +147,17 @@ class Service(dp_grpc.DevicePluginServicer):
         if "leak-handlers" in on:
             context.add_callback(lambda: threading.Thread(target=time.sleep, args=(3600,),
                                                           daemon=True).start())  # fmt: skip
+        if "stale-handlers" in on:
+            yield from self.lists_to_anybody()
         sent = -1
         shown: dict[str, str] = {}
         began = time.monotonic()
         while not ended.is_set():
             with devices.changed:
-                # "stale-handlers": an update wakes one handler alone, whoever waits longest.
                 if devices.version == sent:
                     timeout = 0.2 if "chatty" in on or "short-stream" in on else 3600
                     devices.changed.wait(timeout)
                 health, version = dict(devices.health), devices.version
-            if "stale-handlers" in on and not self.plugin.may_send(ended, version):
-                sent = version
-                continue
             if ended.is_set():
                 return
             if "short-stream" in on and time.monotonic() - began > 0.4:
@@ -174,6 +175,14 @@ class Service(dp_grpc.DevicePluginServicer):
             if "queue-memory" in on:
                 self.kept.append(secrets.token_bytes(4 << 20))
             yield self.list(health)
+
+    def lists_to_anybody(self) -> Iterator[dp.ListAndWatchResponse]:
+        """An update goes to one handler, whoever waits longest, and its stream may be long
+        gone."""
+        yield self.list(dict(self.devices.health))
+        while True:
+            self.devices.updates.get()
+            yield self.list(dict(self.devices.health))
 
     def _wake(self) -> None:
         with self.devices.changed:
@@ -352,6 +361,7 @@ class Plugin:
         if switches & {"two", "same-variable", "all-or-nothing"}:
             self.resources.append(RESOURCE + "-2")
         self.servers: dict[str, tuple[grpc.Server, Service, Path]] = {}
+        self.own: dict[Path, sockets.FileIdentity | None] = {}
         self.identity: sockets.FileIdentity | None = None
         self.stopping = threading.Event()
         self.streams = 0
@@ -359,7 +369,6 @@ class Plugin:
         self.registrations = 0
         self.leaked: list[object] = []
         self._artefact: Path | None = None
-        self._sent_by: dict[int, threading.Event] = {}
 
     # -- what the service asks -----------------------------------------------------------
 
@@ -369,11 +378,6 @@ class Plugin:
             pre_start_required="no-calls" not in on,
             get_preferred_allocation_available="no-calls" not in on,
         )
-
-    def may_send(self, ended: threading.Event, version: int) -> bool:
-        """Only one handler takes each version: that of the oldest stream, dead or not."""
-        first = self._sent_by.setdefault(version, ended)
-        return first is ended
 
     def stream_ended(self) -> None:
         self.streams_ended.set()
@@ -397,16 +401,21 @@ class Plugin:
         path = self.directory / self.endpoint(resource)
         if "no-unlink" in self.switches and path.exists():
             die(f"bind: address already in use: {path}")
-        path.unlink(missing_ok=True)
         if "long-socket" in self.switches:
             die("OSError: AF_UNIX path too long")
+        bound = path
+        if "fixed-socket" in self.switches:  # the one that serves there must see no gap
+            bound = path.with_name(f".{os.getpid()}")
+        bound.unlink(missing_ok=True)
         server = grpc.server(ThreadPoolExecutor(16))
         service = Service(self, resource)
         dp_grpc.add_DevicePluginServicer_to_server(service, server)
         if "answers-anything" in self.switches:
             server.add_generic_rpc_handlers((_Anything(),))
-        server.add_insecure_port(sockets.target(path))
+        server.add_insecure_port(sockets.target(bound))
         server.start()
+        bound.rename(path)
+        self.own[path] = sockets.FileIdentity.of(path)
         self.servers[resource] = (server, service, path)
 
     def stop(self, resource: str) -> None:
@@ -507,12 +516,13 @@ class Plugin:
                     with contextlib.suppress(grpc.RpcError):
                         for resource in self.resources:
                             self.register(resource)
-            if self.is_lost():
-                quiet = 0.0
+            if self.kubelet() != self.identity:
                 if "exit-0-on-loss" in on:
                     os._exit(0)
                 if "exit-1-on-loss" in on:
                     os._exit(1)
+            if self.is_lost():
+                quiet = 0.0
                 if "never-back" in on or ("third-fails" in on and self.registrations > 2):
                     continue
                 self.streams_ended.clear()
@@ -525,9 +535,9 @@ class Plugin:
         """Whether the kubelet may have forgotten this plugin."""
         on = self.switches
         identity = self.kubelet()
-        if "exit-0-on-loss" in on or "exit-1-on-loss" in on:
-            return identity != self.identity
         if identity is None:
+            return False
+        if "fixed-socket" in on and any(map(self.is_taken, self.own)):
             return False
         if identity != self.identity and "ignores-kubelet" not in on:
             return True
@@ -538,6 +548,10 @@ class Plugin:
         ):
             return True
         return "ignores-stream" not in on and self.streams_ended.is_set() and self.no_stream()
+
+    def is_taken(self, path: Path) -> bool:
+        """Whether another instance serves there now."""
+        return sockets.FileIdentity.of(path) not in (None, self.own[path])
 
     def no_stream(self) -> bool:
         """Whether a resource had list streams, and has none any more."""
@@ -572,7 +586,7 @@ class Plugin:
             _, _, path = self.servers[resource]
             if "leaves-socket" in on:
                 os._exit(0)
-            if "fixed-socket" in on:  # another instance may serve there now
+            if "fixed-socket" in on and self.is_taken(path):
                 os._exit(0)
             self.stop(resource)
 

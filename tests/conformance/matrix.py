@@ -24,22 +24,27 @@ class Case:
 
     switch: str
     fails: tuple[str, ...]
-    """The checks that must not pass: they fail or warn."""
+    """The checks that it is for: they fail or warn."""
+    also: tuple[str, ...] = ()
+    """Others that cannot pass then; ``why`` says why."""
+    why: str = ""
     besides: tuple[str, ...] = ()
     """Switches that the good plugin needs to be looked at there."""
     limits: Mapping[str, float] = attrs.field(factory=dict)
 
 
-def case(switch: str, *fails: str, besides: str = "", **limits: float) -> Case:
-    return Case(switch, fails, tuple(besides.split()), limits)
+def case(
+    switch: str, *fails: str, also: str = "", why: str = "", besides: str = "", **limits: float
+) -> Case:
+    return Case(switch, fails, tuple(also.split()), why, tuple(besides.split()), limits)
 
 
 CASES = (
     case("no-register", "R01", start_seconds=1),
-    case("register-first", "R02"),
-    case("endpoint-path", "R03"),
-    case("bad-name", "R04", start_seconds=1),
-    case("long-socket", "R05", start_seconds=1.5),
+    case("register-first", "R02", also="R01", why="it never gets registered"),
+    case("endpoint-path", "R03", also="R01", why="the kubelet refuses it"),
+    case("bad-name", "R04", start_seconds=1, also="R01", why="the kubelet refuses it"),
+    case("long-socket", "R05", start_seconds=1.5, also="R01", why="it cannot serve"),
     case("hot-loop", "R06"),
     case("gives-up", "R06", recover_seconds=2),
     case("impatient", "R07"),
@@ -49,24 +54,75 @@ CASES = (
     case("deprecation", "R11", start_seconds=1.5),
     case("registry-type", "R12"),
     case("options-differ", "R13"),
-    case("never-back", "K01", recover_seconds=1.5),
+    case(
+        "never-back",
+        "K01",
+        recover_seconds=1.5,
+        also="K02 K03 K04 K05 K06 K07 K08 K09 K13 L04",
+        why="all of them restart the kubelet",
+    ),
     case("registers-twice", "K02"),
-    case("third-fails", "K02", recover_seconds=1.5),
-    case("deaf", "K03", recover_seconds=1.5),
+    case(
+        "third-fails",
+        "K02",
+        recover_seconds=1.5,
+        also="K03 K09 L04",
+        why="these restart the kubelet as often",
+    ),
+    case(
+        "deaf",
+        "K03",
+        recover_seconds=1.5,
+        also="K02 K05 K06 K08 K09 L04",
+        why="one restart right after another; it looks at kubelet.sock alone",
+    ),
     case("spin-when-away", "K04"),
     case("exit-on-cancel", "K05"),
-    case("ignores-own", "K06", recover_seconds=1.5, besides="ignores-stream"),
+    case(
+        "ignores-own",
+        "K06",
+        recover_seconds=1.5,
+        besides="ignores-stream",
+        also="K08",
+        why="it looks at kubelet.sock alone",
+    ),
     case("ignores-kubelet", "K07", recover_seconds=1.5, besides="ignores-stream"),
     case("ignores-stream", "K08", recover_seconds=1.5),
-    case("stale-handlers", "K09", refresh_seconds=1.5, recover_seconds=3),
-    case("no-unlink", "K10", start_seconds=4),
-    case("unlink-by-name", "K11"),
+    case(
+        "stale-handlers",
+        "K09",
+        refresh_seconds=1.5,
+        recover_seconds=3,
+        also="W15 L04",
+        why="stale handlers are threads",
+    ),
+    case(
+        "no-unlink",
+        "K10",
+        start_seconds=4,
+        also="K11",
+        why="a second instance finds the first one's file",
+    ),
+    case("unlink-by-name", "K11", also="K12", why="the name is the same for all instances"),
     case("fixed-socket", "K12"),
-    case("random-ids", "K13"),
+    case(
+        "random-ids", "K13", also="K10 S03", why="the ids are compared over a restart of the plugin"
+    ),
     case("mount-removed", "K14"),
-    case("exit-0-on-loss", "K15"),
-    case("late-list", "W01", first_list_warn_seconds=1),
-    case("short-stream", "W02", besides="ignores-stream"),
+    case(
+        "exit-0-on-loss",
+        "K15",
+        also="K01 K02 K03 K04 K05 K07 K09 K13 L04 L07",
+        why="it ends with the kubelet, and nobody starts it again",
+    ),
+    case("late-list", "W01", first_list_warn_seconds=1, register_delay_seconds=6),
+    case(
+        "short-stream",
+        "W02",
+        besides="ignores-stream",
+        also="K08 K11",
+        why="a stream that has ended is not noticed",
+    ),
     case("twice-listed", "W03"),
     case("lowercase-health", "W04"),
     case("long-ids", "W05"),
@@ -124,7 +180,7 @@ CASES = (
     case("leaky-idle", "L05"),
     case("leak-allocations", "L06", allocations=300),
     case("two-watches", "L07"),
-    case("needs-inotify", "L07"),
+    case("needs-inotify", "L07", start_seconds=6),
     case("answers-anything", "L08"),
     case("silent", "L11"),
 )

@@ -26,6 +26,13 @@ def test_every_check_can_fail() -> None:
     assert not failing & set(NOTHING_FAILS)
 
 
+def test_whatever_else_a_switch_fails_has_a_reason() -> None:
+    for case in CASES:
+        assert bool(case.also) == bool(case.why), case.switch
+        assert not {*case.also} & {*case.fails}, case.switch
+    assert len({case.switch for case in CASES}) == len(CASES)
+
+
 @pytest.mark.timeout(180)
 def test_the_good_plugin_passes() -> None:
     report = run(subject(*GOOD), select(skip=["K02", "L04", "L06", "A07"]), limits=limits(),

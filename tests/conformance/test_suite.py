@@ -146,7 +146,7 @@ def test_a_plugin_that_does_not_register_is_told_so_once() -> None:
     """All that could only say the same is skipped; what tells why is not."""
     known = attrs.evolve(subject("bad-name"), resources=(RESOURCE,))
     report = run(known, select(["R01", "R04", "K01", "W01", "L05"]),
-                 limits=attrs.evolve(limits(), start_seconds=1.0), settings=SETTINGS)  # fmt: skip
+                 limits=attrs.evolve(limits(), start_seconds=5.0), settings=SETTINGS)  # fmt: skip
     outcomes = {each.check.id: each.outcome for each in report.verdicts}
     assert outcomes == {
         "R01": Outcome.FAIL, "R04": Outcome.FAIL,

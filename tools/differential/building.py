@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tools.differential.versions import RELEASES, minor, staging_version
+from tools.differential.versions import PINNED, RELEASES, SUMS, minor, staging_version
 
 __all__ = ["BuildError", "build"]
 
@@ -52,6 +52,7 @@ def build(release: str, *, jobs: int = 2) -> Path:
     for source in sources:
         shutil.copy(source, directory)
     (directory / "go.mod").write_text(_go_mod(go, release))
+    (directory / "go.sum").write_text("".join(f"{each}\n" for each in SUMS.get(release, ())))
     tags = ",".join(f"k1{each}" for each in _minors_up_to(release))
     _run(directory, [go, "build", f"-p={jobs}", f"-tags={tags}", "-o", program.name, "."])
     for old in directory.glob("reference-*"):
@@ -85,6 +86,7 @@ def _go_mod(go: str, release: str) -> str:
         f"replace {module} => {module} {staging_version(release, module)}"
         for module in _STAGING.findall(text)
     ]
+    replaced += [f"replace {each.partition(' ')[0]} => {each}" for each in PINNED.get(release, ())]
     lines = ["module reference", language[0], f"require {_MODULE} v{release}", *replaced]
     return "\n".join(lines) + "\n"
 

@@ -129,7 +129,7 @@ def a02(trial: Trial) -> str:
 def a03(trial: Trial) -> None:
     trial.start()
     id_ = trial.healthy_ids()[0]
-    trial.break_device(id_)
+    trial.broken(id_)
     with trial.client() as client:
         if refusal(lambda: client.allocate([id_])) is None:
             raise Failed(f"Allocate took {id_}, which is broken")
@@ -227,7 +227,7 @@ def a08(trial: Trial) -> None:
     ids = trial.healthy_ids()
     count = trial.limits.parallel_allocations
     with trial.client() as client, client.watch() as stream:
-        stream.next()
+        trial.first_list(stream)
         with ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
             for _ in range(20):
                 calls = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import unicodedata
+from functools import partial
 
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
@@ -28,8 +29,8 @@ _STREAMS = 10
 def w01(trial: Trial) -> str:
     longest = 0.0
     for resource in trial.resources:
-        with trial.client(resource) as client, client.watch(trial.limits.start_seconds) as stream:
-            took = trial.timed(stream.next, "the first list")
+        with trial.client(resource) as client, client.watch() as stream:
+            took = trial.timed(partial(trial.first_list, stream, resource), "ListAndWatch")
         longest = max(longest, took)
     if longest > trial.limits.first_list_warn_seconds:
         raise Warned(f"the first list came after {longest:.1f} s")
@@ -48,7 +49,7 @@ def w01(trial: Trial) -> str:
 )
 def w02(trial: Trial) -> None:
     for resource in trial.resources:
-        if not trial.is_serving(resource):
+        if trial.ended_streams(resource) or not trial.is_serving(resource):
             raise Failed(f"the plugin ended the list stream of {resource}")
 
 
@@ -132,8 +133,8 @@ def w06(trial: Trial) -> None:
         raise Skipped("needs 2 devices")
     id_ = trial.healthy_ids()[0]
     since = trial.kubelet.mark()
-    trial.break_device(id_)
-    trial.mend_device(id_)
+    trial.broken(id_)
+    trial.mended(id_)
     for call in trial.lists(trial.resource, since):
         missing = before - {device.ID for device in parsed_list(call).devices} - {id_}
         if missing:
@@ -171,10 +172,11 @@ def w07(trial: Trial) -> str:
 def w08(trial: Trial) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
-    longest = 0.0
-    for time in ("", " for the second time"):
-        trial.break_device(id_, time)
-        longest = max(longest, trial.mend_device(id_, time))
+    trial.broken(id_)
+    longest = trial.mend_device(id_)
+    again = " for the second time"
+    trial.break_device(id_, again)
+    longest = max(longest, trial.mend_device(id_, again))
     return f"told after {longest:.2f} s at most"
 
 
@@ -194,7 +196,7 @@ def w09(trial: Trial) -> None:
     id_ = trial.healthy_ids()[0]
     with trial.client() as client:
         client.allocate([id_])
-    trial.break_device(id_)
+    trial.broken(id_)
     if id_ not in {device.ID for device in trial.devices()}:
         raise Failed(f"{id_} was dropped from the list while it was allocated")
 
@@ -233,14 +235,14 @@ def w10(trial: Trial) -> str:
 def w11(trial: Trial) -> None:
     for resource in trial.resources:
         with trial.client(resource) as client:
-            with client.watch(trial.limits.start_seconds) as stream:
-                trial.timed(stream.next, "the first list of a second stream")
+            with client.watch() as stream:
+                trial.first_list(stream)
             trial.settle()
             calls = trial.kubelet.calls(resource, rpc="ListAndWatch", since=trial.mark)
             if any(call.response_bytes is None for call in calls):
                 raise Failed(f"the kubelet's stream of {resource} ended with the second one")
-            with client.watch(trial.limits.start_seconds) as stream:
-                trial.timed(stream.next, "the first list of a third stream")
+            with client.watch() as stream:
+                trial.first_list(stream, "a third stream")
 
 
 @check(
@@ -280,7 +282,7 @@ def w13(trial: Trial) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
     with trial.client() as client, client.watch() as stream:
-        stream.next()
+        trial.first_list(stream)
         before = trial.usage().memory
         for _ in range(25):
             trial.hook("break-device", id_)
@@ -289,8 +291,8 @@ def w13(trial: Trial) -> str:
         growth = trial.usage().memory / before - 1
         if growth > trial.limits.extra_memory_share:
             raise Failed(f"memory grew by {growth:.0%}")
-        with client.watch(trial.limits.start_seconds) as fresh:
-            trial.timed(fresh.next, "a list")
+        with client.watch() as fresh:
+            trial.first_list(fresh, "a third stream")
     return f"memory {growth:+.1%}"
 
 
@@ -334,12 +336,12 @@ def w15(trial: Trial) -> str:
     trial.start()
     with trial.client() as client:
         with client.watch() as stream:
-            stream.next()
+            trial.first_list(stream)
         trial.settle(0.2)
         before = trial.usage()
         for _ in range(_STREAMS):
             with client.watch() as stream:
-                trial.timed(stream.next, "the first list")
+                trial.first_list(stream)
 
     def gone() -> bool:
         now = trial.usage()

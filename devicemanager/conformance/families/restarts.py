@@ -142,7 +142,7 @@ def k05(trial: Trial) -> str:
         trial.step("cut the connection during Allocate")
         client.abandon_allocate([ids[0]])
     with trial.client() as client, client.watch() as stream:
-        stream.next()
+        trial.first_list(stream)
         since = trial.restart_kubelet()
     took = trial.wait_recovered(since, "the restart")
     # What a dead stream left behind shows with the next one.
@@ -213,7 +213,7 @@ def k08(trial: Trial) -> str:
     "K09",
     MUST,
     "tells the live kubelet of changes",
-    does="restarts the kubelet 1, 2 and 3 times more, and changes a device after each",
+    does="changes a device, restarts the kubelet 1, 2 and 3 times more, and changes it after each",
     expects="the list stream of the live kubelet brings the change within refresh_seconds",
     production="a handler that belongs to a dead kubelet takes the update: removed devices stay "
     "schedulable",
@@ -224,6 +224,8 @@ def k08(trial: Trial) -> str:
 def k09(trial: Trial) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
+    trial.broken(id_)
+    trial.mended(id_)
     restarts, longest = 0, 0.0
     for more in (1, 2, 3):
         for _ in range(more):

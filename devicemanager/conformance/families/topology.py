@@ -66,8 +66,8 @@ def t03(trial: Trial) -> None:
     for resource in trial.resources:
         known: dict[str, frozenset[int]] = {}
         messages = [parsed_list(call) for call in trial.lists(resource, EVER)]
-        with trial.client(resource) as client, client.watch(trial.limits.start_seconds) as stream:
-            messages.append(stream.next())
+        with trial.client(resource) as client, client.watch() as stream:
+            messages.append(trial.first_list(stream))
         for message in messages:
             for device in message.devices:
                 nodes = frozenset(node.ID for node in device.topology.nodes)
