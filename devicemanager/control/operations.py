@@ -488,6 +488,8 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "settings": "given to the kubelet when it is made; of `run`, its flags",
     "manager": "the running kubelet's inside, for Python alone",
     "claims": "the manager of claims, for Python alone; publish, define and claim are here",
+    "claim_devices": "for views of this process; an admission's containers tell the same",
+    "telemetry": "what /healthz, /metrics and /pods tell, without a token: see `run --http`",
     "close": "ends the kubelet for good: whoever made it does that",
     "health_updates": "a queue of this process; events of kind device-health tell the same",
     "pod_status": "GET /pods of the kubelet's own HTTP server has it",

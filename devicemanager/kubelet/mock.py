@@ -11,7 +11,7 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from devicemanager.calls.log import CallLog
 from devicemanager.claims.door import ClaimsDoor
@@ -30,14 +30,12 @@ from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.nodepods import NodePods
 from devicemanager.kubelet.paths import NodePaths
 from devicemanager.kubelet.process import KubeletProcess
+from devicemanager.kubelet.telemetry import Telemetry
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
 from devicemanager.kubelet.waits import KubeletWaits
 from devicemanager.pods.records import PodStore
 from devicemanager.settings import Settings
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["MockKubelet", "WaitTimeout"]
 
@@ -200,6 +198,17 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         Raises RequestError if the kubelet is stopped.
         """
         self._life.serving().workers.sources_ready()
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What ``run --http`` tells: health, counters, pods with their statuses."""
+        return Telemetry(
+            self.settings.behaviour.health_check,
+            self._life,
+            self._pods,
+            lambda: self._latest,
+            self.allocated_resources_status,
+        )
 
     # -- faults on purpose -------------------------------------------------------------
 

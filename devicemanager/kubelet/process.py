@@ -125,6 +125,8 @@ class KubeletProcess:
         )
         self.is_fresh = False
         """Whether it started without a checkpoint."""
+        self.registration_error: StartError | None = None
+        """Why plugins cannot register; None if they can."""
         self.socket: Path = directories.plugin_socket
         """Where plugins register."""
         self._stops: list[Callable[[], None]] = []
@@ -173,7 +175,12 @@ class KubeletProcess:
         """Serve on a new ``kubelet.sock``; everything else stays. Raises StartError."""
         self._registration.stop()
         self._registration = RegistrationServer(self.registrar, self.socket, self._on_error)
-        self._registration.start()
+        try:
+            self._registration.start()
+        except StartError as error:
+            self.registration_error = error
+            raise
+        self.registration_error = None
 
     def stop(self) -> None:
         """Stop serving and wait for every thread. Raises StopError, after everything has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -103,7 +104,7 @@ class PodWorkers:
         start_time: float | None = None,
     ) -> Admission:
         """Take over a pod that an earlier kubelet ran; see ``NodePods.restore``."""
-        pod = self._as_known(pod)
+        pod, begun = self._as_known(pod), time.monotonic()
         with self._store.lock:
             record = self._store.add(pod, start_time or self._manager.clock.time())
             known = self._is_restored(pod.uid)
@@ -116,7 +117,7 @@ class PodWorkers:
                 self._manager.adopt(pod.uid, devices)
             admission = self._admit(record, holding=frozenset(self._manager.holdings(pod.uid)))
         except Refused as refused:
-            return self._refuse(record, refused)
+            return self._refuse(record, refused, begun)
         if admission.admitted:
             self.life.resume(record)
         if known:
@@ -159,7 +160,7 @@ class PodWorkers:
         """``again`` after a restart: the sources are not ready then, even if the checkpoint
         names no pod. ``holding``: of the containers that run only these have their devices,
         the others need some."""
-        pod = record.pod
+        pod, begun = record.pod, time.monotonic()
         try:
             self._check_known(pod)
             ready = self._manager.is_sources_ready and not again and holding is None
@@ -171,13 +172,19 @@ class PodWorkers:
             self._note_admitted(record)
             self._claims.admitted(pod.uid)
         except Refused as refused:
-            return self._refuse(record, refused)
+            return self._refuse(record, refused, begun)
         except BaseException:
             # One that was admitted before stays, with what it held.
             if not record.admitted:
                 self._give_up(record)
             raise
-        self._events.publish(EventKind.ADMITTED, f"pod {title(pod)} admitted", pod=pod.uid)
+        self._events.publish(
+            EventKind.ADMITTED,
+            f"pod {title(pod)} admitted",
+            pod=pod.uid,
+            seconds=time.monotonic() - begun,
+            containers=sum(1 for _ in pod.all_containers()),
+        )
         return self._answer(pod, allocation)
 
     def _note_admitted(self, record: PodRecord) -> None:
@@ -194,7 +201,7 @@ class PodWorkers:
             self._claims.retreat(record.pod.uid)
             self._manager.release(record.pod.uid)
 
-    def _refuse(self, record: PodRecord, refused: Refused) -> Admission:
+    def _refuse(self, record: PodRecord, refused: Refused, begun: float) -> Admission:
         pod = record.pod
         if record.admitted and self._manager.plugins.is_closed:
             # A kubelet that stops refuses nobody: its successor decides about the pod.
@@ -207,7 +214,14 @@ class PodWorkers:
                 self._manager.deactivate(pod.uid)
                 self._claims.leave(pod.uid, also_allocated_before=record.admitted)
         self._claims.settle()
-        self._events.publish(EventKind.REFUSED, f"pod {title(pod)} refused: {refused}", pod=pod.uid)
+        self._events.publish(
+            EventKind.REFUSED,
+            f"pod {title(pod)} refused: {refused}",
+            pod=pod.uid,
+            seconds=time.monotonic() - begun,
+            containers=_got_theirs(refused),
+            reason=refused.reason,
+        )
         return self._refusal(pod, refused)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
@@ -418,3 +432,12 @@ class PodWorkers:
             if resources := (*status.get(container.name, ()), *of_claims):
                 shown[container.name] = tuple(sorted(resources, key=attrgetter("name")))
         return shown
+
+
+def _got_theirs(refused: Refused) -> int:
+    """How many containers had their devices before the pod was refused."""
+    if refused.explanation is None:
+        return 0
+    begun = sum(step.container is not None for step in refused.explanation.steps)
+    failed = not refused.reason.startswith(messages.OUT_OF.format(resource=""))
+    return max(0, begun - failed)

@@ -9,10 +9,10 @@ import attrs
 from devicemanager.versions.gates import resolve_gates
 from devicemanager.versions.steps import value_at
 from devicemanager.versions.table import STEPS
-from devicemanager.versions.values import Level, MergeRule, StartRemoves
+from devicemanager.versions.values import HealthCheck, Level, MergeRule, StartRemoves
 from devicemanager.versions.version import KubeletVersion
 
-__all__ = ["STEPS", "Behaviour", "Level", "StartRemoves", "resolve"]
+__all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolve"]
 
 
 @attrs.frozen(kw_only=True)
@@ -127,6 +127,12 @@ class Behaviour:
     """Whether PodResources refuses more than 100 requests a second."""
     tells_resource_health: bool
     """Whether a container's status has ``allocatedResourcesStatus``."""
+    health_check: HealthCheck
+    """The check ``device-plugin`` of ``/healthz``."""
+    admission_metrics: tuple[str, ...]
+    """The metrics of admissions that there are, besides those of plugins."""
+    scrape_errors: tuple[str, ...]
+    """How ``/metrics/resource`` tells that it could not be read."""
 
 
 def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -> Behaviour:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from devicemanager.versions.steps import Steps, since
-from devicemanager.versions.values import Level, MergeRule, StartRemoves
+from devicemanager.versions.values import HealthCheck, Level, MergeRule, StartRemoves
 
 __all__ = ["STEPS"]
 
 _CLOSEST, _MAX = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 _GET_ALLOCATABLE = "KubeletPodResourcesGetAllocatable"
 _GET = "KubeletPodResourcesGet"
+_TOPOLOGY = tuple(
+    f"kubelet_topology_manager_admission_{what}"
+    for what in ("requests_total", "errors_total", "duration_ms")
+)
+_REJECTIONS = "kubelet_admission_rejections_total"
+_ALIGNED = "kubelet_container_aligned_compute_resources_count"
+_NOT_ALIGNED = "kubelet_container_aligned_compute_resources_failure_count"
 
 STEPS: Mapping[str, Steps] = {
     "start_removes": (
@@ -205,5 +212,21 @@ STEPS: Mapping[str, Steps] = {
         since("1.27", row="read in 1.27.1"),
     ),
     "tells_resource_health": (since("1.20", gate="ResourceHealthStatus"),),
+    "health_check": (
+        since("1.20", value=HealthCheck.NONE),
+        since("1.32", value=HealthCheck.STRICT, row="k/k#128432"),
+        since("1.32.11", "1.33.7", "1.34.3", "1.35", value=HealthCheck.LENIENT, row="k/k#135153"),
+    ),
+    "admission_metrics": (
+        since("1.20", value=()),
+        since("1.27", value=_TOPOLOGY, row="read"),
+        since("1.32", value=(*_TOPOLOGY, _REJECTIONS, _ALIGNED), row="read"),
+        since("1.33", value=(*_TOPOLOGY, _REJECTIONS, _ALIGNED, _NOT_ALIGNED), row="read"),
+    ),
+    "scrape_errors": (
+        since("1.20", value=("scrape_error",)),
+        since("1.29", value=("scrape_error", "resource_scrape_error"), row="read", unsure=True),
+        since("1.30", value=("resource_scrape_error",), row="read", unsure=True),
+    ),
 }
 """By field of ``Behaviour``, ascending."""

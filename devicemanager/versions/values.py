@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Level", "MergeRule", "StartRemoves"]
+__all__ = ["HealthCheck", "Level", "MergeRule", "StartRemoves"]
 
 
 class Level(StrEnum):
@@ -30,3 +30,11 @@ class MergeRule(StrEnum):
     BALANCED = "balanced"
     """Preferred if besides they name the same nodes; else as many nodes as the neediest
     resource needs."""
+
+
+class HealthCheck(StrEnum):
+    """The check ``device-plugin`` of ``/healthz``."""
+
+    NONE = "none"
+    STRICT = "fails until the registration server has started, and once it has failed"
+    LENIENT = "fails once the registration server has failed, and tells the cause"

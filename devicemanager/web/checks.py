@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.versions.behaviour import HealthCheck
 from devicemanager.web.health import Check
 
-__all__ = ["live_checks", "ready_checks"]
+__all__ = ["checks_of", "live_checks"]
 
 
 def live_checks() -> tuple[Check, ...]:
@@ -13,10 +14,14 @@ def live_checks() -> tuple[Check, ...]:
     return (Check("ping", lambda: ""), Check("log", lambda: ""))
 
 
-def ready_checks(kubelet: MockKubelet) -> tuple[Check, ...]:
-    """Whether the kubelet runs."""
+def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
+    """Those of the kubelet's version. A kubelet that does not run would not answer at all; here
+    ``syncloop`` says so."""
 
     def syncloop() -> str:
         return "" if kubelet.is_serving else "the kubelet is stopped"
 
-    return (*live_checks(), Check("syncloop", syncloop))
+    checks = (*live_checks(), Check("syncloop", syncloop))
+    if kubelet.settings.behaviour.health_check is HealthCheck.NONE:
+        return checks
+    return (*checks, Check("device-plugin", kubelet.telemetry.registration_failure))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -16,6 +17,7 @@ from devicemanager.control.server import ControlServer, Opened
 from devicemanager.control.serving import Prepared, Serving
 from devicemanager.core.errors import RequestError
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.metrics.kubelet import KubeletMetrics
 from devicemanager.web import endpoints, page
 from devicemanager.web.app import Routes, WebApplication
 from devicemanager.web.site import Breakable, Site
@@ -47,7 +49,9 @@ class HttpServer(Serving):
         allow_remote: bool = False,
         simulated: Callable[[], Mapping[str, Breakable]] | None = None,
     ) -> None:
-        """``address`` is an IP address of this host and a port (0: any). ``control``: the
+        """Metrics are counted from here on.
+
+        ``address`` is an IP address of this host and a port (0: any). ``control``: the
         control API of the same kubelet, not started; it is served here, too, and on its own
         addresses everything else as well. ``allow_remote``: also on an address that other
         hosts reach; nothing is encrypted, and whoever reaches it may read. ``simulated``: by
@@ -59,6 +63,8 @@ class HttpServer(Serving):
         self._tcp = TcpAddress.allowed(address, allow_remote)
         self._control = control
         self._simulated = simulated
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._metrics: KubeletMetrics | None = KubeletMetrics(kubelet, self._wake)
         self.address: str | None = None
         """Where it listens while it runs, with the port that it got."""
 
@@ -69,9 +75,21 @@ class HttpServer(Serving):
             raise RequestError("HTTP is not served: start it first")
         return f"http://{self.address}"
 
+    def stop(self) -> None:
+        """Stop serving, and counting: streams end, other answers may take two seconds. Stopping
+        twice does nothing. Raises StopError if it had ended by a mistake."""
+        try:
+            super().stop()
+        finally:
+            metrics, self._metrics = self._metrics, None
+            if metrics is not None:
+                metrics.close()
+
     def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
         opened = self._listen(stack)
-        return Prepared(opened.listeners, lambda: self._make(opened.gate))
+        metrics = self._metrics = self._metrics or KubeletMetrics(self._kubelet, self._wake)
+        stack.callback(setattr, self, "_loop", None)
+        return Prepared(opened.listeners, lambda: self._make(opened.gate, metrics))
 
     def _listen(self, stack: contextlib.ExitStack) -> Opened:
         if self._control is not None:
@@ -83,9 +101,22 @@ class HttpServer(Serving):
         stack.callback(setattr, self, "address", None)
         return opened
 
-    def _make(self, gate: Gate) -> WebApplication:
+    def _make(self, gate: Gate, metrics: KubeletMetrics) -> WebApplication:
+        self._loop = asyncio.get_running_loop()
         steers = self._control is not None
-        site = Site(self._kubelet, CapacityLimiter(WORKERS), steers=steers, gate=gate)
+        site = Site(self._kubelet, metrics, CapacityLimiter(WORKERS), steers=steers, gate=gate)
         if self._simulated is not None:
             site.simulated = self._simulated
         return WebApplication(site, PARTS, Application(self._kubelet, gate) if steers else None)
+
+    def _wake(self) -> None:
+        """Much has happened; on the thread of any of it. While nobody serves, that thread has
+        to count."""
+        metrics, loop = self._metrics, self._loop
+        if metrics is None:
+            return
+        if loop is None:
+            metrics.catch_up()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has just ended
+            loop.call_soon_threadsafe(metrics.catch_up)

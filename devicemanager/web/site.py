@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from devicemanager.control.access import Gate
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.metrics.kubelet import KubeletMetrics
 
 __all__ = ["Breakable", "Site"]
 
@@ -30,6 +31,7 @@ class Site:
     """
 
     kubelet: MockKubelet
+    metrics: KubeletMetrics
     workers: CapacityLimiter
     """Threads for what takes time."""
     steers: bool = False

@@ -16,7 +16,7 @@ from devicemanager.versions.behaviour import STEPS, Behaviour, StartRemoves, res
 from devicemanager.versions.gates import GATES
 from devicemanager.versions.quirks import QUIRKS
 from devicemanager.versions.told import since_when
-from devicemanager.versions.values import MergeRule
+from devicemanager.versions.values import HealthCheck, MergeRule
 from devicemanager.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
 from tools.versions_page import PAGE, page
 
@@ -24,6 +24,7 @@ LISTEN_FAILED = (
     "failed to listen to socket while starting device plugin registry, with error {error}"
 )
 EMPTY_REPLY = "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
+SCRAPE_ERRORS = ("scrape_error", "resource_scrape_error")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -130,6 +131,13 @@ def test_the_page_is_fresh():
         ("tells_share_id", "1.34", "1.35", (False, True)),
         ("rate_limited", "1.26", "1.27", (False, True)),
         ("tells_resource_health", "1.35", "1.36", (False, True)),
+        ("health_check", "1.31", "1.32.0", (HealthCheck.NONE, HealthCheck.STRICT)),
+        ("health_check", "1.32.10", "1.32.11", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+        ("health_check", "1.33.6", "1.33.7", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+        ("health_check", "1.34.2", "1.34.3", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+        ("health_check", "1.34.2", "1.35.0", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+        ("scrape_errors", "1.28", "1.29", (("scrape_error",), SCRAPE_ERRORS)),
+        ("scrape_errors", "1.29", "1.30", (SCRAPE_ERRORS, ("resource_scrape_error",))),
     ],
 )
 def test_a_row_just_below_and_at_its_version(field, below, version, values):

@@ -13,7 +13,9 @@ from tests.web.conftest import asked
 
 def test_health_follows_the_kubelet(mock_kubelet, get):
     assert (get("/healthz").status, get("/healthz").text) == (200, "ok")
-    assert get("/healthz?verbose").text.endswith("[+]syncloop ok\nhealthz check passed\n")
+    assert get("/healthz?verbose").text.endswith(
+        "[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n"
+    )
     mock_kubelet.stop()
     for path in ("/healthz", "/readyz"):
         assert "[-]syncloop failed: reason withheld" in get(path).text

@@ -1,0 +1,121 @@
+"""What a kubelet tells of itself over HTTP: health, counters, pods."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from devicemanager.core import messages
+from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import ContainerName
+from devicemanager.core.pods import Pod
+from devicemanager.core.podstatus.containers import ContainerStatus
+from devicemanager.core.podstatus.status import PodStatus
+from devicemanager.core.status import ResourceStatus
+from devicemanager.pods.records import PodRecord, PodStore
+from devicemanager.versions.behaviour import HealthCheck
+
+if TYPE_CHECKING:
+    from devicemanager.core.podstatus.status import Resources
+    from devicemanager.kubelet.lifecycle import Lifecycle
+    from devicemanager.kubelet.process import KubeletProcess
+
+__all__ = ["DeviceCounts", "PodReport", "Telemetry", "registration_failure"]
+
+
+@attrs.frozen
+class DeviceCounts:
+    """How many devices of one resource there are."""
+
+    capacity: int
+    allocatable: int
+    """Healthy ones, held or not."""
+    held: int
+    """Those of the list that containers hold, healthy or not."""
+
+
+@attrs.frozen
+class PodReport:
+    """One pod as the API would have it."""
+
+    pod: Pod
+    status: PodStatus
+    deletion_grace: float | None
+    """Seconds that its containers have to end, once it is to be deleted."""
+
+
+@attrs.frozen(eq=False)
+class Telemetry:
+    """For ``MockKubelet.telemetry``. May be asked from any thread, also of a stopped kubelet,
+    and waits for no plugin."""
+
+    _check: HealthCheck
+    _life: Lifecycle
+    _pods: PodStore
+    _latest: Callable[[], KubeletProcess | None]
+    """The process that serves, or served last."""
+    _resources: Callable[[str], Mapping[str, tuple[ResourceStatus, ...]]]
+    """``allocatedResourcesStatus`` by container, of a pod's UID; raises RequestError."""
+
+    def registration_failure(self) -> str:
+        """Why no plugin can register, as the check ``device-plugin`` of ``/healthz`` says it
+        in this kubelet's version; empty if nothing is wrong, or the version has no such check."""
+        process = self._latest()
+        error = None if process is None else process.registration_error
+        return registration_failure(self._check, has_started=process is not None, error=error)
+
+    def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
+        """(metric name, ``server_api_version``) → count of PodResources calls since the
+        kubelet started; empty while it is stopped."""
+        process = self._life.process
+        return {} if process is None else process.pod_resources.counters()
+
+    def device_counts(self) -> Mapping[str, DeviceCounts]:
+        """The devices of each known resource, sorted; empty while the kubelet is stopped."""
+        process = self._life.process
+        if process is None:
+            return {}
+        state = process.manager.state
+        with state.lock:
+            return {
+                str(resource): DeviceCounts(
+                    devices.capacity,
+                    devices.allocatable,
+                    state.ledger.in_use(resource, devices.device_index).bit_count(),
+                )
+                for resource, devices in state.endpoints.resources()
+            }
+
+    def containers(self) -> tuple[tuple[Pod, tuple[ContainerStatus, ...]], ...]:
+        """The pods that are known, and those of their containers that were to be started."""
+        with self._pods.lock:
+            return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
+
+    def pods(self) -> tuple[PodReport, ...]:
+        """The pods that are known and not deleted, in the order they came; health of devices
+        only while the kubelet runs."""
+        # Each for itself: a thousand of them under one lock would hold up admissions.
+        return tuple([self._report(record) for record in self._pods.records()])
+
+    def _report(self, record: PodRecord) -> PodReport:
+        held: Resources = {}
+        if not record.refused:
+            with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
+                found = self._resources(record.pod.uid)
+                held = {ContainerName(name): each for name, each in found.items()}
+        with self._pods.lock:
+            return PodReport(record.pod, record.api_status(held), record.deletion_grace)
+
+
+def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:
+    """What the check ``device-plugin`` finds (``Check``,
+    pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and v1.32.11)."""
+    match check:
+        case HealthCheck.STRICT if error is not None or not has_started:
+            return messages.REGISTRATION_SERVER_FAILED
+        case HealthCheck.LENIENT if error is not None:
+            return messages.REGISTRATION_ERROR.format(error=error)
+    return ""
