@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines lint bench differential mutants attack power stress fuzz conformance site dist
+.PHONY: setup demo test test-lines browser lint bench differential mutants attack power stress fuzz conformance site dist
 .DELETE_ON_ERROR:
 
 # Tests wait more than they compute.
@@ -23,6 +23,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Where all tests marked `wire` are: collecting the others would take longer than running these.
 WIRE := tests/podresources tests/protos tests/typed
+
+# Each has a browser of its own.
+BROWSERS ?= $(shell nproc)
 
 # What the whole suite covers, branches and processes of their own included; a part of it may less.
 FLOOR = $(if $(ARGS),,--cov-fail-under=95)
@@ -46,6 +49,10 @@ test-lines: $(LINES:%=test-%)
 
 test-%: .cache/%/.ready
 	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -n $(WORKERS) -m wire $(WIRE)
+
+# Not in .venv, so that `make test` is the same with and without the driver.
+browser: .cache/browser/.ready
+	PYTHONPATH=$(CURDIR)/.cache/browser $(BIN)/python -m pytest -n $(BROWSERS) tests/web/page/browser $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -104,6 +111,12 @@ $(READY): pyproject.toml constraints/dev.txt
 	@echo "setting up the fuzzer"
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --group fuzz
 	@mkdir -p $(@D)
+	@touch $@
+
+.cache/browser/.ready: $(READY)
+	@echo "setting up the browser's driver"
+	@rm -rf .cache/browser
+	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --target .cache/browser --group browser
 	@touch $@
 
 $(LAID): .cache/%/.ready: constraints/%.txt $(READY)

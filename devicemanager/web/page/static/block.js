@@ -94,6 +94,7 @@ export class Block {
       }
     }
     this.#describe(table);
+    this.#label();
   }
 
   #draw(pen, pixels, table, index, clear) {
@@ -220,13 +221,15 @@ export class Block {
     cell.style.transform = `translate(${column * this.#size}px, ${row * this.#size}px)`;
     cell.setAttribute("aria-colindex", column + 1);
     cell.parentNode.setAttribute("aria-rowindex", row + 1);
-    cell.setAttribute("aria-label", this.#said(this.ids[this.#current]));
+    this.#label();
   }
 
-  #said(id) {
+  #label() {
     const { model } = this.#shared;
+    const id = this.ids[this.#current];
     const row = model.row("devices", id, this.resource);
-    return row === undefined ? "no device" : saidDevice(model, id, row);
+    const text = row === undefined ? "no device" : saidDevice(model, id, row);
+    this.#cells[this.#at].setAttribute("aria-label", text);
   }
 }
 

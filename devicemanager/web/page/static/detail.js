@@ -17,6 +17,8 @@ export class Detail {
   #selection = null;
   #shown = [];
   #settings = null;
+  /** Of what is shown, should it be gone by the next look. */
+  #name = "";
   #from = null;
 
   /** `does` has breakDevice, deletePod, settings(uid), changed(selection) and mayBreak. */
@@ -41,6 +43,7 @@ export class Detail {
   open(selection, byKey = false) {
     this.#selection = selection;
     this.#settings = null;
+    this.#name = "";
     this.#shown = [];
     if (byKey && !this.#panel.contains(document.activeElement)) this.#from = document.activeElement;
     this.#panel.hidden = false;
@@ -118,7 +121,8 @@ export class Detail {
 
   _pod({ uid }) {
     const pod = this.#model.row("pods", uid);
-    const title = make("span", {}, "Pod ", said(pod?.name ?? uid, 28));
+    this.#name = pod?.name ?? this.#name;
+    const title = make("span", {}, "Pod ", said(this.#name || uid, 28));
     if (pod === undefined) return { title, facts: [["uid", saidWhole(uid)], ["state", "deleted"]], actions: [] };
     const facts = [
       ["phase", pod.deleting ? `${pod.phase}, being deleted` : pod.phase],
@@ -178,7 +182,8 @@ export class Detail {
 
   _plugin({ key }) {
     const plugin = this.#model.row("plugins", key);
-    const title = make("span", {}, "Plugin ", said(plugin?.endpoint ?? "", 28));
+    this.#name = plugin?.endpoint ?? this.#name;
+    const title = make("span", {}, "Plugin ", said(this.#name, 28));
     if (plugin === undefined) return { title, facts: [["state", "gone"]], actions: [] };
     const options = [
       plugin.pre_start_required ? "PreStartContainer required" : "",

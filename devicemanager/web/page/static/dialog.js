@@ -57,9 +57,16 @@ export class Dialog {
   }
 }
 
-/** A field with its label above it. */
+let fields = 0;
+
+/** A field with its label above it and a note below. */
 export function field(label, input, note = "") {
-  const lines = [make("span", {}, label), input];
-  if (note) lines.push(make("span", { class: "note" }, note));
-  return make("label", { class: "field" }, ...lines);
+  const id = `field-${++fields}`;
+  input.id = id;
+  const parts = [make("label", { for: id }, label), input];
+  if (note) {
+    input.setAttribute("aria-describedby", `${id}-note`);
+    parts.push(make("span", { class: "note", id: `${id}-note` }, note));
+  }
+  return make("div", { class: "field" }, ...parts);
 }

@@ -77,8 +77,13 @@ export class List {
     }
     if (!this.#items.some((item) => this.#key(item) === this.#current)) this.#current = null;
     const tabbed = shown.has(this.#current) ? this.#current : shown.keys().next().value;
+    // In the order in which they are seen, since they are read in that order. Rows that stay
+    // are not moved: that would take the focus from them.
+    let next = this.#sheet.firstChild;
     for (const [key, index] of shown) {
       const row = this.#rows.get(key) ?? this.#add(key);
+      if (row === next) next = next.nextSibling;
+      else this.#sheet.insertBefore(row, next);
       row.style.transform = `translateY(${index * this.#rowHeight}px)`;
       row.tabIndex = key === tabbed ? 0 : -1;
       row.setAttribute("aria-posinset", index + 1);
@@ -97,7 +102,6 @@ export class List {
     const row = make("div", { role: "option", class: "row", "aria-selected": "false" });
     row.style.height = `${this.#rowHeight}px`;
     this.#rows.set(key, row);
-    this.#sheet.append(row);
     return row;
   }
 

@@ -9,7 +9,7 @@ function lines(settings) {
   for (const mount of settings.mounts) {
     add("mount", `${mount.host_path} at ${mount.container_path} (${mount.read_only ? "read-only" : "read-write"})`);
   }
-  for (const device of [...settings.devices, ...settings.filesystem_devices]) {
+  for (const device of [...settings.devices, ...(settings.filesystem_devices ?? [])]) {
     add("device", `${device.host_path} at ${device.container_path} (${device.permissions})`);
   }
   for (const [name, value] of Object.entries(settings.annotations)) add("annotation", `${name}=${value}`);
