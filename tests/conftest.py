@@ -1,5 +1,6 @@
 """Settings of the whole suite: which libraries it runs on, and how hypothesis behaves."""
 
+import gc
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +33,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in WIRE_ROOMS:
             item.add_marker("wire")
+
+
+def pytest_collection_finish():
+    """Thousands of collected tests stay until the end: the garbage collector need not look
+    at them again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -40,6 +40,9 @@ def _raw_list_class() -> type[Message]:
 _RawList = _raw_list_class()
 _ID_TAG = 0x0A
 _LONG = 0x80
+_MANY = 100_000
+"""From so many devices on it pays to look first how many differ: no node has as many, and a
+list of 4 MiB has room for two million that are all the same."""
 
 
 def device_columns(message: bytes) -> Columns:
@@ -76,7 +79,7 @@ class ListReader:
     def _amended(self, devices: list[bytes]) -> Columns:
         """The last list's columns with what differs now."""
         if len(devices) != len(self._devices):
-            return _columns(devices)
+            return _columns_of_many(devices) if len(devices) >= _MANY else _columns(devices)
         different = list(compress(count(), map(ne, devices, self._devices)))
         new = _columns(devices[number] for number in different)
         last = self._columns
@@ -93,6 +96,21 @@ def _with(column: list[T], numbers: Iterable[int], values: Iterable[T]) -> list[
     for number, value in zip(numbers, values, strict=True):
         copy[number] = value
     return copy
+
+
+def _columns_of_many(devices: list[bytes]) -> Columns:
+    """The same for a list that may say one thing over and over."""
+    different = dict.fromkeys(devices)
+    if len(different) > len(devices) // 2:
+        return _columns(devices)
+    read = _columns(different)
+    places = dict(zip(different, count()))
+    order = list(map(places.__getitem__, devices))
+    return Columns(
+        list(map(read.ids.__getitem__, order)),
+        list(map(read.health.__getitem__, order)),
+        list(map(read.numa.__getitem__, order)),
+    )
 
 
 def _columns(devices: Iterable[bytes]) -> Columns:

@@ -17,6 +17,7 @@ from devicemanager.claims.devmgmt.writing import write_object
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.core.quantity import Quantity
 from tests.claims.documents import claim, config, device_class, document, pool
+from tests.strategies import examples
 
 EVERYTHING = yaml.safe_load_all(
     """
@@ -333,6 +334,7 @@ def damaged(draw):
         node = below
 
 
+@examples(0.5)
 @given(damaged())
 def test_whatever_a_field_holds_it_is_read_or_refused_in_lines(found):
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager.conformance import Outcome, checks, run, select
+from devicemanager.conformance import Check, Outcome, Scene, checks, run, select
 from devicemanager.settings import Settings
 from tests.conformance.matrix import CASES, GOOD, NOTHING_FAILS, Case, broken, limits, subject
 
@@ -33,13 +33,21 @@ def test_whatever_else_a_switch_fails_has_a_reason() -> None:
     assert len({case.switch for case in CASES}) == len(CASES)
 
 
+def _shares_or_in_part(check: Check) -> bool:
+    """A plugin of its own costs half a second of a processor: here only the checks that share
+    one have it, and those that a switch below makes fail."""
+    failing = {id_ for case in CASES if case.switch in _PART for id_ in case.fails}
+    return check.scene is not Scene.OWN or check.id in {"R01", *failing}
+
+
 @pytest.mark.timeout(180)
 def test_the_good_plugin_passes() -> None:
-    report = run(subject(*GOOD), select(skip=["K02", "L04", "L06", "A07"]), limits=limits(),
-                 settings=_SETTINGS)  # fmt: skip
+    chosen = [check for check in select(skip=["A07"]) if _shares_or_in_part(check)]
+    report = run(subject(*GOOD), chosen, limits=limits(), settings=_SETTINGS)
     bad = [(each.check.id, each.seen) for each in report.verdicts if each.outcome.value in _BAD]
     assert bad == []
-    assert {each.check.id for each in report.of(Outcome.SKIP)} == {"K15", "O04"}
+    assert {each.check.id for each in report.of(Outcome.SKIP)} == {"O04"}
+    assert len(report.verdicts) > 50
 
 
 @pytest.mark.timeout(120)

@@ -278,12 +278,12 @@ def test_lists_during_allocations(start: Start) -> None:
     over = threading.Event()
 
     def pods(number: int) -> int:
-        for serial in range(60):
+        for serial in range(30):
             uid = f"{number}-{serial}"
             if kubelet.admit(pod(f"p{uid}", 3, uid=uid)).admitted:
                 assert len(kubelet.devices(uid)["main"][R]) == 3
             kubelet.terminate(uid)
-        return 60
+        return 30
 
     def listing() -> int:
         answers = 0
@@ -310,7 +310,7 @@ def test_lists_during_allocations(start: Start) -> None:
         readers = [pool.submit(listing) for _ in range(3)]
         again = pool.submit(registering)
         try:
-            assert sum(pool.map(pods, range(4))) == 240
+            assert sum(pool.map(pods, range(4))) == 120
         finally:
             over.set()
         assert all(each.result(10) for each in readers)

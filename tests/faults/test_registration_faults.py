@@ -439,8 +439,8 @@ def _register_or_fail(kubelet: MockKubelet) -> str | None:
 
 
 def test_stop_in_a_storm_of_registrations(start: Start) -> None:
-    """Ten times: no error on any thread, nothing left over."""
-    for _ in range(10):
+    """Five times: no error on any thread, nothing left over."""
+    for _ in range(5):
         _storm(start())
 
 

@@ -111,13 +111,11 @@ def test_deploy_and_undeploy_leave_nothing(cluster, capsys):
     assert cluster.objects == {}
 
 
-def test_the_installed_command_does_the_same(cluster, script):
-    def run(action):
-        command = [script, "simulate", action, *FLAGS]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    assert run("deploy").stdout == "DaemonSet ns/p created\n"
-    assert run("undeploy").stdout == "DaemonSet ns/p removed, and its namespace\n"
+def test_the_installed_command_does_the_same(cluster, script, capsys):
+    simulate(capsys, "deploy")
+    command = [script, "simulate", "undeploy", *FLAGS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "DaemonSet ns/p removed, and its namespace\n"
     assert cluster.objects == {}
 
 

@@ -22,6 +22,7 @@ from podresources import (
 )
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
+from tests.strategies import examples
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(max_size=8)
@@ -78,6 +79,7 @@ def json(message):
     )
 
 
+@examples(0.5)
 @given(tuples(PODS))
 def test_a_list_reads_back_as_what_was_listed(pods):
     body = View(MemorySource(pods)).list_v1()
@@ -86,6 +88,7 @@ def test_a_list_reads_back_as_what_was_listed(pods):
     assert json(v1.ListPodResourcesResponse.FromString(body)) == as_dict(listed)
 
 
+@examples(0.5)
 @given(tuples(PODS))
 def test_a_v1alpha1_list_has_app_containers_without_topology(pods):
     body = View(MemorySource(pods)).list_v1alpha1()
@@ -101,6 +104,7 @@ def test_allocatable_reads_back_as_what_there_is(allocatable):
     assert json(v1.AllocatableResourcesResponse.FromString(body)) == as_dict(listed)
 
 
+@examples(0.5)
 @given(st.lists(PODS, max_size=4, unique_by=lambda pod: (pod.namespace, pod.name)))
 def test_get_finds_each_pod_and_no_other(pods):
     view = View(MemorySource(pods))
@@ -148,6 +152,7 @@ def changed(pods: list[Pod], change) -> list[Pod]:
     return pods
 
 
+@examples(0.5)
 @given(st.lists(CHANGES, max_size=12))
 def test_a_kept_answer_is_the_one_that_would_be_built_now(changes):
     source = MemorySource()

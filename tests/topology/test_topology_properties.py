@@ -95,6 +95,7 @@ def steps(explanation: AdmissionExplanation) -> Iterator[StepExplanation]:
 # -- the explanation --------------------------------------------------------------------------
 
 
+@strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists)
 def test_an_explanation_says_what_happened(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
@@ -150,6 +151,7 @@ def assert_names_a_fault(explanation: AdmissionExplanation, admission: Admission
     assert all(step.merge is None or step.merge.admitted for step in explanation.steps[:-1])
 
 
+@strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists)
 def test_an_explanation_stays_what_it_was(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
@@ -166,7 +168,6 @@ def test_an_explanation_stays_what_it_was(
 # -- alignment ----------------------------------------------------------------------------------
 
 
-@strategies.examples(2)
 @given(worlds, inventories(), pod_lists)
 def test_what_is_preferred_is_truly_aligned(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
@@ -211,6 +212,7 @@ def test_what_is_preferred_is_truly_aligned(
 # -- what must not matter -------------------------------------------------------------------------
 
 
+@strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists, st.randoms(use_true_random=False))
 def test_the_order_of_devices_and_resources_does_not_matter(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], random: Any
@@ -240,6 +242,7 @@ def test_the_order_of_devices_and_resources_does_not_matter(
         assert first.explain() == second.explain()
 
 
+@strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists, st.booleans())
 def test_a_restart_changes_nothing_for_running_pods(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], reboot: bool

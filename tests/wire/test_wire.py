@@ -116,6 +116,14 @@ def test_device_lists_read_as_protobuf_reads_them(values: list[Device]) -> None:
     assert rows(list_message(values)) == tuple(values)
 
 
+def test_very_many_devices_that_repeat_are_read_as_they_come() -> None:
+    few = [Device("b", "Healthy", (1,)), Device("a", "odd"), Device("b", "Healthy", (1,))]
+    columns = device_columns(list_message(few) * 40_000)
+    assert columns.ids == ["b", "a", "b"] * 40_000
+    assert columns.health == ["Healthy", "odd", "Healthy"] * 40_000
+    assert columns.numa == [(1,), None, (1,)] * 40_000
+
+
 @given(st.lists(st.lists(devices, min_size=2, max_size=3), max_size=6))
 def test_a_list_reads_the_same_after_any_others(lists: list[list[Device]]) -> None:
     reader = ListReader()

@@ -13,7 +13,7 @@ from tools.soak.readings import HEAD, Lap, grown, line, verdict
 def main(arguments: Sequence[str] | None = None) -> int:
     """Churn and print. 0: nothing grew and every check agreed; 1: something did not."""
     options = _parser().parse_args(arguments)
-    amount = Amount(options.admissions, options.restarts, options.minutes)
+    amount = Amount(options.admissions, options.restarts, options.minutes, options.laps)
     laps: list[Lap] = []
     problems: list[str] = []
     print(HEAD, flush=True)
@@ -39,4 +39,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--minutes", type=float, default=60.0, metavar="M", help="end after that long, done or not"
     )
+    parser.add_argument("--laps", type=int, default=10, metavar="N", help="with a check after each")
     return parser

@@ -61,10 +61,14 @@ def test_what_takes_too_long_ends_as_a_spent_budget_and_always_at_the_same_step(
     case: Callable[[], ClaimCase],
 ) -> None:
     made = case()
-    outcome = solve(made.inventory, Ledger(), made.claims)
-    assert outcome == Budget(Limits().total)
-    few = Limits(total=5_000)
-    assert solve(made.inventory, Ledger(), made.claims, few) == Budget(few.total)
+    for total in (5_000, 20_000):
+        outcome = solve(made.inventory, Ledger(), made.claims, Limits(total=total))
+        assert outcome == Budget(total)
+
+
+def test_the_budget_is_bounded_unless_somebody_says_otherwise() -> None:
+    made = claimcases.independent_set()
+    assert solve(made.inventory, Ledger(), made.claims) == Budget(Limits().total)
 
 
 def test_a_node_of_partitions_is_packed_to_the_last_slice_and_not_beyond() -> None:
