@@ -186,8 +186,22 @@ class LightKubelet(NodePods):
     def lose_device(self, resource: str, device: str) -> None:
         """The device is not listed any more. Raises RequestError for one that is not there."""
         with self._plugin(resource) as (plugin, handler):
-            gone = plugin.device(device)
-            plugin.replace((each for each in plugin.devices if each is not gone), handler)
+            plugin.lose(device, handler)
+
+    def return_device(self, resource: str, device: str) -> None:
+        """A device that was lost is listed again; nothing happens if it is."""
+        with self._plugin(resource) as (plugin, handler):
+            plugin.find(device, handler)
+
+    def lose_all(self, resource: str) -> None:
+        """The plugin lists nothing: the node's capacity of the resource is 0."""
+        with self._plugin(resource) as (plugin, handler):
+            plugin.lose_all(handler)
+
+    def return_all(self, resource: str) -> None:
+        """Everything that was lost is listed again."""
+        with self._plugin(resource) as (plugin, handler):
+            plugin.find(None, handler)
 
     def set_devices(self, resource: str, devices: int | str | Iterable[Device]) -> None:
         """The plugin lists these from now on, none at all for 0; a resource that the node does

@@ -29,12 +29,13 @@ class LightPlugin:
     unless ``fails`` says how Allocate goes wrong.
     """
 
-    __slots__ = ("_devices", "_endpoint", "fails", "resource")
+    __slots__ = ("_devices", "_endpoint", "_lost", "fails", "resource")
 
     def __init__(self, resource: ResourceName, devices: tuple[Device, ...]) -> None:
         self.resource = resource
         # Shared by the nodes that were made alike, until one of their devices changes.
         self._devices = devices
+        self._lost: frozenset[DeviceId] = frozenset()
         self._endpoint: EndpointId | None = None
         self.fails: Callable[[], RpcError] | None = None
         """Makes the error that Allocate answers with; None: it succeeds."""
@@ -42,7 +43,7 @@ class LightPlugin:
     @property
     def devices(self) -> tuple[Device, ...]:
         """What it lists, or will when it comes back."""
-        return self._devices
+        return tuple(each for each in self._devices if each.id not in self._lost)
 
     @property
     def is_connected(self) -> bool:
@@ -68,14 +69,30 @@ class LightPlugin:
 
     def replace(self, devices: Iterable[Device], handler: ClientHandler) -> None:
         """List these from now on."""
-        self._devices = tuple(devices)
+        self._devices, self._lost = tuple(devices), frozenset()
         self._list(handler)
 
     def set_health(self, id_: str, healthy: bool, handler: ClientHandler) -> None:
         """Raises RequestError if it has no such device."""
         device = self.device(id_)
         changed = attrs.evolve(device, health=HEALTHY if healthy else UNHEALTHY)
-        self.replace((changed if each is device else each for each in self._devices), handler)
+        self._devices = tuple(changed if each is device else each for each in self._devices)
+        self._list(handler)
+
+    def lose(self, id_: str, handler: ClientHandler) -> None:
+        """List this one no more. Raises RequestError if it has no such device."""
+        self._lost |= {self.device(id_).id}
+        self._list(handler)
+
+    def lose_all(self, handler: ClientHandler) -> None:
+        """List nothing."""
+        self._lost = frozenset(each.id for each in self._devices)
+        self._list(handler)
+
+    def find(self, id_: str | None, handler: ClientHandler) -> None:
+        """List this one again, or with None all that were lost."""
+        self._lost = frozenset() if id_ is None else self._lost - {DeviceId(id_)}
+        self._list(handler)
 
     def device(self, id_: str) -> Device:
         """Raises RequestError if it has no such device."""
@@ -87,7 +104,7 @@ class LightPlugin:
 
     def _list(self, handler: ClientHandler) -> None:
         if self._endpoint is not None:
-            handler.update(self._endpoint, Columns.of(self._devices))
+            handler.update(self._endpoint, Columns.of(self.devices))
 
     # -- PluginClient ----------------------------------------------------------------
 
