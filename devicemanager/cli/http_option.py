@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,11 @@ def http_server(
         raise CommandError(f"--http: {error}") from None
 
 
-def tell(server: HttpServer, log: KubeletLog) -> None:
-    """Say where it serves."""
-    log.say("http-address", f"http address: {server.url}", address=server.url)
+def tell(server: HttpServer, control: ControlServer | None, log: KubeletLog) -> None:
+    """Say where it serves. The token is for eyes, not for files that standard output goes to."""
+    url = server.url
+    log.say("http-address", f"http address: {url}", address=url)
+    shown = f"{url}/"
+    if control is not None and sys.stdout.isatty():
+        shown += f"#token={control.token_path.read_text().strip()}"
+    log.say("page", f"page: {shown}", address=f"{url}/")

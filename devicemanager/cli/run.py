@@ -181,7 +181,7 @@ def _serve(
     if control is not None:
         control_option.tell(control, log)
     if http is not None:
-        http_option.tell(http, log)
+        http_option.tell(http, control, log)
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))

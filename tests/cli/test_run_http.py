@@ -1,0 +1,90 @@
+"""``devicemanager run --http``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from devicemanager.cli import http_option, main
+from devicemanager.cli.kubelet_log import KubeletLog
+from devicemanager.control import ControlServer
+from devicemanager.web import HttpServer
+from tests.web.conftest import asked
+
+RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
+
+
+def test_a_kubelet_is_looked_at_while_it_runs(make_mock_kubelet):
+    root = make_mock_kubelet(start=False).root / "r"
+    simulated = ["--simulate", "vendor.com/gpu=2"]
+    command = [*RUN, "--root", str(root), "--http", "127.0.0.1:0", "--control", *simulated]
+    said = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        with contextlib.ExitStack() as stack:
+            stack.callback(run.terminate)
+            for line in run.stdout:
+                record = json.loads(line)
+                said[record["kind"]] = record
+                if record["kind"] == "ready":
+                    break
+            url = said["http-address"]["address"]
+            assert said["page"]["address"] == f"{url}/"
+            assert said["control-address"]["address"] == url
+            address = url.removeprefix("http://")
+            assert asked(address, "/healthz").text == "ok"
+            # The first registration counts already.
+            text = asked(address, "/metrics").text
+            counted = 'kubelet_device_plugin_registration_total{resource_name="vendor.com/gpu"} 1.0'
+            assert counted in text.splitlines()
+            token = (root / "control.token").read_text().strip()
+            assert token not in json.dumps(said)
+            broken = {"resource": "vendor.com/gpu", "id": "gpu-mock-0", "health": "Unhealthy"}
+            bearer = {"Authorization": f"Bearer {token}"}
+            path, body = "/page/device-health", json.dumps(broken)
+            assert asked(address, path, bearer, "POST", body).status == 204
+            assert asked(address, path, {}, "POST", body).status == 401
+        assert run.wait(20) == 0
+        run.stdout.read()
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys, shows):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: shows)
+    control = ControlServer(mock_kubelet)
+    with HttpServer(mock_kubelet, "127.0.0.1:0", control=control) as server:
+        token = control.token_path.read_text().strip()
+        http_option.tell(server, control, KubeletLog(False))
+        http_option.tell(server, None, KubeletLog(False))
+    with_control, without = (
+        line.split()[-1] for line in capsys.readouterr().out.splitlines() if " page: " in line
+    )
+    assert with_control == without + f"#token={token}" * shows
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--http-allow-remote"], "--http-allow-remote is of use with --http only"),
+        (["--http", "0.0.0.0:1"], "use 127.0.0.1; or give --http-allow-remote, too"),
+        (["--http", "192.0.2.1:1", "--http-allow-remote"], "cannot listen on 192.0.2.1:1"),
+        (["--http", "x"], "--http: 'x' is no address with a port"),
+    ],
+)
+def test_flags_that_do_not_fit(flags, text, capsys):
+    assert main(["run", *flags]) in (1, 2)
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("\n") == 1
+
+
+def test_without_the_library(monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith("devicemanager.metrics.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "devicemanager.web.server", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert main(["run", "--http"]) == 2
+    assert "pip install 'kubelet-devicemanager[http]'" in capsys.readouterr().err
