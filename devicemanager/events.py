@@ -1,7 +1,7 @@
 """Everything that happens, as one stream.
 
-The log, the waiters of tests, the command's output and later the metrics all read the
-same events. Publishing never runs a callback under the publisher's lock: shells
+The log, the waiters of tests, the command's output, the live views and the metrics all read
+the same events. Publishing never runs a callback under the publisher's lock: shells
 publish after they have let theirs go.
 """
 

@@ -39,6 +39,10 @@ _HEAD = "\n\n".join(
         a test asks for by name; `quirks="reference"` and `--quirk reference` ask for all that the
         version has. Where versions differ and this page does not say so, the mock behaves as 1.32
         does. "Unsure" marks what no source settles.""",
+        """Open upstream are two things. Whether a second Register of a socket that is connected
+        succeeds and does nothing (k/k#139765): at every version the newest connection takes over
+        here, and with Q2 it is refused. And in which order 1.38 tells `allocatedResourcesStatus`
+        (k/k#142340): here it is sorted by resource, then id.""",
         "`python -m tools.versions_page` writes this page.",
     )
 )
