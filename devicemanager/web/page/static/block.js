@@ -5,8 +5,8 @@ import { STATES, holdersOf, podTitle, stateOf } from "./model.js";
 import { kindOf } from "./shapes.js";
 import { count, make, short, whole } from "./text.js";
 
-/** Pixels at the top that the bar with the legend covers. */
-const HEAD = 56;
+/** Pixels at the top that the legend and the name of the NUMA node cover. */
+const HEAD = 84;
 
 /** Up to so many devices have cells of so many pixels. */
 const SIZES = [
@@ -105,13 +105,20 @@ export class Block {
     const row = table.get(id);
     if (row === undefined) return;
     const { dim, ring } = this.#shared.marked(this.resource, id, row);
-    if (ring) {
-      pen.fillStyle = this.#ring ??= this.#shared.ringColour();
-      pen.fillRect(x, y, pixels, pixels);
-    }
+    if (ring) this.#frame(pen, x, y, pixels);
     if (dim) pen.globalAlpha = 0.18;
     pen.drawImage(this.#shared.pictures.of(kindOf(row), Math.round(pixels)), x, y, pixels, pixels);
     if (dim) pen.globalAlpha = 1;
+  }
+
+  /** What is chosen stands in a frame, as thick as small cells need it. */
+  #frame(pen, x, y, pixels) {
+    const wide = Math.max(2, pixels * 0.09);
+    pen.lineWidth = wide;
+    pen.strokeStyle = this.#ring ??= this.#shared.ringColour();
+    pen.beginPath();
+    pen.roundRect(x + wide / 2, y + wide / 2, pixels - wide, pixels - wide, pixels * 0.16);
+    pen.stroke();
   }
 
   #describe(table) {

@@ -299,11 +299,11 @@ def test_the_switch_overrules_the_system_and_is_remembered(node, new_tab, expect
     page = new_tab(color_scheme="light").open(node.address)
     background = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(background)
-    page.get_by_label("Theme").select_option("dark")
+    page.get_by_label("Theme", exact=True).select_option("dark")
     dark = page.evaluate(background)
     assert dark != before
     page.reload()
-    expect(page.get_by_label("Theme")).to_have_value("dark")
+    expect(page.get_by_label("Theme", exact=True)).to_have_value("dark")
     assert page.evaluate(background) == dark
 
 

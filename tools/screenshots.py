@@ -1,0 +1,146 @@
+"""``python -m tools.screenshots``: pictures of the live page for the documentation.
+
+Needs what ``make browser`` needs: it brings the driver, and a Chromium has to be there. Each
+picture is of a node made for it, in both themes, and stands in docs/images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from devicemanager import MockKubelet, Settings
+from devicemanager.control import ControlServer
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from devicemanager.testing import pod_manifest
+from devicemanager.web import HttpServer
+
+ROOT = Path(__file__).resolve().parents[1]
+DRIVER = ROOT / ".cache" / "browser"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+SIZE = {"width": 1440, "height": 900}
+
+
+@contextlib.contextmanager
+def small() -> Iterator[str]:
+    """Eight GPUs and four NICs on two NUMA nodes: held, unhealthy and gone ones among them."""
+    with _served() as (kubelet, address, stack):
+        gpus = _simulate(stack, kubelet, GPU, 8)
+        _simulate(stack, kubelet, NIC, 4)
+        kubelet.admit(pod_manifest("train", {GPU: 2, NIC: 1}, namespace="ml"))
+        kubelet.admit(pod_manifest("serve", {GPU: 1}, namespace="ml"))
+        kubelet.admit(pod_manifest("batch", {GPU: 2}))
+        kubelet.admit(pod_manifest("greedy", {GPU: 9}))
+        gpus.set_health("gpu-mock-0", False)
+        gpus.set_health("gpu-mock-6", False)
+        gpus.remove("gpu-mock-2")
+        kubelet.faults.set("delay-call", rpc="Allocate", seconds=0.2, probability=0.1)
+        kubelet.wait_for_resource(GPU, 5)
+        yield address
+
+
+@contextlib.contextmanager
+def big() -> Iterator[str]:
+    """10,000 GPUs and 1,000 pods."""
+    with _served() as (kubelet, address, stack):
+        gpus = _simulate(stack, kubelet, GPU, 10_000)
+        for number in range(1000):
+            kubelet.admit(pod_manifest(f"train-{number}", {GPU: 3}))
+        for number in range(0, 10_000, 97):
+            gpus.set_health(f"gpu-mock-{number}", False)
+        kubelet.wait_for_resource(GPU, 10_000 - len(range(0, 10_000, 97)))
+        yield address
+
+
+SCENES = {
+    "page-8": (small, "#pods .row >> text=ml/train"),
+    "page-10000": (big, "#pods .row >> nth=2"),
+}
+"""By name: the node, of which the page's address is told, and what is clicked in the picture."""
+
+
+@contextlib.contextmanager
+def _served() -> Iterator[tuple[MockKubelet, str, contextlib.ExitStack]]:
+    settings = Settings(node_name="worker-1")
+    with contextlib.ExitStack() as stack:
+        kubelet = stack.enter_context(MockKubelet(settings=settings))
+        control = ControlServer(kubelet)
+        server = stack.enter_context(HttpServer(kubelet, "127.0.0.1:0", control=control))
+        token = control.token_path.read_text().strip()
+        yield kubelet, f"{server.url}/#token={token}", stack
+
+
+def _simulate(
+    stack: contextlib.ExitStack, kubelet: MockKubelet, resource: str, count: int
+) -> SimulatedPlugin:
+    name = resource.rpartition("/")[2]
+    settings = SimulationSettings(
+        resource_name=resource,
+        number_devices=count,
+        numa=tuple(number * 2 // count for number in range(count)),
+        plugin_name=name,
+        device_id_prefix=name,
+        node_name="mock",
+    )
+    plugin = stack.enter_context(SimulatedPlugin(settings, kubelet.plugin_dir))
+    kubelet.wait_for_resource(resource, count)
+    return plugin
+
+
+def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> None:
+    """One picture of the page, once it shows the node."""
+    context = browser.new_context(viewport=SIZE, color_scheme=theme)
+    try:
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector("body[data-serving]")
+        page.click(clicked)
+        page.wait_for_selector("#detail:not([hidden])")
+        page.screenshot(path=path, animations="disabled")
+    finally:
+        context.close()
+    print(f"{path.name}: {path.stat().st_size // 1000} kB")
+
+
+def _driver() -> Any:
+    if not (DRIVER / ".ready").exists():
+        raise SystemExit("the browser's driver is not installed: run `make browser` first")
+    sys.path.append(str(DRIVER))
+    from playwright.sync_api import sync_playwright
+
+    return sync_playwright()
+
+
+def _chromium() -> str:
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        raise SystemExit("there is no Chromium: install one, or name it in CHROMIUM")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.screenshots", description=__doc__)
+    parser.add_argument("--directory", type=Path, default=ROOT / "docs" / "images")
+    directory = parser.parse_args().directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    path = _chromium()
+    with _driver() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        for name, (scene, clicked) in SCENES.items():
+            with scene() as address:
+                for theme in ("light", "dark"):
+                    take(browser, address, clicked, theme, directory / f"{name}-{theme}.png")
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
