@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 
+from devicemanager.api.codes import go_name
 from devicemanager.recording.calls import OK, EndedBy
-from devicemanager.recording.status import go_name
 from devicemanager.recording.writer import CallInProgress
 from podresources import sockets
 
@@ -106,7 +106,7 @@ def forward(
         code, details = error.code(), error.details() or ""
         timed_out = code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout is not None
         gave_up = timed_out or not context.is_active()
-        ended(go_name(code), details, asker if gave_up else answerer())
+        ended(go_name(code.name), details, asker if gave_up else answerer())
         context.set_trailing_metadata(_without_grpcs(answers.trailing_metadata() or ()))
         context.abort(code, details)
     else:

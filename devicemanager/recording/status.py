@@ -1,22 +1,14 @@
-"""Status codes by the names that Go gives them, as the kubelet's logs and events do."""
+"""Status codes by the names that Go gives them."""
 
 from __future__ import annotations
 
 import grpc
 
-__all__ = ["code_of", "go_name"]
+from devicemanager.api.codes import go_name
 
+__all__ = ["code_of"]
 
-def go_name(code: grpc.StatusCode) -> str:
-    """``DeadlineExceeded``, ``Canceled``."""
-    if code is grpc.StatusCode.CANCELLED:
-        return "Canceled"
-    if code is grpc.StatusCode.OK:
-        return "OK"
-    return "".join(part.capitalize() for part in code.name.split("_"))
-
-
-_CODES = {go_name(code): code for code in grpc.StatusCode}
+_CODES = {go_name(code.name): code for code in grpc.StatusCode}
 
 
 def code_of(name: str) -> grpc.StatusCode:

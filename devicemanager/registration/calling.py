@@ -13,25 +13,17 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
+from devicemanager.api.codes import go_name
 from devicemanager.calls.log import CallInProgress, Tap
 from devicemanager.core.errors import InjectedError, RpcError
 from devicemanager.registration.faulty import PluginFaults
 
-__all__ = ["Calls", "go_code", "rpc_error", "translated"]
+__all__ = ["Calls", "rpc_error", "translated"]
 
 T = TypeVar("T")
 
 _GRPC_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
 _GIVEN_UP = RpcError("Canceled", "the kubelet gave the call up")
-
-
-def go_code(code: grpc.StatusCode) -> str:
-    """A status code's name as grpc-go prints it: ``DeadlineExceeded``, ``Canceled``."""
-    if code is grpc.StatusCode.CANCELLED:
-        return "Canceled"
-    if code is grpc.StatusCode.OK:
-        return "OK"
-    return "".join(part.capitalize() for part in code.name.split("_"))
 
 
 def rpc_error(error: grpc.RpcError) -> RpcError:
@@ -40,7 +32,7 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
     details = error.details() if isinstance(error, grpc.Call) else str(error)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in (details or ""):
         details = "context deadline exceeded"  # ours, not the plugin's: as Go's library says it
-    return RpcError(go_code(code), details or "")
+    return RpcError(go_name(code.name), details or "")
 
 
 def translated(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:

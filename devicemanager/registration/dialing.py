@@ -76,6 +76,12 @@ class Dialer:
             wait = min(2 * wait, _LONGEST_WAIT)
 
 
+def leaves_enough(descriptor: int, limit: int) -> bool:
+    """Whether a process that may have ``limit`` descriptors keeps its reserve beside this one:
+    64, or a quarter of few."""
+    return descriptor < limit - min(_RESERVE, limit // 4)
+
+
 class _Attempt:
     """Attempts to reach one socket, one after the other."""
 
@@ -102,7 +108,7 @@ class _Attempt:
     def _may_open(self, peer: socket.socket) -> bool:
         """Whether descriptors are left: the kernel always gives the lowest number."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if peer.fileno() < limit - min(_RESERVE, limit // 4):
+        if leaves_enough(peer.fileno(), limit):
             return True
         self.found = (
             f"{self._path}: not connected, since nearly all of {limit} file descriptors are in "

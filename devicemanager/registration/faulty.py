@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from devicemanager.api.codes import go_name
 from devicemanager.calls.log import CallInProgress
 from devicemanager.core.errors import InjectedError
 from devicemanager.core.ids import ResourceName
@@ -118,14 +119,7 @@ def not_made(fault: Fired, call: CallInProgress | None) -> InjectedError:
 
 
 def _injected(fault: Fired) -> InjectedError:
-    return InjectedError(_go_name(fault["code"]), fault["text"], str(fault))
-
-
-def _go_name(code: str) -> str:
-    """``NOT_FOUND`` as grpc-go prints it: ``NotFound``."""
-    if code == "CANCELLED":
-        return "Canceled"
-    return "".join(part.capitalize() for part in code.split("_"))
+    return InjectedError(go_name(fault["code"]), fault["text"], str(fault))
 
 
 def _holds(fired: Iterable[Fired]) -> Iterator[Hold]:

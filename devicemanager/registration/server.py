@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from devicemanager.api.codes import go_name
 from devicemanager.calls.call import Direction
 from devicemanager.calls.log import CallInProgress
 from devicemanager.core import messages
@@ -20,7 +21,6 @@ from devicemanager.core.errors import StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.faults.points import Occasion, Point
 from devicemanager.faults.registry import Fired, named
-from devicemanager.registration.calling import go_code
 from devicemanager.registration.connection import OnError
 from devicemanager.registration.dropping import drop_connections
 from devicemanager.registration.faulty import note
@@ -256,7 +256,7 @@ class RegistrationServer:
         text = _fitting(text)
         status = grpc.StatusCode[code]
         if call is not None:
-            call.failed(go_code(status), text)
+            call.failed(go_name(status.name), text)
         context.set_code(status)
         context.set_details(text)
         send(None)

@@ -7,7 +7,7 @@ import pytest
 
 from devicemanager.calls.log import CallLog
 from devicemanager.events import EventStream
-from devicemanager.registration.calling import Calls, go_code, translated
+from devicemanager.registration.calling import Calls, translated
 from devicemanager.registration.server import MAX_FILE_NAME, endpoint_fault
 
 PATH = "/v1beta1.DevicePlugin/Allocate"
@@ -40,14 +40,6 @@ def test_a_call_that_is_interrupted_is_recorded_as_given_up():
     assert recorded(lambda calls: calls.make(PATH, b"q", None, bytes)) == GIVEN_UP
     wait = lambda calls: asyncio.run(calls.wait_for(PATH, b"q", None, bytes))  # noqa: E731
     assert recorded(wait) == GIVEN_UP
-
-
-def test_statuses_are_named_as_in_go():
-    named = {code: go_code(code) for code in grpc.StatusCode}
-    assert named[grpc.StatusCode.OK] == "OK"
-    assert named[grpc.StatusCode.CANCELLED] == "Canceled"
-    assert named[grpc.StatusCode.DEADLINE_EXCEEDED] == "DeadlineExceeded"
-    assert len(set(named.values())) == len(named)
 
 
 def test_errors_of_grpc_itself():

@@ -45,6 +45,18 @@ def test_a_draft_is_in_use_and_no_entry():
     ledger.self_check([draft])
 
 
+def test_what_is_overlooked_is_in_use_again_once_it_is_an_entry():
+    ledger = Ledger(overlooks_drafts=True)
+    draft, open_ = drafted(ledger, POD, "a"), Draft(OTHER)
+    ledger.reserve(open_, GPU, ids("b"))
+    ledger.count_entries_only()
+    assert used(ledger) == ("a",)
+    ledger.commit(draft)
+    ledger.record(open_, APP, GPU, holding("b"))
+    ledger.count_entries_only()
+    assert used(ledger) == ("a", "b")
+
+
 def test_committed():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "b"))

@@ -220,7 +220,7 @@ def test_close_waits_for_the_write_under_way(gate, clients):
     assert clients.outcomes["a"] is None
     assert isinstance(clients.outcomes["b"], CheckpointWriteError)
     assert gate.written == [b"a"]
-    with pytest.raises(CheckpointWriteError, match="stopping"):
+    with pytest.raises(CheckpointWriteError, match=r": the kubelet is stopping; "):
         writer.flush()
     assert gate.begun == [b"a"]
 

@@ -88,6 +88,14 @@ def test_the_cheapest_tests_that_run_the_line_come_first_and_then_others_of_the_
     assert Selection({}, {}).for_mutant(first) == []
 
 
+def test_a_dear_test_that_runs_little_else_comes_before_dear_ones_that_run_much():
+    [mutant] = mutants_of("m.py", "x = 1\n")
+    seconds = {"quick": 0.1, "much": LONGEST * 0.6, "about it": LONGEST * 0.7}
+    lines = {"m.py": {1: frozenset(seconds)}}
+    selection = Selection(lines, seconds, {"quick": 900, "much": 900, "about it": 9})
+    assert selection.for_mutant(mutant) == ["quick", "about it"]
+
+
 def test_the_file_with_most_cheap_tests_goes_first():
     tests = [f"a.py::{n}" for n in range(5)] + ["b.py::1", "b.py::2", "c.py::1"]
     selection = Selection({}, dict.fromkeys(tests, 0.1))

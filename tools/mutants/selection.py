@@ -15,9 +15,9 @@ from tools.mutants.mutations import Mutant
 __all__ = ["CannotMeasure", "Selection", "read_selection"]
 
 _CHEAP, _FILES = 40, 2
-LONGEST = 40.0
+LONGEST = 120.0
 """Seconds of tests that one mutant is given at most: the cheapest come first."""
-NEARBY = 10.0
+NEARBY = 20.0
 """Seconds of tests that run other lines of the module, after those that run the mutant's."""
 
 _MOST_WITHOUT_TRACE = 0.05
@@ -31,21 +31,22 @@ class CannotMeasure(Exception):
 @attrs.frozen
 class Selection:
     """``tests[file][line]``: the tests that run the line. ``seconds``: how long each takes
-    that passes; the others are not used."""
+    that passes; the others are not used. ``reach``: how many lines each runs."""
 
     tests: Mapping[str, Mapping[int, frozenset[str]]]
     seconds: Mapping[str, float]
+    reach: Mapping[str, int] = attrs.field(factory=dict)
 
     def for_mutant(self, mutant: Mutant) -> list[str]:
-        """The tests to try, the cheapest first; after those that run the line, others of the
-        module. What runs once in a process, at import or behind a cache, has left its trace
-        with no test or with the first one only."""
+        """The tests to try: after those that run the line, others of the module. What runs
+        once in a process, at import or behind a cache, has left its trace with no test or
+        with the first one only."""
         lines = self.tests.get(mutant.file, {})
         span = range(mutant.first, mutant.last + 1)
         running = frozenset[str]().union(*(lines.get(line, frozenset()) for line in span))
         others = frozenset[str]().union(*lines.values()) - running
-        chosen = self._cheapest(running, LONGEST)
-        return chosen + self._cheapest(others, NEARBY if chosen else LONGEST)
+        chosen = self._best(running, LONGEST)
+        return chosen + self._best(others, NEARBY if chosen else LONGEST)
 
     def stages(self, tests: list[str]) -> list[list[str]]:
         """The tests in two turns. Most mutants die in the first: the cheap tests of the
@@ -61,14 +62,21 @@ class Selection:
         """How many seconds these tests took."""
         return sum(self.seconds[test] for test in tests)
 
-    def _cheapest(self, tests: frozenset[str], longest: float) -> list[str]:
-        """At least one of these tests that pass, and no more than ``longest`` seconds allow."""
-        ordered = sorted(tests & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+    def _best(self, tests: frozenset[str], longest: float) -> list[str]:
+        """The cheapest of these tests, then those that run little else: a dear test may be the
+        one that is about this line. At least one, and no more than ``longest`` seconds allow."""
+        passing = sorted(tests & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+        cheap = self._within(passing, longest / 2)
+        left = longest - self.expected(cheap)
+        others = sorted(passing[len(cheap) :], key=lambda test: self.reach.get(test, 0))
+        return (cheap + self._within(others, left)) or passing[:1]
+
+    def _within(self, ordered: list[str], longest: float) -> list[str]:
         total = 0.0
         for count, test in enumerate(ordered):
             total += self.seconds[test]
             if total > longest:
-                return ordered[: max(count, 1)]
+                return ordered[:count]
         return ordered
 
 
@@ -86,8 +94,11 @@ def read_selection(root: Path, data_file: Path, durations: Path) -> Selection:
                 line: frozenset(name.rpartition("|")[0] for name in names if name)
                 for line, names in contexts.items()
             }
-    seen = frozenset[str]().union(*(names for lines in tests.values() for names in lines.values()))
-    missing = len(seconds.keys() - seen)
+    reach = Counter[str]()
+    for lines in tests.values():
+        for names in lines.values():
+            reach.update(names)
+    missing = len(seconds.keys() - reach.keys())
     if missing > _MOST_WITHOUT_TRACE * len(seconds) + 1:
         raise CannotMeasure(f"{missing} of {len(seconds)} tests that passed left no trace")
-    return Selection(tests, seconds)
+    return Selection(tests, seconds, reach)
