@@ -38,7 +38,11 @@ def snippets(wanted):
 
 
 def console_lines(page):
-    return [line for block in blocks(page, "(?:console|sh)") for line in block.splitlines()]
+    """Commands: of a console, the lines with a prompt, which others print below."""
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("$ ")] + [
+        line for block in blocks(page, "sh") for line in block.splitlines()
+    ]
 
 
 @pytest.fixture
@@ -111,7 +115,7 @@ def test_commands_are_what_the_command_takes(page):
 
 
 # Options of curl and of the plugins in examples; the benchmarks are a tool of their own.
-OTHERS_OPTIONS = {"--data-binary", "--socket-dir", "--unix-socket", "--verbose"}
+OTHERS_OPTIONS = {"--data-binary", "--force", "--socket-dir", "--unix-socket", "--verbose"}
 
 
 def options(parser):

@@ -32,6 +32,7 @@ _COMMANDS = {
         "check",
         "record",
         "replay",
+        "snapshot",
         "explain",
         "claims",
         "pods",

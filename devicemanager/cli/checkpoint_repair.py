@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import STANDARD_INPUT, CheckpointFile
+from devicemanager.cli.checkpoint_files import CheckpointFile
+from devicemanager.cli.files import STANDARD_INPUT
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 

@@ -14,7 +14,8 @@ import attrs
 
 import checkpoint
 from devicemanager.api.deviceplugin import KUBELET_SOCKET
-from devicemanager.cli.files import STANDARD_INPUT, CheckpointFile
+from devicemanager.cli.checkpoint_files import CheckpointFile
+from devicemanager.cli.files import STANDARD_INPUT
 from devicemanager.cli.options import CommandError
 from podresources import sockets
 

@@ -7,17 +7,19 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from devicemanager.cli import checkpoint_repair
-from devicemanager.cli.files import check_one_standard_input, inspect_checkpoint
+from devicemanager.cli import checkpoint_repair, pod_names
+from devicemanager.cli.checkpoint_files import CheckpointFile, inspect_checkpoint
+from devicemanager.cli.files import check_one_standard_input
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, failures, ids_text, print_json, settings_lines
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint, Finding, Inspection, PodDevicesEntry
     from devicemanager.cli.options import Subparsers
+    from devicemanager.snapshot.names import Names
 
 _WITHOUT_TOPOLOGY = -1
-_FILE = "a kubelet_internal_checkpoint; - for standard input"
+_FILE = "a kubelet_internal_checkpoint, or a snapshot with one; - for standard input"
 
 
 def add(subparsers: Subparsers) -> None:
@@ -31,6 +33,7 @@ def add(subparsers: Subparsers) -> None:
     show.add_argument(
         "--no-verify", action="store_true", help="do not mind a checksum that is wrong"
     )
+    pod_names.add(show)
     add_format(show, "text", "json")
     verify = command(
         actions,
@@ -48,14 +51,19 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
+    import checkpoint
+
     with failures(args.output, "checkpoint", file=args.file):
-        found = inspect_checkpoint(args.file)
+        check_one_standard_input((args.file, args.snapshot, args.pods))
+        file = CheckpointFile.read(args.file)
+        found = checkpoint.inspect(file.data)
+        names = pod_names.names(args, file, found.checkpoint)
     problems = [] if args.no_verify and found.is_complete else list(found.problems)
     if args.output == "json":
-        facts = {**_as_dict(found), "problems": problems, "lost": list(found.lost)}
+        facts = {**_as_dict(found, names), "problems": problems, "lost": list(found.lost)}
         print_json("checkpoint", facts)
     else:
-        for line in _lines(found.checkpoint):
+        for line in _lines(found.checkpoint, names):
             print(line)
         for line in _lost(found):
             print(clean(line))
@@ -68,10 +76,11 @@ def _verify(args: argparse.Namespace) -> int:
     import attrs
 
     import checkpoint
+    from devicemanager.core.errors import DeviceManagerError
 
     try:
         found = inspect_checkpoint(args.file)
-    except (CommandError, checkpoint.CheckpointError) as error:
+    except (CommandError, checkpoint.CheckpointError, DeviceManagerError) as error:
         if args.output == "json":
             problem = {"file": args.file, "valid": False, "problems": [str(error)]}
             print_json("checkpoint-verify", problem)
@@ -148,14 +157,16 @@ def _warn(file: str, problems: Sequence[str]) -> None:
 # --- as text
 
 
-def _lines(loaded: Checkpoint) -> Iterator[str]:
+def _lines(loaded: Checkpoint, names: Names) -> Iterator[str]:
     if not loaded.entries:
         yield "no pod holds a device"
     holder = None
     for entry in loaded.entries or ():
         if holder != (entry.pod_uid, entry.container_name):
             holder = (entry.pod_uid, entry.container_name)
-            yield f"pod {clean(entry.pod_uid)}, container {clean(entry.container_name)}"
+            name = names.get(entry.pod_uid)
+            pod = entry.pod_uid if name is None else f"{name} ({entry.pod_uid})"
+            yield f"pod {clean(pod)}, container {clean(entry.container_name)}"
         yield f"  {clean(entry.resource_name)}: {_devices_text(entry)}"
         for line in _settings_lines(entry):
             yield f"    {line}"
@@ -199,11 +210,14 @@ def _settings(entry: PodDevicesEntry) -> Any:
 # --- as data
 
 
-def _as_dict(found: Inspection) -> dict[str, Any]:
+def _as_dict(found: Inspection, names: Names) -> dict[str, Any]:
     loaded = found.checkpoint
     registered = loaded.registered_devices or {}
     return {
-        "pod_device_entries": [_entry_dict(entry) for entry in loaded.entries or ()],
+        "pod_device_entries": [
+            {"pod": names.get(entry.pod_uid), **_entry_dict(entry)}
+            for entry in loaded.entries or ()
+        ],
         "registered_devices": {name: list(ids or ()) for name, ids in registered.items()},
         "checksum": found.found,
         "expected_checksum": found.expected,

@@ -13,26 +13,30 @@ from devicemanager.cli.files import (
     read_standard_input,
 )
 from devicemanager.cli.options import CommandError, add_format, command
-from devicemanager.cli.output import clean, print_json
+from devicemanager.cli.output import clean, failures, print_json
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
     from devicemanager.claims.explanation import Explanation
     from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.offline_node import Inventory, OfflineNode
+    from devicemanager.cli.offline_snapshot import SnapshotNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
     from devicemanager.pods.admission import Admission
+    from devicemanager.settings import Settings
 
 _EPILOG = """\
 examples:
   %(prog)s pod.yaml --devices vendor.com/gpu=4@0,1 --topology-policy restricted
   %(prog)s first.yaml second.yaml --devices vendor.com/gpu=2@0,6@1 --all
   %(prog)s pod.yaml --claims claims.yaml --simulate-pools gpu=2,nic=1
+  %(prog)s pod.yaml --snapshot node.tar.gz --what-if policy=restricted --without-pod train
   %(prog)s pod.yaml --checkpoint kubelet_internal_checkpoint --allocatable node.json
 
-node.json is what `devicemanager resources -o json` prints on that node; without it only
-the NUMA nodes of devices in use are known. Needs no kubelet and no plugin.
+node.tar.gz is what `devicemanager snapshot` writes on that node, with its devices, pods, NUMA
+nodes and policy. node.json is what `devicemanager resources -o json` prints there; without it
+only the NUMA nodes of devices in use are known. Needs no kubelet and no plugin.
 """
 
 
@@ -80,6 +84,28 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
         help="devices that are unhealthy, such as vendor.com/gpu=gpu-0; may be repeated",
     )
     group.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="a node's snapshot: devices and who holds them, NUMA nodes, CPUs, memory and policy",
+    )
+    group.add_argument(
+        "--what-if",
+        metavar="KEY=VALUE",
+        type=_what_if,
+        action="append",
+        default=[],
+        help="with --snapshot, as if the kubelet had another policy, scope or policy option, such "
+        "as policy=restricted; may be repeated",
+    )
+    group.add_argument(
+        "--without-pod",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="with --snapshot, as if this pod were not there: a name, namespace/name or UID; may "
+        "be repeated",
+    )
+    group.add_argument(
         "--checkpoint",
         metavar="FILE",
         help="a node's kubelet_internal_checkpoint: its devices, and the pods that hold them",
@@ -97,6 +123,12 @@ def _devices(text: str) -> device_option.DeviceOption:
     return option
 
 
+def _what_if(text: str) -> tuple[str, str]:
+    from devicemanager.cli.offline_snapshot import what_if
+
+    return what_if(text)
+
+
 def _ids(text: str) -> tuple[str, list[str]]:
     resource, _, ids = text.rpartition("=")
     if not resource or not ids:
@@ -105,30 +137,100 @@ def _ids(text: str) -> tuple[str, list[str]]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.cli.offline_node import OfflineNode, nodes_of
-
-    if not (args.devices or args.checkpoint or args.allocatable or claims_options.given(args)):
-        raise CommandError(
-            "which devices does the node have? Give --devices, --checkpoint, --allocatable or"
-            " --claims"
-        )
-    check_one_standard_input([*args.manifests, args.checkpoint, args.allocatable])
-    saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
-    inventory = _inventory(args, saved)
-    settings = settings_options.settings_from(args, nodes_of(inventory))
-    node = OfflineNode(settings, inventory, saved)
-    claims = claims_options.load(args) if claims_options.given(args) else None
-    pods = list(_pods(args.manifests))
-    results = [_admitted(node, pod, inventory, claims) for pod in pods]
-    shown = results if args.all else results[-1:]
-    notes = [*_kept(shown, saved), *_notes(args, inventory), *_without_claims(shown, claims)]
+    _check(args)
+    with failures(args.output, "explain"):
+        papers = _papers(args)
+        claims = claims_options.load(args) if claims_options.given(args) else None
+        pods = list(_pods(args.manifests))
+        results = [_admitted(papers[0].node(), pods, papers[0].inventory, claims)]
+        # Without a claim being asked for twice: what the node would say as it is.
+        results += [_admitted(each.node(), pods, each.inventory, None) for each in papers[1:]]
+    shown = results[0] if args.all else results[0][-1:]
+    notes = [*papers[0].notes, *_kept(shown, papers[0].saved), *_notes(args, papers[0].inventory)]
+    notes += [*_without_claims(shown, claims), *(_as_it_is(each[-1]) for each in results[1:])]
     if args.output == "json":
         print_json("explain", {"pods": [_as_dict(each) for each in shown], "notes": notes})
     else:
         print("\n".join(map(_text, shown)), end="")
         for note in notes:
             print(f"\nnote: {clean(note)}")
-    return 0 if results[-1].admission.admitted else 1
+    return 0 if results[0][-1].admission.admitted else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.snapshot is not None:
+        for name in ("checkpoint", "allocatable"):
+            if getattr(args, name) is not None:
+                raise CommandError(f"--{name} and --snapshot: the snapshot has it already")
+    elif args.what_if or args.without_pod:
+        raise CommandError("--what-if and --without-pod change a snapshot: give --snapshot")
+    elif not (args.devices or args.checkpoint or args.allocatable or claims_options.given(args)):
+        raise CommandError(
+            "which devices does the node have? Give --devices, --checkpoint, --allocatable,"
+            " --snapshot or --claims"
+        )
+    check_one_standard_input([*args.manifests, args.checkpoint, args.allocatable, args.snapshot])
+
+
+class Paper(NamedTuple):
+    """A node on paper before any pod of the command line."""
+
+    inventory: Inventory
+    settings: Settings
+    saved: Checkpoint | None = None
+    names: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+    def node(self) -> OfflineNode:
+        """The node, ready to admit."""
+        from devicemanager.cli.offline_node import OfflineNode
+
+        return OfflineNode(self.settings, self.inventory, self.saved, self.names)
+
+
+def _papers(args: argparse.Namespace) -> list[Paper]:
+    """The node to explain, and as it is without what --what-if and --without-pod change."""
+    from devicemanager.cli.offline_node import nodes_of
+
+    if args.snapshot is None:
+        saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
+        inventory = _inventory(args, saved)
+        return [Paper(inventory, settings_options.settings_from(args, nodes_of(inventory)), saved)]
+    from devicemanager.cli.snapshot_files import load_snapshot
+
+    snapshot = load_snapshot(args.snapshot)
+    from devicemanager.cli.offline_snapshot import SnapshotNode
+    from devicemanager.snapshot.node import Node
+
+    there = SnapshotNode.of(Node(snapshot))
+    if not args.what_if and not args.without_pod:
+        return [_paper(args, there)]
+    return [_paper(args, there.changed(args.what_if, args.without_pod)), _paper(args, there)]
+
+
+def _paper(args: argparse.Namespace, there: SnapshotNode) -> Paper:
+    from devicemanager.cli import offline_node as paper_node
+
+    inventory = there.inventory()
+    for option in args.devices:
+        paper_node.add_option(inventory, option)
+    for resource, ids in args.unhealthy:
+        paper_node.make_unhealthy(inventory, resource, ids)
+    given = argparse.Namespace(**vars(args))
+    given.topology_policy = args.topology_policy or there.aligned.policy
+    given.topology_scope = args.topology_scope or there.aligned.scope
+    given.topology_options = [*there.aligned.options.items(), *args.topology_options]
+    settings = settings_options.settings_from(
+        given, paper_node.nodes_of(inventory), there.machine(inventory)
+    )
+    return Paper(inventory, settings, there.saved, there.names, there.notes)
+
+
+def _as_it_is(result: Explained) -> str:
+    admission = result.admission
+    verdict = "admitted" if admission.admitted else f"refused: {admission.reason}"
+    pod = admission.pod
+    return f"as the node is, pod {pod.namespace}/{pod.name} is {verdict}"
 
 
 def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
@@ -223,6 +325,13 @@ class Explained(NamedTuple):
 
 
 def _admitted(
+    node: OfflineNode, pods: Iterable[Pod], inventory: Inventory, claims: OfflineClaims | None
+) -> list[Explained]:
+    """What becomes of the pods, one after another."""
+    return [_one_admitted(node, pod, inventory, claims) for pod in pods]
+
+
+def _one_admitted(
     node: OfflineNode, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
 ) -> Explained:
     from devicemanager.api.names import is_extended_resource_name

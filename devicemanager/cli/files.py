@@ -8,12 +8,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
-    from checkpoint import Checkpoint, Inspection
+    from checkpoint import Checkpoint
 
 STANDARD_INPUT = "-"
 
@@ -69,28 +69,6 @@ def load_checkpoint(text: str) -> Checkpoint:
         raise CommandError(f"{text}: {error.problem}; {advice}") from error
     except checkpoint.CheckpointCorrupt as error:
         raise CommandError(f"{text}: {error.problem}") from error
-
-
-class CheckpointFile(NamedTuple):
-    """A checkpoint's contents, whatever they are, and where they are from."""
-
-    name: str
-    data: bytes
-    path: Path | None
-    """The file itself; None where it cannot be replaced."""
-
-    @classmethod
-    def read(cls, text: str) -> CheckpointFile:
-        """A checkpoint file, or standard input. Raises CommandError."""
-        data = read_checkpoint(text)
-        return cls(text, data, None if text == STANDARD_INPUT else Path(text))
-
-
-def inspect_checkpoint(text: str) -> Inspection:
-    """What can be read of a checkpoint. Raises CommandError if the file cannot be read."""
-    import checkpoint
-
-    return checkpoint.inspect(read_checkpoint(text))
 
 
 def read_checkpoint(text: str) -> bytes:

@@ -32,11 +32,16 @@ class OfflineNode:
     """A light node to ask about admissions."""
 
     def __init__(
-        self, settings: Settings, inventory: Inventory, saved: Checkpoint | None = None
+        self,
+        settings: Settings,
+        inventory: Inventory,
+        saved: Checkpoint | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
-        """``saved`` holds what pods have already. Raises TopologyConfigError."""
+        """``saved`` holds what pods have already, ``names`` what they are called by UID. Raises
+        TopologyConfigError."""
         devices = {str(resource): tuple(each.values()) for resource, each in inventory.items()}
-        self._kubelet = LightKubelet(settings, devices, saved=saved)
+        self._kubelet = LightKubelet(settings, devices, saved=saved, names=names)
 
     def admit(self, pod: Pod) -> Admission:
         """Admit a pod after all the others. Raises RequestError for one that is there."""

@@ -30,8 +30,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.cli.data import pod_data
     from podresources import PodResourcesClient
+    from podresources.data import pod_data
 
     check_socket(args.socket)
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from devicemanager.cli.options import CommandError
 
@@ -179,8 +179,15 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settings:
-    """The settings that the flags stand for; ``nodes`` are the NUMA nodes of the devices.
+Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
+"""NUMA nodes, and what besides devices takes part in alignment."""
+
+
+def settings_from(
+    args: argparse.Namespace, nodes: Iterable[int] = (), machine: Machine | None = None
+) -> Settings:
+    """The settings that the flags stand for; ``nodes`` are the NUMA nodes of the devices, and
+    ``machine`` is what there is if --numa says nothing.
 
     Raises NumaError and NumaTopologyError for nodes that make no machine, and
     TopologyConfigError for options of the policy that the kubelet would refuse.
@@ -191,7 +198,9 @@ def settings_from(args: argparse.Namespace, nodes: Iterable[int] = ()) -> Settin
 
     # The policy `none` looks at no options; who gives some wants to know, though.
     parse_policy_options(dict(args.topology_options))
-    topology, providers = _machine(args.numa, max(nodes, default=0))
+    if args.numa is not None or machine is None:
+        machine = _machine(args.numa, max(nodes, default=0))
+    topology, providers = machine
     given = {name: getattr(args, name, None) for name in _SETTINGS}
     given["pod_resources_qps"] = getattr(args, "pod_resources_qps", None)
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -228,9 +237,7 @@ def _chosen_gates(args: argparse.Namespace) -> dict[str, bool]:
     return {name: value for gates in args.feature_gates for name, value in gates}
 
 
-def _machine(
-    text: str | None, highest: int
-) -> tuple[NumaTopology | None, tuple[HintProvider, ...]]:
+def _machine(text: str | None, highest: int) -> Machine:
     """The NUMA nodes, and what besides devices takes part in alignment.
 
     Without --numa there are the nodes up to ``highest`` or, if that says nothing, as many as

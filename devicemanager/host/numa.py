@@ -68,7 +68,7 @@ def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
 
 def from_ids(text: str) -> NumaMachine:
     """Nodes by id with default distances; no CPUs and no memory."""
-    return NumaMachine(_topology("--numa", _id_list("--numa", text)))
+    return NumaMachine(_topology("--numa", id_list("--numa", text)))
 
 
 def from_host(root: Path = Path("/")) -> NumaMachine:
@@ -79,12 +79,12 @@ def from_host(root: Path = Path("/")) -> NumaMachine:
     base = root / SYSFS_NODES
     if not base.is_dir():
         return NumaMachine(NumaTopology.of([0]))
-    nodes = _id_list(base / "online", _line(base / "online"))
+    nodes = id_list(base / "online", _line(base / "online"))
     distances, cpus, memory = {}, {}, {}
     for node in nodes:
         path = base / f"node{node}"
         distances[node] = _numbers(path / "distance", _line(path / "distance"))
-        cpus[node] = tuple(_id_list(path / "cpulist", _line(path / "cpulist")))
+        cpus[node] = tuple(id_list(path / "cpulist", _line(path / "cpulist")))
         memory[node] = _total_bytes(path / "meminfo")
     return NumaMachine(_topology(base, nodes, distances), cpus, {"memory": memory})
 
@@ -96,7 +96,11 @@ def from_file(path: Path) -> NumaMachine:
     node id to a list of CPU ids or a text such as ``0-3,8``. ``memory`` maps a type to
     a mapping of node id to a quantity such as ``4Gi``.
     """
-    content = _load(path)
+    return from_content(path, _load(path))
+
+
+def from_content(path: object, content: object) -> NumaMachine:
+    """As ``from_file``, of what such a file holds; ``path`` names it in errors."""
     if not isinstance(content, Mapping) or not content:
         raise NumaError(f"{path}: expected a mapping with `nodes`")
     unknown = sorted(str(key) for key in content if key not in _KEYS)
@@ -120,6 +124,21 @@ def from_file(path: Path) -> NumaMachine:
     return NumaMachine(topology, cpus, memory)
 
 
+def as_content(machine: NumaMachine) -> dict[str, object]:
+    """The same as plain data, of which ``from_content`` makes an equal machine."""
+    topology = machine.topology
+    distances = [list(row) for row in topology.distances] if topology.has_distances else None
+    return {
+        "nodes": list(topology.nodes),
+        "distances": distances,
+        "cpus": {str(node): list(ids) for node, ids in machine.cpus.items()},
+        "memory": {
+            type_: {str(node): size for node, size in sizes.items()}
+            for type_, sizes in machine.memory.items()
+        },
+    }
+
+
 def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTopology:
     try:
         if distances is None:
@@ -129,7 +148,7 @@ def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTop
         raise NumaError(f"{where}: {error}") from None
 
 
-def _id_list(where: object, text: str) -> list[int]:
+def id_list(where: object, text: str) -> list[int]:
     """Ids from the kernel's list format: ``0-3,8``; empty is none."""
     ids: list[int] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -140,13 +159,15 @@ def _id_list(where: object, text: str) -> list[int]:
         if last < first or last - first > _MAX_LISTED:
             raise NumaError(f"{where}: `{part}` is no range from a lower to a higher number")
         ids.extend(range(first, last + 1))
+        if len(ids) > 2 * _MAX_LISTED:
+            raise NumaError(f"{where}: it lists more than {2 * _MAX_LISTED} numbers")
     return ids
 
 
 def _ids(where: str, value: object) -> list[int]:
     """Ids as a list of numbers or in the kernel's list format."""
     if isinstance(value, str):
-        return _id_list(where, value)
+        return id_list(where, value)
     if isinstance(value, int) and not isinstance(value, bool):
         return [_id(where, value)]
     if not isinstance(value, list):
@@ -167,7 +188,7 @@ def _numbers(where: object, text: str) -> list[int]:
         raise NumaError(f"{where}: `{text}` is not a list of numbers") from None
 
 
-def _rows(path: Path, value: object) -> dict[int, list[int]] | list[list[int]] | None:
+def _rows(path: object, value: object) -> dict[int, list[int]] | list[list[int]] | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -220,7 +241,7 @@ def _total_bytes(path: Path) -> int:
     return int(match[1]) * 1024
 
 
-def _check_each_once(path: Path, cpus: Mapping[int, tuple[int, ...]]) -> None:
+def _check_each_once(path: object, cpus: Mapping[int, tuple[int, ...]]) -> None:
     seen: set[int] = set()
     for node, ids in cpus.items():
         for cpu in ids:

@@ -44,10 +44,11 @@ class LightKubelet(NodePods):
         *,
         clock: Clock | None = None,
         saved: Checkpoint | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         """``simulate`` has the devices by resource: a number, a text such as ``8@0,1`` or the
         devices themselves. ``saved`` holds what pods have already; all that it names are taken
-        to be there.
+        to be there. ``names`` are those of its pods, by UID.
 
         Raises ValueError for what says no devices, TopologyConfigError for topology settings
         that the kubelet would refuse.
@@ -55,7 +56,7 @@ class LightKubelet(NodePods):
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = EventStream(self.clock, keep=_EVENTS_KEPT)
-        self._pods = PodStore()
+        self._pods = PodStore(names)
         self._claims = ClaimsDoor(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )

@@ -229,9 +229,11 @@ class PodStore:
     be held over an admission or a write.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, str] | None = None) -> None:
+        """``names``: what pods are called that only the checkpoint knows, by UID."""
         self.lock = threading.RLock()
         """Guards everything below, and the fields of the records."""
+        self._names = names or {}
         self._records: dict[PodUid, PodRecord] = {}
         # Sorted by name, so that telling PodResources costs no sort of all pods.
         self._active: list[Pod] = []
@@ -271,9 +273,10 @@ class PodStore:
         return f"no pod has the UID {uid!r}: it was not admitted, or is gone"
 
     def title_of(self, uid: PodUid) -> str:
-        """A pod as people name it; by its UID if only the checkpoint knows it."""
+        """A pod as people name it; by its UID if only the checkpoint knows it, and no name was
+        given."""
         record = self.get(uid)
-        return str(uid) if record is None else title(record.pod)
+        return self._names.get(uid, str(uid)) if record is None else title(record.pod)
 
     def add(self, pod: Pod, now: float | None = None) -> PodRecord:
         """A new pod, seen ``now``. Raises RequestError if its UID is taken by an active one."""

@@ -16,6 +16,9 @@ import pytest
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.cli import main
+from devicemanager.snapshot import archive, layout
+from podresources import MemorySource, PodResourcesServer
+from tests.snapshot import made_up
 
 GPU = "vendor.com/gpu"
 NAME = "kubelet_internal_checkpoint"
@@ -248,3 +251,93 @@ def test_show_names_what_cannot_be_read(file: Path, capsys: Any) -> None:
 def test_standard_input_may_be_text(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(checkpoint.dumps(WHOLE).decode()))
     assert run(capsys, "edit", "-", "--drop-pod", "u-1")[0] == 1
+
+
+# --- names of pods, and checkpoints in snapshots
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    path = tmp_path / "node.tar.gz"
+    path.write_bytes(archive(made_up.WHOLE))
+    return path
+
+
+def pods_shown(out: str) -> list[str]:
+    return [line for line in out.splitlines() if line.startswith("pod ")]
+
+
+NAMED = ["pod ml/train (u-train), container main", "pod ml/infer (u-infer), container main"]
+
+
+def test_names_from_a_snapshot(snapshot: Path, tmp_path: Path, capsys: Any) -> None:
+    status, out, _ = run(capsys, "show", str(snapshot))
+    assert (status, pods_shown(out)) == (0, NAMED)
+    plain = tmp_path / "plain"
+    plain.write_bytes(made_up.WHOLE.checkpoint or b"")
+    assert pods_shown(run(capsys, "show", str(plain))[1])[0] == "pod u-train, container main"
+    status, out, _ = run(capsys, "show", str(plain), "--snapshot", str(snapshot))
+    assert (status, pods_shown(out)) == (0, NAMED)
+    _, out, _ = run(capsys, "show", str(snapshot), "-o", "json")
+    told = [each["pod"] for each in json.loads(out)["pod_device_entries"]]
+    assert told == ["ml/train", "ml/infer"]
+
+
+def test_names_from_podresources(root: Path, capsys: Any) -> None:
+    (root / "saved").write_bytes(made_up.WHOLE.checkpoint or b"")
+    with PodResourcesServer(MemorySource(made_up.WHOLE.pods or ()), root / "s") as server:
+        where = ["--socket", str(server.socket_path)]
+        _, out, _ = run(capsys, "show", str(root / "saved"), *where)
+    assert pods_shown(out) == NAMED
+
+
+def test_names_from_kubectl(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    (tmp_path / "saved").write_bytes(made_up.WHOLE.checkpoint or b"")
+    mirror = {"kubernetes.io/config.hash": "u-infer"}
+    items = [
+        {"metadata": {"name": "train", "namespace": "ml", "uid": "u-train"}},
+        {"metadata": {"name": "infer", "namespace": "ml", "uid": "x", "annotations": mirror}},
+    ]
+    pods = tmp_path / "pods.json"
+    pods.write_text(json.dumps({"kind": "List", "items": items}))
+    where = ["show", str(tmp_path / "saved"), "--pods"]
+    assert pods_shown(run(capsys, *where, str(pods))[1]) == NAMED
+    pods.write_text(json.dumps(items[0]))
+    with pods.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert pods_shown(run(capsys, *where, "-")[1]) == [NAMED[0], "pod u-infer, container main"]
+    monkeypatch.setattr("sys.stdin", None)
+    twice = run(capsys, "show", "-", "--pods", "-")
+    assert "standard input, -, is given more than once" in twice[2]
+    for content in ("[", "[]", '{"items": 5}', '{"items": [5]}', "{}", "[" * 100_000):
+        pods.write_text(content)
+        status, out, err = run(capsys, *where, str(pods), "-o", "json")
+        assert status == 2
+        assert err == f"devicemanager: error: {json.loads(out)['error']}\n"
+        assert "kubectl get pods" in err
+
+
+def test_the_checkpoint_of_a_snapshot_is_a_checkpoint(
+    snapshot: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert run(capsys, "verify", str(snapshot))[0] == 0
+    plain = tmp_path / "plain"
+    plain.write_bytes(made_up.WHOLE.checkpoint or b"")
+    assert run(capsys, "diff", str(snapshot), str(plain))[:2] == (0, "")
+    status, _, err = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--write")
+    assert status == 2
+    assert f"{snapshot} is no file that can be replaced: give --to" in err
+    other = tmp_path / "other"
+    edited = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--to", str(other))
+    assert edited[0] == 0
+    assert [each.pod_uid for each in checkpoint.load(other).entries or ()] == ["u-infer"]
+    bare = made_up.without(made_up.WHOLE, layout.CHECKPOINT, "Permission denied")
+    snapshot.write_bytes(archive(bare))
+    status, _, err = run(capsys, "show", str(snapshot))
+    assert (status, err) == (
+        2,
+        f"devicemanager: error: {snapshot}: the snapshot has no checkpoint: Permission denied\n",
+    )
+    snapshot.write_bytes(b"\x1f\x8bnothing")
+    status, out, _ = run(capsys, "verify", str(snapshot), "-o", "json")
+    assert (status, json.loads(out)["valid"]) == (2, False)

@@ -237,7 +237,7 @@ def test_a_node_without_any_source_of_devices_is_wrong_usage(pod: Any, capsys: A
         2,
         "",
         "devicemanager: error: which devices does the node have? "
-        "Give --devices, --checkpoint, --allocatable or --claims\n",
+        "Give --devices, --checkpoint, --allocatable, --snapshot or --claims\n",
     )
 
 

@@ -1,18 +1,18 @@
-"""Values as plain data for JSON: names in snake_case, numbers as numbers (docs/json.md)."""
+"""Values as plain data for JSON as our tools print it: names in snake_case, numbers as numbers,
+a device's NUMA nodes as a list (docs/json.md). ``rendering`` has protobuf's own mapping."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from podresources import (
-        Allocatable,
-        Container,
-        ContainerDevices,
-        ContainerMemory,
-        DynamicResource,
-        Pod,
-    )
+from podresources.values import (
+    Allocatable,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
 
 Data = dict[str, Any]
 

@@ -1,0 +1,35 @@
+"""Snapshot archives that the user names, ``-`` for standard input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
+from devicemanager.cli.options import CommandError
+
+if TYPE_CHECKING:
+    from devicemanager.snapshot import Snapshot
+
+
+def load_snapshot(text: str) -> Snapshot:
+    """The snapshot in an archive. Raises CommandError, SnapshotError and OSError."""
+    from devicemanager.io.regular import FileRefused, read_regular
+    from devicemanager.snapshot import layout
+
+    if text == STANDARD_INPUT:
+        return unpacked(read_standard_input(layout.MAX_PACKED), text)
+    try:
+        return unpacked(read_regular(text, layout.MAX_PACKED), text)
+    except FileRefused as error:
+        raise CommandError(f"{text}: it is {error}") from None
+
+
+def unpacked(data: bytes, name: str) -> Snapshot:
+    """The snapshot in an archive's bytes. Raises CommandError and SnapshotError."""
+    try:
+        from devicemanager.snapshot.reading import read_snapshot
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"{error.name} is not installed: pip install 'kubelet-devicemanager[snapshot]'"
+        ) from None
+    return read_snapshot(data, name)

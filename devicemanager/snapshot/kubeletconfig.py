@@ -1,0 +1,145 @@
+"""What a kubelet was told about devices and alignment: its configuration file and its flags.
+
+Nothing else of either is taken: they name credentials.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from devicemanager.io.regular import FileRefused, read_regular
+from devicemanager.manifests.documents import load_documents
+from devicemanager.snapshot.model import KubeletConfig
+
+__all__ = ["Alignment", "alignment", "merged_settings", "running_kubelet"]
+
+_MAX_SIZE: Final = 1 << 20
+_FIELDS: Final = (
+    "topologyManagerPolicy",
+    "topologyManagerScope",
+    "topologyManagerPolicyOptions",
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "memoryManagerPolicy",
+    "reservedMemory",
+    "reservedSystemCPUs",
+    "featureGates",
+)
+_FLAGS: Final = {
+    "topology-manager-policy": "topologyManagerPolicy",
+    "topology-manager-scope": "topologyManagerScope",
+    "topology-manager-policy-options": "topologyManagerPolicyOptions",
+    "cpu-manager-policy": "cpuManagerPolicy",
+    "cpu-manager-policy-options": "cpuManagerPolicyOptions",
+    "memory-manager-policy": "memoryManagerPolicy",
+    "reserved-memory": "reservedMemory",
+    "reserved-cpus": "reservedSystemCPUs",
+    "feature-gates": "featureGates",
+}
+"""Flags with the fields that they stand for."""
+_PLACES: Final = ("config", "config-dir", "root-dir")
+"""Flags that say where to look."""
+_NAME: Final = b"kubelet"
+
+
+def running_kubelet(proc: Path) -> tuple[int, dict[str, str]] | None:
+    """The kubelet that runs on the machine with this ``/proc``, and those of its flags that
+    matter here; None if there is none. Raises OSError if the directory cannot be read."""
+    for entry in sorted(os.listdir(proc), key=lambda name: (len(name), name)):  # noqa: PTH208  # text
+        if entry.isdecimal() and (words := _command(proc / entry)) is not None:
+            wanted = {*_FLAGS, *_PLACES}
+            flags = {name: value for name, value in _flags(words) if name in wanted}
+            return int(entry), flags
+    return None
+
+
+def _command(process: Path) -> list[str] | None:
+    try:
+        if read_regular(process / "comm", _MAX_SIZE).strip() != _NAME:
+            return None
+        data = read_regular(process / "cmdline", _MAX_SIZE)
+    except (OSError, FileRefused):
+        return None
+    return [word.decode(errors="replace") for word in data.split(b"\0")]
+
+
+def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-"):
+            yield name, value if equals else "" if after.startswith("-") else after
+
+
+def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]:
+    """The fields that matter here of a configuration file, and of the files of a drop-in
+    directory over it. Raises OSError, FileRefused and ManifestError."""
+    settings: dict[str, Any] = {}
+    others = [] if directory is None else sorted(directory.glob("*.conf"))
+    for path in (file, *others):
+        text = read_regular(path, _MAX_SIZE).decode(errors="replace")
+        for document in load_documents(text):
+            if isinstance(document, Mapping):
+                _merge(settings, document)
+    return settings
+
+
+def _merge(settings: dict[str, Any], document: Mapping[Any, Any]) -> None:
+    for name in _FIELDS:
+        value = document.get(name)
+        if isinstance(value, Mapping):
+            settings[name] = {**settings.get(name, {}), **value}
+        elif value is not None:
+            settings[name] = value
+
+
+@attrs.frozen
+class Alignment:
+    """What a kubelet's configuration comes to; what it does not say is the kubelet's default."""
+
+    policy: str = "none"
+    scope: str = "container"
+    options: Mapping[str, str] = attrs.field(factory=dict)
+    cpu_policy: str = "none"
+    memory_policy: str = "None"
+    reserved_cpus: str = ""
+    """In the kernel's list format."""
+
+
+def alignment(config: KubeletConfig | None) -> Alignment:
+    """What holds: flags, then the file, then defaults. A value of a wrong type counts as none:
+    a kubelet would not have started with it."""
+    if config is None:
+        return Alignment()
+    settings = {**config.settings}
+    settings |= {_FLAGS[flag]: value for flag, value in config.flags.items() if flag in _FLAGS}
+    given = {
+        "policy": _text(settings.get("topologyManagerPolicy")),
+        "scope": _text(settings.get("topologyManagerScope")),
+        "cpu_policy": _text(settings.get("cpuManagerPolicy")),
+        "memory_policy": _text(settings.get("memoryManagerPolicy")),
+        "reserved_cpus": _text(settings.get("reservedSystemCPUs")),
+    }
+    options = _options(settings.get("topologyManagerPolicyOptions"))
+    return Alignment(options=options, **{name: text for name, text in given.items() if text})
+
+
+def _text(value: object) -> str:
+    # YAML makes a number of a single CPU.
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _options(value: object) -> dict[str, str]:
+    if isinstance(value, str):
+        pairs = (pair.partition("=") for pair in value.split(",") if pair)
+        return {name: option for name, _, option in pairs}
+    if not isinstance(value, Mapping):
+        return {}
+    return {
+        str(name): str(option).lower() if isinstance(option, bool) else str(option)
+        for name, option in value.items()
+    }

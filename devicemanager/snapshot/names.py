@@ -1,0 +1,87 @@
+"""The names of pods of which a checkpoint knows the UID alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from checkpoint import Checkpoint, PodDevicesEntry
+from devicemanager.snapshot.errors import SnapshotError
+from devicemanager.snapshot.model import PodDirectories
+from podresources.values import Pod, ids_by_resource
+
+__all__ = ["Names", "from_directories", "from_kubectl", "from_pod_resources", "ids_of", "matches"]
+
+Names: TypeAlias = Mapping[str, str]
+"""UID to ``namespace/name``."""
+
+# A static pod has one UID on its node, made of its manifest, and another in the API.
+_STATIC = ("kubernetes.io/config.hash", "kubernetes.io/config.mirror")
+
+
+def from_directories(directories: PodDirectories | None) -> Names:
+    """As the directories of the pods' logs say."""
+    logged = () if directories is None else directories.logged
+    return {pod.uid: f"{pod.namespace}/{pod.name}" for pod in logged}
+
+
+def from_pod_resources(saved: Checkpoint, pods: Iterable[Pod]) -> Names:
+    """Those of the pods whose container holds just what an entry says: PodResources has no
+    UIDs. Where two pods would do, neither is named."""
+    found = matches(saved, pods)
+    return {uid: name for uid, names in found.items() if len(names) == 1 for name in names}
+
+
+def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
+    """The pods that may be the one of a UID, for each UID that has some."""
+    holdings: dict[tuple[str, str, frozenset[str]], set[str]] = {}
+    for pod in pods:
+        for container in pod.containers:
+            for resource, ids in ids_by_resource(container.devices).items():
+                holding = (container.name, resource, frozenset(ids))
+                holdings.setdefault(holding, set()).add(f"{pod.namespace}/{pod.name}")
+    found: dict[str, set[str]] = {}
+    for entry in saved.entries or ():
+        holding = (entry.container_name, entry.resource_name, ids_of(entry))
+        found.setdefault(entry.pod_uid, set()).update(holdings.get(holding, ()))
+    return {uid: frozenset(names) for uid, names in found.items() if names}
+
+
+def ids_of(entry: PodDevicesEntry) -> frozenset[str]:
+    """The devices of an entry, each once."""
+    return frozenset(id_ for ids in (entry.device_ids or {}).values() for id_ in ids or ())
+
+
+def from_kubectl(data: bytes, source: str) -> Names:
+    """Those in what ``kubectl get pods -o json`` prints, of one pod or of many. Raises
+    SnapshotError for anything else."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        raise SnapshotError(f"{source}: this is no JSON: {_EXPECTED}") from None
+    return dict(_pods(content, source))
+
+
+_EXPECTED = "what `kubectl get pods --all-namespaces -o json` prints is expected"
+
+
+def _pods(content: Any, source: str) -> Iterator[tuple[str, str]]:
+    items = content.get("items", [content]) if isinstance(content, dict) else None
+    if not isinstance(items, list):
+        raise SnapshotError(f"{source}: {_EXPECTED}")
+    for item in items:
+        metadata = _mapping(_mapping(item).get("metadata"))
+        uid, name = metadata.get("uid"), metadata.get("name")
+        if not isinstance(uid, str) or not isinstance(name, str):
+            raise SnapshotError(f"{source}: a pod in it has no name or UID: {_EXPECTED}")
+        title = f"{metadata.get('namespace') or 'default'}/{name}"
+        yield uid, title
+        annotations = _mapping(metadata.get("annotations"))
+        for key in _STATIC:
+            if isinstance(static := annotations.get(key), str):
+                yield static, title
+
+
+def _mapping(value: object) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}

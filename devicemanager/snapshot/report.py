@@ -1,0 +1,185 @@
+"""A snapshot for people: what is wrong first, each with what to do, then what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from devicemanager.core.printable import printable
+from devicemanager.snapshot.node import Node
+from devicemanager.snapshot.rules import ADVICE, Finding, Severity, findings
+
+__all__ = ["as_data", "lines"]
+
+_MOST_IDS = 12
+_HEADINGS = ("RESOURCE", "IN CHECKPOINT", "ALLOCATABLE", "HELD", "DEVICES")
+
+
+def lines(node: Node) -> Iterator[str]:
+    """The report, line by line, safe for a terminal."""
+    for line in _lines(node):
+        yield printable(line)
+
+
+def _lines(node: Node) -> Iterator[str]:
+    snapshot, found = node.snapshot, findings(node)
+    yield f"node {snapshot.node}, {snapshot.taken}, kubelet in {snapshot.root}"
+    yield ""
+    yield _verdict(found)
+    for finding in found:
+        yield ""
+        yield from _finding(finding)
+    yield from _unread(node)
+    yield from _resources(node)
+    yield from _pods(node)
+    yield from _sockets(node)
+    yield from _machine(node)
+
+
+def _verdict(found: Sequence[Finding]) -> str:
+    counts = {each: sum(one.severity is each for one in found) for each in Severity}
+    named = [f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items() if n]
+    return ", ".join(named) if named else "nothing is wrong in what could be read"
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"{finding.severity.upper()}: {finding.message}"
+    advice = ADVICE[finding.kind]
+    yield from (f"  {detail}" for detail in finding.details)
+    yield from (f"  -> {step}" for step in advice.steps)
+    see = " ".join(filter(None, (advice.page, *advice.links)))
+    if see:
+        yield f"  see {see}"
+
+
+def _unread(node: Node) -> Iterator[str]:
+    parts = [part for part in node.snapshot.parts if part.problem is not None]
+    for title, absent in (("could not be read:", False), ("not there:", True)):
+        some = [part for part in parts if part.absent is absent]
+        if some:
+            yield from ("", title)
+        for part in some:
+            yield f"  {part.name}: {part.source}" + ("" if absent else f": {part.problem}")
+
+
+def _resources(node: Node) -> Iterator[str]:
+    held = {resource for resource, _ in node.holders}
+    names = sorted({*node.registered, *(node.offered or ()), *held})
+    if names:
+        yield ""
+        yield from _table([_HEADINGS, *(_resource(node, name) for name in names)])
+
+
+def _resource(node: Node, name: str) -> tuple[str, ...]:
+    registered, offered = node.registered.get(name), node.offered
+    ids = {*(registered or ()), *((offered or {}).get(name, ()))}
+    return (
+        name,
+        "-" if registered is None else str(len(registered)),
+        "?" if offered is None else str(len(offered.get(name, ()))),
+        "?" if node.snapshot.pods is None else str(sum(key[0] == name for key in node.holders)),
+        _some(sorted(ids)),
+    )
+
+
+def _pods(node: Node) -> Iterator[str]:
+    rows = [
+        (f"{pod.namespace}/{pod.name}", container.name, devices)
+        for pod in node.snapshot.pods or ()
+        for container in pod.containers
+        if (devices := _some(sorted({i for each in container.devices for i in each.device_ids})))
+        != "-"
+    ]
+    if rows:
+        yield ""
+        yield from _table([("POD", "CONTAINER", "DEVICES"), *rows])
+
+
+def _sockets(node: Node) -> Iterator[str]:
+    if node.snapshot.sockets:
+        yield ""
+        rows = [
+            (each.path, each.state, _process(each.pid, each.process), each.problem or "")
+            for each in node.snapshot.sockets
+        ]
+        yield from _table([("SOCKET", "STATE", "PROCESS", ""), *rows])
+
+
+def _process(pid: int | None, name: str | None) -> str:
+    return "-" if pid is None else f"{name or '?'} ({pid})"
+
+
+def _machine(node: Node) -> Iterator[str]:
+    aligned, machine = node.alignment, node.snapshot.numa
+    yield ""
+    if node.snapshot.config is None:
+        yield "topology policy: not known, the kubelet's configuration was not read"
+    else:
+        options = "".join(f", {name}={value}" for name, value in sorted(aligned.options.items()))
+        yield f"topology policy {aligned.policy}, scope {aligned.scope}{options}"
+        yield f"CPU manager {aligned.cpu_policy}, memory manager {aligned.memory_policy}"
+    if machine is not None:
+        yield f"NUMA nodes {','.join(map(str, machine.topology.nodes))}"
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else ""
+    return ",".join(ids[:_MOST_IDS]) + more or "-"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def as_data(node: Node) -> dict[str, Any]:
+    """The same for programs (docs/json.md)."""
+    snapshot = node.snapshot
+    return {
+        "node": snapshot.node,
+        "taken": snapshot.taken,
+        "root": snapshot.root,
+        "findings": [_as_data(finding) for finding in findings(node)],
+        "parts": [
+            {
+                "name": part.name,
+                "source": part.source,
+                "read": part.problem is None,
+                "absent": part.absent,
+                "problem": part.problem,
+            }
+            for part in snapshot.parts
+        ],
+        "resources": list(_resources_data(node)),
+        "pods": dict(sorted(node.names.items())),
+    }
+
+
+def _as_data(finding: Finding) -> dict[str, Any]:
+    advice = ADVICE[finding.kind]
+    return {
+        "kind": finding.kind.value,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "details": list(finding.details),
+        "resource": finding.resource,
+        "device_ids": list(finding.devices),
+        "pods": list(finding.pods),
+        "advice": list(advice.steps),
+        "page": advice.page or None,
+        "issues": list(advice.links),
+    }
+
+
+def _resources_data(node: Node) -> Iterable[dict[str, Any]]:
+    held = {resource for resource, _ in node.holders}
+    for name in sorted({*node.registered, *(node.offered or ()), *held}):
+        offered = None if node.offered is None else len(node.offered.get(name, ()))
+        yield {
+            "resource_name": name,
+            "in_checkpoint": len(node.registered[name]) if name in node.registered else None,
+            "allocatable": offered,
+            "held": sum(key[0] == name for key in node.holders) if node.snapshot.pods else None,
+        }

@@ -1,0 +1,169 @@
+"""What can be wrong with the checkpoint itself, and between it and PodResources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import checkpoint
+from checkpoint import CheckpointCorrupt, FindingKind, PodDevicesEntry
+from devicemanager.core.errors import PluginError
+from devicemanager.snapshot import layout
+from devicemanager.snapshot.node import DeviceKey, Node
+from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
+
+__all__ = ["RULES"]
+
+
+def damaged(node: Node) -> Iterator[Finding]:
+    """A kubelet that starts goes on without it: ``Start`` logs the error
+    (devicemanager/manager.go, v1.36)."""
+    saved = node.saved
+    if saved is None or not saved.problems:
+        return
+    if _is_of_first_format(node.snapshot.checkpoint or b""):
+        message = "the checkpoint has the format of kubelets before v1.20"
+        details: tuple[str, ...] = ("kubelets from v1.22 to v1.30 read it, no other does",)
+    else:
+        message = "the checkpoint is damaged"
+        details = (*saved.problems, *(f"lost: {each}" for each in saved.lost))
+        entries = len(saved.checkpoint.entries or ())
+        details += (f"{entries} pod device entries can be read",)
+    yield Finding(Kind.CHECKPOINT_DAMAGED, Severity.ERROR, message, tuple(dict.fromkeys(details)))
+
+
+def _is_of_first_format(data: bytes) -> bool:
+    try:
+        checkpoint.loads(data, v1=True)
+    except CheckpointCorrupt:
+        return False
+    return True
+
+
+def missing(node: Node) -> Iterator[Finding]:
+    part = node.snapshot.part(layout.CHECKPOINT)
+    if part is not None and part.absent and node.holders:
+        count = len(node.holders)
+        yield Finding(
+            Kind.CHECKPOINT_MISSING,
+            Severity.ERROR,
+            f"there is no checkpoint, and pods hold {count} devices",
+            (f"looked for in {part.source}",),
+            pods=tuple(sorted({name for names in node.holders.values() for name in names})),
+        )
+
+
+def held_twice(node: Node) -> Iterator[Finding]:
+    """By two pods that are there: of one that is gone the entry is only old."""
+    for (resource, id_), names in sorted(node.holders.items()):
+        if len(names) > 1:
+            yield _twice(resource, id_, names, names, "PodResources says so")
+    for (resource, id_), uids in sorted(node.entries.items()):
+        here = tuple(uid for uid in uids if uid not in node.gone)
+        if len(here) > 1 and len(node.holders.get((resource, id_), ())) < 2:
+            titles = tuple(map(node.title, here))
+            yield _twice(resource, id_, here, titles, "the checkpoint says so")
+
+
+def _twice(
+    resource: str, id_: str, pods: tuple[str, ...], titles: tuple[str, ...], source: str
+) -> Finding:
+    message = f"device {id_} of {resource} is held by {len(pods)} pods: {', '.join(titles)}"
+    return Finding(
+        Kind.HELD_TWICE, Severity.ERROR, message, (source,), resource, (id_,), tuple(pods)
+    )
+
+
+def not_saved(node: Node) -> Iterator[Finding]:
+    """What only the running kubelet knows: it forgets it with its next restart."""
+    if node.saved is None or node.saved.problems:
+        return
+    lost: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    key: DeviceKey
+    for key, names in sorted(node.holders.items()):
+        if key not in node.entries:
+            lost.setdefault((key[0], names), []).append(key[1])
+    for (resource, names), ids in lost.items():
+        devices = "device" if len(ids) == 1 else "devices"
+        yield Finding(
+            Kind.NOT_IN_CHECKPOINT,
+            Severity.ERROR,
+            f"{devices} {', '.join(ids)} of {resource}, held by {', '.join(names)}: not in the "
+            "checkpoint",
+            ("PodResources shows who holds them, and the file has no entry for them",),
+            resource,
+            tuple(ids),
+            names,
+        )
+
+
+def gone(node: Node) -> Iterator[Finding]:
+    for uid, is_sure in sorted(node.gone.items()):
+        held = {key for key, uids in node.entries.items() if uid in uids}
+        devices = sorted(f"{id_} of {resource}" for resource, id_ in held)
+        how = (
+            "the kubelet has no directory for it, and no pod of PodResources holds these devices"
+            if is_sure and node.snapshot.pods is not None
+            else "the kubelet has no directory for it"
+            if is_sure
+            else "no pod of PodResources holds these devices; an init container's would not be "
+            "shown, so make sure"
+        )
+        yield Finding(
+            Kind.POD_GONE,
+            Severity.WARNING,
+            f"pod {node.title(uid)} is in the checkpoint and not on the node",
+            (f"it holds {', '.join(devices)}", how),
+            pods=(uid,),
+            devices=tuple(sorted(id_ for _, id_ in held)),
+        )
+
+
+_KINDS = {
+    FindingKind.REPEATED_ENTRY: Kind.REPEATED_ENTRY,
+    FindingKind.UNREGISTERED_RESOURCE: Kind.UNREGISTERED_RESOURCE,
+}
+
+
+def inconsistent(node: Node) -> Iterator[Finding]:
+    """What no kubelet would have written."""
+    if node.saved is None:
+        return
+    for found in checkpoint.inconsistencies(node.saved.checkpoint):
+        kind = _KINDS.get(found.kind)
+        # Where the file ends early, the resources are what is missing.
+        if kind is None or (kind is Kind.UNREGISTERED_RESOURCE and not node.saved.is_complete):
+            continue
+        yield Finding(
+            kind, Severity.WARNING, found.message, resource=found.resource, pods=found.pods
+        )
+
+
+def unreadable_answers(node: Node) -> Iterator[Finding]:
+    """A kubelet leaves such an entry out (``fromCheckpointData``, v1.36)."""
+    for entry in (node.saved and node.saved.checkpoint.entries) or ():
+        if (why := _objection(entry)) is not None:
+            yield Finding(
+                Kind.ANSWER_UNREADABLE,
+                Severity.ERROR,
+                f"what the plugin of {entry.resource_name} answered for pod "
+                f"{node.title(entry.pod_uid)}, container {entry.container_name} cannot be read",
+                (why, "a kubelet that starts leaves the entry out, and the devices count as free"),
+                entry.resource_name,
+                pods=(entry.pod_uid,),
+            )
+
+
+def _objection(entry: PodDevicesEntry) -> str | None:
+    from google.protobuf.message import DecodeError
+
+    from devicemanager.wire.settings import settings_from_bytes
+
+    try:
+        settings_from_bytes(entry.alloc_resp or b"")
+    except PluginError as error:
+        # Another cause is one of ours alone: a typed device of a kind that is not known.
+        return str(error) if isinstance(error.__cause__, DecodeError) else None
+    return None
+
+
+RULES = (damaged, missing, held_twice, not_saved, unreadable_answers, gone, inconsistent)

@@ -1,0 +1,181 @@
+"""The state files of the CPU manager and the memory manager. Needs the extra ``snapshot``.
+
+A kubelet that does not like one of them refuses to start, which is the opposite of what it
+does with the checkpoint of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import attrs
+import msgspec
+
+from checkpoint.fnv import fnv1a_32
+from devicemanager.host.numa import NumaError, id_list
+from devicemanager.snapshot.errors import SnapshotError
+
+__all__ = ["CpuState", "MemoryBlockHeld", "MemoryState", "cpu_state", "memory_state"]
+
+T = TypeVar("T")
+
+STATIC_CPU: Final = "static"
+STATIC_MEMORY: Final = "Static"
+_POD_LEVEL: Final = " PodEntries:(state.PodCPUAssignments)map[]"
+"""What the hashed text has besides from v1.36 on, with gate PodLevelResourceManagers."""
+
+
+@attrs.frozen
+class CpuState:
+    """What ``cpu_manager_state`` says."""
+
+    policy: str
+    default: frozenset[int]
+    """The CPUs that no container has for itself."""
+    assigned: Mapping[str, Mapping[str, frozenset[int]]]
+    """By pod UID and container."""
+    checksum: int
+    expected: tuple[int, ...]
+    """Checksums that are right for this data; empty where that is not known."""
+
+    @property
+    def known(self) -> frozenset[int]:
+        """Every CPU that the file names."""
+        return self.default.union(*self.exclusive)
+
+    @property
+    def exclusive(self) -> tuple[frozenset[int], ...]:
+        """The CPUs of each container that has some for itself."""
+        return tuple(cpus for held in self.assigned.values() for cpus in held.values())
+
+    @property
+    def is_intact(self) -> bool:
+        """False if the checksum is wrong. 0 stands for none (VerifyChecksum, v1.36)."""
+        return not self.checksum or not self.expected or self.checksum in self.expected
+
+
+@attrs.frozen
+class MemoryBlockHeld:
+    """Memory of one type that a container has on some NUMA nodes."""
+
+    type: str
+    size: int
+    nodes: tuple[int, ...]
+
+
+@attrs.frozen
+class MemoryState:
+    """What ``memory_manager_state`` says. Its checksum is not checked."""
+
+    policy: str
+    totals: Mapping[int, Mapping[str, int]]
+    """Bytes by NUMA node and type of memory."""
+    allocatable: Mapping[str, Mapping[int, int]]
+    """Bytes that containers may get, by type of memory and NUMA node."""
+    assigned: Mapping[str, Mapping[str, tuple[MemoryBlockHeld, ...]]]
+    """By pod UID and container."""
+
+
+def cpu_state(data: bytes) -> CpuState:
+    """Read ``cpu_manager_state``. Raises SnapshotError."""
+    file = _decoded(data, _CpuFile)
+    expected: tuple[int, ...] = ()
+    if not file.podEntries and all(isinstance(held, dict) for held in file.entries.values()):
+        expected = tuple(_checksum(file, more) for more in ("", _POD_LEVEL))
+    assigned = {
+        uid: {name: _cpus(text) for name, text in held.items()}
+        for uid, held in file.entries.items()
+        if isinstance(held, dict)
+    }
+    return CpuState(file.policyName, _cpus(file.defaultCpuSet), assigned, file.checksum, expected)
+
+
+def memory_state(data: bytes) -> MemoryState:
+    """Read ``memory_manager_state``. Raises SnapshotError."""
+    file = _decoded(data, _MemoryFile)
+    totals = {
+        node: {type_: table.total for type_, table in state.memoryMap.items()}
+        for node, state in file.machineState.items()
+    }
+    allocatable: dict[str, dict[int, int]] = {}
+    for node, state in file.machineState.items():
+        for type_, table in state.memoryMap.items():
+            allocatable.setdefault(type_, {})[node] = table.allocatable
+    assigned = {
+        uid: {
+            name: tuple(MemoryBlockHeld(b.type, b.size, b.numaAffinity) for b in blocks)
+            for name, blocks in held.items()
+        }
+        for uid, held in file.entries.items()
+    }
+    return MemoryState(file.policyName, totals, allocatable, assigned)
+
+
+def _decoded(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SnapshotError(str(error)) from None
+
+
+def _cpus(text: str) -> frozenset[int]:
+    try:
+        return frozenset(id_list("CPUs", text))
+    except NumaError as error:
+        raise SnapshotError(str(error)) from None
+
+
+def _checksum(file: _CpuFile, more: str) -> int:
+    """FNV-1a 32 over what Go prints of the value (CPUManagerCheckpoint, v1.36)."""
+    entries = _printed((uid, _printed(held.items())) for uid, held in file.entries.items())
+    text = (
+        f"(*state.CPUManagerCheckpoint){{PolicyName:(string){file.policyName} "
+        f"DefaultCPUSet:(string){file.defaultCpuSet} "
+        f"Entries:(map[string]map[string]string){entries}{more} Checksum:(checksum.Checksum)0}}"
+    )
+    return fnv1a_32(text.encode(errors="replace"))
+
+
+def _printed(items: Iterable[tuple[str, str]]) -> str:
+    return f"map[{' '.join(f'{name}:{value}' for name, value in sorted(items))}]"
+
+
+# Fields are named as in the files.
+class _CpuFile(msgspec.Struct):
+    policyName: str = ""
+    defaultCpuSet: str = ""
+    entries: dict[str, Any] = {}
+    podEntries: dict[str, Any] = {}
+    checksum: int = 0
+
+    def __post_init__(self) -> None:
+        for held in self.entries.values():
+            # Before v1.19 a container's id stood there, with its CPUs.
+            if not isinstance(held, str) and not _is_texts(held):
+                raise ValueError("entries: CPUs by pod and container are expected")
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+class _Table(msgspec.Struct):
+    total: int = 0
+    allocatable: int = 0
+
+
+class _NodeState(msgspec.Struct):
+    memoryMap: dict[str, _Table] = {}
+
+
+class _Block(msgspec.Struct):
+    numaAffinity: tuple[int, ...] = ()
+    type: str = ""
+    size: int = 0
+
+
+class _MemoryFile(msgspec.Struct):
+    policyName: str = ""
+    machineState: dict[int, _NodeState] = {}
+    entries: dict[str, dict[str, tuple[_Block, ...]]] = {}

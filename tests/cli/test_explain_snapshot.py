@@ -1,0 +1,217 @@
+"""``devicemanager explain --snapshot``: a pod on a node that somebody has only a file of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from checkpoint import PodDevicesEntry
+from devicemanager.cli import main
+from devicemanager.snapshot import archive, layout
+from devicemanager.snapshot.model import KubeletConfig, Snapshot
+from devicemanager.testing import pod_manifest
+from podresources import Allocatable
+from tests.snapshot.made_up import (
+    GPU,
+    ROOT,
+    WHOLE,
+    cpu_state,
+    entry,
+    memory_state,
+    offered,
+    pod,
+    saved,
+    without,
+)
+
+# Four GPUs: g0 and g1 on node 0, both held by train; g2 and g3 on node 1, g2 held by infer.
+FIXED = attrs.evolve(
+    WHOLE,
+    checkpoint=saved(
+        entry("u-train", "g0", "g1"), PodDevicesEntry("u-infer", "main", GPU, {1: ("g2",)}, b"")
+    ),
+)
+
+
+@pytest.fixture
+def explain(tmp_path: Path, capsys: Any) -> Any:
+    """What is said of a pod with these limits on the node of a snapshot."""
+
+    def say(snapshot: Snapshot, limits: dict[str, Any], *argv: str) -> tuple[int, str, str]:
+        (tmp_path / "s.tar.gz").write_bytes(archive(snapshot))
+        manifest = pod_manifest("new", limits, namespace="ml", uid="u-new")
+        (tmp_path / "pod.yaml").write_text(json.dumps(manifest))
+        files = [str(tmp_path / "pod.yaml"), "--snapshot", str(tmp_path / "s.tar.gz")]
+        status = main(["explain", *files, *argv])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return say
+
+
+def test_devices_holders_nodes_and_policy_are_the_nodes(explain: Any) -> None:
+    status, out, err = explain(WHOLE, {GPU: 2})
+    assert (status, err) == (1, "")
+    assert "policy restricted, scope container\n" in out
+    assert "    node 0 [##] 0 of 2 free\n    node 1 [#.] 1 of 2 free\n" in out
+    assert f"  {GPU} g2: pod ml/infer, container main\n" in out
+    assert f"  {GPU} g0, g1: pod ml/train, container main\n" in out
+    assert explain(WHOLE, {GPU: 1})[0] == 0
+
+
+def test_what_if_and_without_pod_change_it_and_say_what_it_was(explain: Any) -> None:
+    status, out, _ = explain(WHOLE, {GPU: 2}, "--without-pod", "infer")
+    assert status == 0
+    assert "chosen: g2, g3\n" in out
+    assert out.endswith("note: as the node is, pod ml/new is refused: TopologyAffinityError\n")
+    for name in ("ml/infer", "u-infer"):
+        assert explain(WHOLE, {GPU: 2}, "--without-pod", name)[0] == 0
+    many = ["--without-pod", "train", "--without-pod", "infer"]
+    assert explain(WHOLE, {GPU: 3}, *many)[0] == 0
+    single = ["--what-if", "policy=single-numa-node"]
+    assert explain(WHOLE, {GPU: 3}, *many, *single)[0] == 1
+    status, out, _ = explain(WHOLE, {GPU: 1}, *single, "--what-if", "scope=pod")
+    assert (status, "policy single-numa-node, scope pod" in out) == (0, True)
+    option = ["--what-if", "prefer-closest-numa-nodes=true", "-o", "json"]
+    _, out, _ = explain(WHOLE, {GPU: 1}, *option)
+    assert json.loads(out)["pods"][0]["policy"]["prefer_closest_numa_nodes"] is True
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--without-pod", "trian"], "no pod trian holds anything; did you mean ml/train?"),
+        (["--without-pod", "zzz"], "there are: ml/infer, ml/train"),
+        (["--what-if", "max-allowable-numa-nodes=few"], "max-allowable-numa-nodes"),
+        (["--checkpoint", "x"], "--checkpoint and --snapshot: the snapshot has it already"),
+        (["--allocatable", "x"], "--allocatable and --snapshot"),
+    ],
+)
+def test_what_cannot_be_is_one_line(explain: Any, argv: list[str], problem: str) -> None:
+    status, out, err = explain(WHOLE, {GPU: 1}, *argv)
+    assert (status, out) == (2, "")
+    assert problem in err
+    assert len(err.splitlines()) == 1
+
+
+def test_changes_need_a_snapshot(capsys: Any) -> None:
+    for argv in (["--what-if", "policy=none"], ["--without-pod", "a"]):
+        assert main(["explain", "pod.yaml", "--devices", f"{GPU}=1", *argv]) == 2
+        assert "give --snapshot" in capsys.readouterr().err
+    assert main(["explain", "pod.yaml", "--what-if", "policy=most"]) == 2
+    assert "choose from none, best-effort" in capsys.readouterr().err
+
+
+def test_a_failure_is_data_too(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "x").write_text("{}")
+    (tmp_path / "pod.yaml").write_text(json.dumps(pod_manifest("new", {GPU: 1})))
+    argv = [str(tmp_path / "pod.yaml"), "--snapshot", str(tmp_path / "x"), "-o", "json"]
+    assert main(["explain", *argv]) == 2
+    captured = capsys.readouterr()
+    assert f"devicemanager: error: {json.loads(captured.out)['error']}\n" == captured.err
+
+
+def test_what_is_gone_counts_as_free_and_what_may_be_does_not(explain: Any) -> None:
+    data = saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2"), entry("u-old", "g3"))
+    old = attrs.evolve(WHOLE, checkpoint=data)
+    status, out, _ = explain(old, {GPU: 1})
+    assert status == 0
+    assert "note: pod u-old is gone: its devices count as free, as for the kubelet\n" in out
+    unsure = attrs.evolve(old, directories=None)
+    status, out, _ = explain(unsure, {GPU: 1})
+    assert status == 1
+    assert "its devices count as held: try --without-pod u-old\n" in out
+    assert explain(unsure, {GPU: 1}, "--without-pod", "u-old")[0] == 0
+
+
+def test_without_a_good_checkpoint_podresources_says_who_holds_what(explain: Any) -> None:
+    for broken, why in (
+        (without(WHOLE, layout.CHECKPOINT, "Permission denied"), "was not read"),
+        (attrs.evolve(WHOLE, checkpoint=b"{"), "is damaged"),
+    ):
+        status, out, _ = explain(broken, {GPU: 2})
+        assert status == 1
+        assert f"{GPU} g0, g1: pod ml/train, container main\n" in out
+        assert f"note: the checkpoint {why}: PodResources says who holds what\n" in out
+        assert explain(broken, {GPU: 2}, "--without-pod", "infer")[0] == 0
+    blind = without(attrs.evolve(WHOLE, checkpoint=b"{"), layout.POD_RESOURCES, "no")
+    assert "note: the checkpoint is damaged: what can be read" in explain(blind, {GPU: 1})[1]
+    nothing = without(without(WHOLE, layout.CHECKPOINT, "no"), layout.POD_RESOURCES, "no")
+    assert "note: nobody says who holds what" in explain(nothing, {GPU: 1})[1]
+
+
+def test_devices_that_are_not_allocatable_are_unhealthy(explain: Any) -> None:
+    status, out, _ = explain(attrs.evolve(WHOLE, allocatable=offered("g0", "g1", "g2")), {GPU: 1})
+    assert status == 1
+    assert "x unhealthy" in out
+    none = ["--what-if", "policy=none"]
+    status, out, _ = explain(attrs.evolve(WHOLE, allocatable=Allocatable()), {GPU: 1}, *none)
+    assert status == 1
+    assert "no healthy devices present; cannot allocate unhealthy devices" in out
+
+
+def test_devices_may_be_added(explain: Any) -> None:
+    assert explain(WHOLE, {"vendor.com/nic": 1}, "--devices", "vendor.com/nic=2@0,1")[0] == 0
+
+
+def configured(**settings: Any) -> KubeletConfig:
+    return KubeletConfig(
+        f"{ROOT}/config.yaml", {"topologyManagerPolicy": "single-numa-node", **settings}
+    )
+
+
+def test_cpus_that_containers_have_for_themselves_are_taken(explain: Any) -> None:
+    node = attrs.evolve(
+        FIXED,
+        config=configured(cpuManagerPolicy="static", reservedSystemCPUs="4"),
+        cpu_state=cpu_state("static", "0,4-7", entries={"u-train": {"main": "1-3"}}, checksum=0),
+    )
+    wants = {"cpu": 2, "memory": "1Gi", GPU: 1}
+    assert explain(node, wants)[0] == 0
+    # On node 1 three CPUs are free, since one is reserved; on node 0 one is.
+    status, out, _ = explain(node, wants | {"cpu": 4})
+    assert status == 1
+    assert "cpu fits on nodes 0+1" in out
+    assert explain(node, wants | {"cpu": 4}, "--without-pod", "train")[0] == 0
+    # Without the static policy nobody has CPUs for itself.
+    shared = attrs.evolve(node, config=configured())
+    assert "cpu" not in explain(shared, wants | {"cpu": 4})[1]
+
+
+def test_memory_that_containers_have_is_taken(explain: Any) -> None:
+    def table(free: int) -> dict[str, Any]:
+        return {"memoryMap": {"memory": {"total": 8 << 30, "allocatable": free}}, "cells": [0]}
+
+    held = {"u-infer": {"main": [{"numaAffinity": [1], "type": "memory", "size": 6 << 30}]}}
+    state = memory_state(
+        "Static", machineState={"0": table(8 << 30), "1": table(7 << 30)}, entries=held
+    )
+    node = attrs.evolve(FIXED, config=configured(memoryManagerPolicy="Static"), memory_state=state)
+    assert explain(node, {"cpu": 1, "memory": "1Gi", GPU: 1})[0] == 0
+    status, out, _ = explain(node, {"cpu": 1, "memory": "2Gi", GPU: 1})
+    assert status == 1
+    assert "memory only to node 0" in out
+    assert explain(node, {"cpu": 1, "memory": "2Gi", GPU: 1}, "--without-pod", "infer")[0] == 0
+
+
+def test_state_files_that_cannot_be_read_are_left_out(explain: Any) -> None:
+    config = configured(cpuManagerPolicy="static", memoryManagerPolicy="Static")
+    node = attrs.evolve(FIXED, config=config, cpu_state=b"{", memory_state=b"{")
+    assert explain(node, {"cpu": 1, "memory": "1Gi", GPU: 1})[0] == 0
+
+
+def test_numa_nodes_that_the_machine_does_not_have_are_believed_of_the_devices(
+    explain: Any,
+) -> None:
+    far = Allocatable(tuple(attrs.evolve(each, nodes=(3,)) for each in offered("g0", "g3").devices))
+    _, out, _ = explain(attrs.evolve(WHOLE, allocatable=far, pods=(pod("a", "g0"),)), {GPU: 1})
+    assert "node 3 [" in out
+    huge = Allocatable(
+        tuple(attrs.evolve(each, nodes=(10**9, -4)) for each in offered("g3").devices)
+    )
+    none = ["--what-if", "policy=none"]
+    assert explain(attrs.evolve(WHOLE, allocatable=huge), {GPU: 1}, *none)[0] == 0

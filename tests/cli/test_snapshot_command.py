@@ -1,0 +1,184 @@
+"""``devicemanager snapshot``: of a mock kubelet, whole and broken, and of what is no snapshot."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.snapshot import archive, layout
+from devicemanager.testing import pod_manifest
+from podresources import Allocatable
+from tests.snapshot.made_up import GPU, WHOLE, pod, without
+
+
+def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
+    status = main(["snapshot", *argv])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.fixture
+def shown(tmp_path: Path, capsys: Any) -> Any:
+    """What is shown of a snapshot."""
+
+    def show(snapshot: Any, *argv: str) -> tuple[int, str, str]:
+        (tmp_path / "s.tar.gz").write_bytes(archive(snapshot))
+        return run(capsys, "show", str(tmp_path / "s.tar.gz"), *argv)
+
+    return show
+
+
+def test_of_a_mock_kubelet(
+    mock_kubelet: Any, simulated_plugin: Any, tmp_path: Path, capsys: Any
+) -> None:
+    plugin = simulated_plugin(GPU, 2)
+    mock_kubelet.admit(pod_manifest("train", {GPU: 1}))
+    file = tmp_path / "node.tar.gz"
+    where = ["--root", str(mock_kubelet.root), "-o", str(file)]
+    status, out, err = run(capsys, *where)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"{file}: 5 of 9 parts; not on this node: cpu_manager_state")
+    assert file.stat().st_mode & 0o777 == 0o600
+    status, out, _ = run(capsys, "show", str(file))
+    assert status == 0
+    assert "nothing is wrong in what could be read\n" in out
+    assert f"{GPU}  2              2            1     gpu-mock-0,gpu-mock-1\n" in out
+    assert f"({os.getpid()})" in out
+    file.unlink()
+    plugin.stop()
+    mock_kubelet.wait_for_resource(GPU, 0)
+    assert run(capsys, *where)[0] == 0
+    status, out, _ = run(capsys, "show", str(file))
+    assert status == 1
+    assert f"ERROR: {GPU}: no device is allocatable\n" in out
+    assert "  in use by default/train\n" in out
+    assert "https://github.com/kubernetes/kubernetes/issues/121994" in out
+
+
+def test_nothing_is_overwritten(mock_kubelet: Any, tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "there"
+    file.write_text("mine")
+    status, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
+    assert (status, out, file.read_text()) == (2, "", "mine")
+    assert err == f"devicemanager: error: {file}: File exists\n"
+
+
+def test_a_name_is_made_if_none_is_given(
+    mock_kubelet: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "--root", str(mock_kubelet.root))[0] == 0
+    (made,) = tmp_path.iterdir()
+    assert made.name.startswith("snapshot-")
+    assert made.name.endswith("Z.tar.gz")
+
+
+def test_through_pipes(
+    mock_kubelet: Any, capsysbinary: Any, monkeypatch: Any, tmp_path: Path
+) -> None:
+    assert main(["snapshot", "--root", str(mock_kubelet.root), "-o", "-"]) == 0
+    captured = capsysbinary.readouterr()
+    assert captured.err.startswith(b"-: 4 of 9 parts")
+    (tmp_path / "piped").write_bytes(captured.out)
+    with (tmp_path / "piped").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert main(["snapshot", "show", "-"]) == 0
+
+
+def test_no_kubelet_is_one_line(tmp_path: Path, capsys: Any) -> None:
+    status, out, err = run(capsys, "--root", str(tmp_path), "-o", str(tmp_path / "x"))
+    assert (status, out) == (2, "")
+    assert "there is nothing of a kubelet to be read in" in err
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_was_not_read_is_a_warning_on_the_terminal_and_in_the_report(
+    mock_kubelet: Any, tmp_path: Path, capsys: Any
+) -> None:
+    (mock_kubelet.root / "cpu_manager_state").mkdir()
+    file = tmp_path / "node.tar.gz"
+    _, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
+    seen = f"{mock_kubelet.root}/cpu_manager_state: it is a directory, not a regular file"
+    assert err == f"devicemanager: warning: {seen}: not in the snapshot\n"
+    assert "4 of 9 parts; not on this node: kubelet_internal_checkpoint, memory" in out
+    _, out, _ = run(capsys, "show", str(file))
+    assert f"\ncould not be read:\n  cpu_manager_state: {seen}\n" in out
+    assert "  memory_manager_state: " in out
+
+
+def test_what_is_wrong_comes_first(shown: Any) -> None:
+    status, out, err = shown(attrs.evolve(WHOLE, pods=(pod("a", "g0"), pod("b", "g0"))))
+    lines = out.splitlines()
+    assert (status, err) == (1, "")
+    assert lines[0] == "node worker-1, 2026-01-31T12:00:00Z, kubelet in /var/lib/kubelet"
+    assert lines[2:9] == [
+        "1 error",
+        "",
+        f"ERROR: device g0 of {GPU} is held by 2 pods: ml/a, ml/b",
+        "  PodResources says so",
+        "  -> delete one of the pods, and do not trust what the device did meanwhile",
+        "  -> restart nothing before that: both would get the device again",
+        "  see docs/broken-node.md#two-pods-on-one-device "
+        "https://github.com/kubernetes/kubernetes/issues/137534 "
+        "https://github.com/kubernetes/kubernetes/issues/75880",
+    ]
+    assert "topology policy restricted, scope container" in lines
+    assert "NUMA nodes 0,1" in lines
+
+
+def test_a_report_as_data(shown: Any) -> None:
+    status, out, _ = shown(attrs.evolve(WHOLE, allocatable=Allocatable()), "-o", "json")
+    told = json.loads(out)
+    assert (status, told["schema"]) == (1, "devicemanager.snapshot-report/v1")
+    (found,) = told["findings"]
+    assert (found["kind"], found["severity"]) == ("resource-without-plugin", "error")
+    assert found["device_ids"] == ["g0", "g1", "g2", "g3"]
+    assert found["pods"] == ["ml/infer", "ml/train"]
+    assert told["pods"] == {"u-infer": "ml/infer", "u-train": "ml/train"}
+    assert told["resources"] == [
+        {"resource_name": GPU, "in_checkpoint": 4, "allocatable": 0, "held": 3}
+    ]
+    status, out, _ = shown(WHOLE, "-o", "json")
+    assert (status, json.loads(out)["findings"]) == (0, [])
+
+
+def test_names_that_a_terminal_would_obey_are_escaped(shown: Any) -> None:
+    _, out, _ = shown(attrs.evolve(WHOLE, node="\x1b[31m\u202eevil", pods=(pod("\x1b]0;x", "g0"),)))
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert "\\x1b[31m\\u202eevil" in out
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", gzip.compress(b"x" * 600), b"\x1f\x8b\x08"],
+    ids=["empty", "json", "no tar", "cut off"],
+)
+def test_what_is_no_snapshot_is_one_line(content: bytes, tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(content)
+    status, out, err = run(capsys, "show", str(file))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"devicemanager: error: {file}: ")
+    assert len(err.splitlines()) == 1
+    status, out, err = run(capsys, "show", str(file), "-o", "json")
+    told = json.loads(out)
+    assert (status, told["file"]) == (2, str(file))
+    assert err == f"devicemanager: error: {told['error']}\n"
+
+
+def test_a_directory_and_a_missing_file(tmp_path: Path, capsys: Any) -> None:
+    assert run(capsys, "show", str(tmp_path))[2].endswith("it is a directory, not a regular file\n")
+    assert run(capsys, "show", str(tmp_path / "none"))[2].endswith("No such file or directory\n")
+
+
+def test_resources_that_nobody_asked_about(shown: Any) -> None:
+    _, out, _ = shown(without(WHOLE, layout.ALLOCATABLE, "switched off"))
+    assert f"{GPU}  4              ?            3 " in out

@@ -1,0 +1,115 @@
+"""Nodes that do not exist: snapshots made by hand, whole unless a test breaks something."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+import checkpoint
+from checkpoint import Checkpoint, PodDevicesEntry
+from devicemanager.core.topology import NumaTopology
+from devicemanager.host.numa import NumaMachine
+from devicemanager.snapshot import layout
+from devicemanager.snapshot.model import (
+    KubeletConfig,
+    Listening,
+    LoggedPod,
+    Part,
+    PodDirectories,
+    Snapshot,
+    SocketSeen,
+)
+from podresources import Allocatable, Container, ContainerDevices, Pod
+
+GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+ROOT = "/var/lib/kubelet"
+TAKEN = "2026-01-31T12:00:00Z"
+PARTS = tuple(Part(name, f"{ROOT}/{name}") for name in layout.FILES if name != layout.INDEX)
+MACHINE = NumaMachine(
+    NumaTopology.of([0, 1], [[10, 21], [21, 10]]),
+    {0: (0, 1, 2, 3), 1: (4, 5, 6, 7)},
+    {"memory": {0: 8 << 30, 1: 8 << 30}},
+)
+
+
+def entry(uid: str, *ids: str, resource: str = GPU, container: str = "main") -> PodDevicesEntry:
+    return PodDevicesEntry(uid, container, resource, {0: ids}, b"")
+
+
+def saved(*entries: PodDevicesEntry, registered: dict[str, tuple[str, ...]] | None = None) -> bytes:
+    return checkpoint.dumps(
+        Checkpoint(entries, {GPU: ("g0", "g1", "g2", "g3")} if registered is None else registered)
+    )
+
+
+def pod(name: str, *ids: str, resource: str = GPU, container: str = "main") -> Pod:
+    held = tuple(ContainerDevices(resource, (id_,), (int(id_[-1]) // 2,)) for id_ in ids)
+    return Pod(name, "ml", (Container(container, held),))
+
+
+def offered(*ids: str, resource: str = GPU) -> Allocatable:
+    return Allocatable(
+        tuple(ContainerDevices(resource, (id_,), (int(id_[-1]) // 2,)) for id_ in ids)
+    )
+
+
+def socket(path: str, state: Listening = Listening.LISTENING) -> SocketSeen:
+    alive = state is Listening.LISTENING
+    return SocketSeen(f"{ROOT}/{path}", state, 7 if alive else None, "plugin" if alive else None)
+
+
+SOCKETS = (
+    socket("device-plugins/gpu.sock"),
+    socket("device-plugins/kubelet.sock"),
+    socket("pod-resources/kubelet.sock"),
+)
+
+
+def cpu_state(policy: str = "none", default: str = "", **changes: Any) -> bytes:
+    """The file of a kubelet whose CPU manager has no policy, unless told otherwise."""
+    content = {"policyName": policy, "defaultCpuSet": default, "checksum": 1353318690}
+    return json.dumps(content | changes).encode()
+
+
+def memory_state(policy: str = "None", **changes: Any) -> bytes:
+    content = {"policyName": policy, "machineState": {}, "checksum": 4236770233}
+    return json.dumps(content | changes).encode()
+
+
+WHOLE = Snapshot(
+    taken=TAKEN,
+    tool="0.1.0",
+    node="worker-1",
+    root=ROOT,
+    parts=PARTS,
+    pods=(pod("infer", "g2"), pod("train", "g0", "g1")),
+    allocatable=offered("g0", "g1", "g2", "g3"),
+    checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2")),
+    cpu_state=cpu_state(),
+    memory_state=memory_state(),
+    sockets=SOCKETS,
+    numa=MACHINE,
+    config=KubeletConfig(f"{ROOT}/config.yaml", {"topologyManagerPolicy": "restricted"}),
+    directories=PodDirectories(("u-infer", "u-train"), (LoggedPod("ml", "train", "u-train"),)),
+)
+"""Four GPUs on two NUMA nodes, three of them held by two pods."""
+
+
+def without(snapshot: Snapshot, name: str, problem: str, *, absent: bool = False) -> Snapshot:
+    """As if a part had not been read."""
+    fields = {
+        layout.POD_RESOURCES: "pods",
+        layout.ALLOCATABLE: "allocatable",
+        layout.CHECKPOINT: "checkpoint",
+        layout.SOCKETS: "sockets",
+        layout.CONFIG: "config",
+        layout.PODS: "directories",
+        layout.NUMA: "numa",
+    }
+    parts = tuple(
+        Part(name, part.source, problem, absent) if part.name == name else part
+        for part in snapshot.parts
+    )
+    return attrs.evolve(snapshot, parts=parts, **{fields[name]: None})

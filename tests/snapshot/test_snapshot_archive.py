@@ -1,0 +1,211 @@
+"""The archive: what was written comes back, and nothing else does any harm."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import tracemalloc
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.snapshot import SnapshotError, archive, layout, read_snapshot
+from devicemanager.snapshot.archive import pack, unpack
+from devicemanager.snapshot.model import Snapshot
+from tests.snapshot import made_up
+from tests.snapshot.made_up import WHOLE
+
+INDEX = {"schema": layout.SCHEMA, "taken": "t", "tool": "0", "node": "n", "root": "/r"}
+
+
+def test_what_was_written_comes_back():
+    data = archive(WHOLE)
+    assert read_snapshot(data) == WHOLE
+    assert archive(read_snapshot(data)) == data
+
+
+def test_parts_that_were_not_read_stay_away():
+    bare = Snapshot(made_up.TAKEN, "0", "n", "/r", made_up.PARTS)
+    assert read_snapshot(archive(bare)) == bare
+    for name in (layout.POD_RESOURCES, layout.CHECKPOINT, layout.SOCKETS, layout.PODS):
+        some = made_up.without(WHOLE, name, "no permission")
+        assert read_snapshot(archive(some)) == some
+
+
+def test_it_is_what_tar_makes_of_an_unpacked_one():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.GNU_FORMAT) as tar:
+        directory = tarfile.TarInfo("./snapshot/")
+        directory.type = tarfile.DIRTYPE
+        tar.addfile(directory)
+        for name, data in unpack(archive(WHOLE), "s").items():
+            member = tarfile.TarInfo(f"./snapshot/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    assert read_snapshot(out.getvalue()) == WHOLE
+
+
+def test_files_and_fields_of_later_versions_are_left_out():
+    files = unpack(archive(WHOLE), "s") | {"later.json": b"?"}
+    index = json.loads(files[layout.INDEX]) | {"later": [1]}
+    files[layout.INDEX] = json.dumps(index).encode()
+    assert read_snapshot(pack(files, 0)) == WHOLE
+
+
+@pytest.mark.parametrize("schema", ["devicemanager.snapshot/v2", "other", ""])
+def test_another_version_is_named(schema):
+    data = pack({layout.INDEX: json.dumps(INDEX | {"schema": schema}).encode()}, 0)
+    with pytest.raises(SnapshotError, match=r"its schema is .* reads devicemanager\.snapshot/v1"):
+        read_snapshot(data, "x")
+
+
+# --- hostile archives
+
+
+def tar_of(*members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.GNU_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+        for member, data in members:
+            tar.addfile(member, io.BytesIO(data) if member.isreg() else None)
+    return gzip.compress(out.getvalue())
+
+
+def member(name: str, data: bytes = b"", **fields: object) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info, data
+
+
+GOOD = member("snapshot/snapshot.json", json.dumps(INDEX).encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (tar_of(GOOD, member("../../etc/passwd", b"x")), "'../../etc/passwd' is no part of one"),
+        (tar_of(GOOD, member("snapshot/../x", b"x")), "is no part of one"),
+        (tar_of(GOOD, member("/etc/passwd", b"x")), "is no part of one"),
+        (tar_of(GOOD, member("snapshot/a/b", b"x")), "is no part of one"),
+        (tar_of(GOOD, member("snapshot/.x", b"x")), "is no part of one"),
+        (tar_of(GOOD, member("snapshot/x\n\x1b[31m", b"x")), "is no part of one"),
+        (
+            tar_of(GOOD, member("snapshot/numa.json", type=tarfile.SYMTYPE, linkname="/etc/x")),
+            "'snapshot/numa.json' in it is no plain file",
+        ),
+        (
+            tar_of(GOOD, member("snapshot/numa.json", type=tarfile.LNKTYPE, linkname="/etc/x")),
+            "is no plain file",
+        ),
+        (tar_of(GOOD, member("snapshot/x", type=tarfile.FIFOTYPE)), "is no plain file"),
+        (tar_of(GOOD, member("snapshot/x", type=tarfile.CHRTYPE)), "is no plain file"),
+        (tar_of(GOOD, member("snapshot/" + "x" * 200, b"")), "is no plain file"),
+        (
+            tar_of(GOOD, member("snapshot/\u00e9" * 30, b""), form=tarfile.PAX_FORMAT),
+            "is no plain file",
+        ),
+        (tar_of(GOOD, GOOD), "snapshot.json is in it twice"),
+        (tar_of(member("snapshot/numa.json", b"{}")), "there is no snapshot.json in it"),
+        (tar_of(), "there is no snapshot.json in it"),
+        (tar_of(*(member(f"snapshot/f{n}") for n in range(70))), "more than 64 files"),
+        (gzip.compress(b"x" * 2000), "this is no snapshot"),
+        (b"", "there is no snapshot.json in it"),
+        (b"{}", "it cannot be unpacked"),
+        (b"\x1f\x8b", "it cannot be unpacked"),
+        (archive(WHOLE)[:-40], "it cannot be unpacked"),
+        (archive(WHOLE)[:400] + b"\0" * 50 + archive(WHOLE)[450:], "it cannot be unpacked"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "archive",
+)
+def test_a_hostile_archive_is_one_line(data, problem, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SnapshotError) as raised:
+        read_snapshot(data, "bad.tar.gz")
+    text = str(raised.value)
+    assert text.startswith("bad.tar.gz: ")
+    assert problem in text
+    assert text.isprintable()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bomb_is_left_before_it_has_grown(monkeypatch):
+    monkeypatch.setattr(layout, "MAX_UNPACKED", 1 << 20)
+    bomb = gzip.compress(b"\0" * (16 << 20), compresslevel=1)
+    tracemalloc.start()
+    with pytest.raises(SnapshotError, match="unpacked it has more than"):
+        read_snapshot(bomb)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 << 20
+
+
+def header(name: bytes, size: bytes) -> bytes:
+    """A tar header with any size at all."""
+    data = bytearray(512)
+    data[:100] = name.ljust(100, b"\0")
+    data[100:108], data[108:116], data[116:124] = b"0000600\0", b"0000000\0", b"0000000\0"
+    data[124:136] = size.ljust(12, b"\0")
+    data[136:148], data[156:157], data[257:265] = b"00000000000\0", b"0", b"ustar\x0000"
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("size", [b"77777777777", b"\x80" + b"\xff" * 11, b"\xff" * 12])
+def test_a_size_is_a_claim(size):
+    data = gzip.compress(header(b"snapshot/x", size) + b"\0" * 1024)
+    with pytest.raises(SnapshotError, match=r"is cut off|no snapshot"):
+        read_snapshot(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (layout.POD_RESOURCES, b"{"),
+        (layout.POD_RESOURCES, b'{"pod_resources": 5}'),
+        (layout.POD_RESOURCES, b'{"pod_resources": [{"name": 1, "namespace": "x"}]}'),
+        (layout.POD_RESOURCES, b"[" * 200_000),
+        (layout.ALLOCATABLE, b'{"devices": [{"resource_name": "x", "device_ids": [1]}]}'),
+        (layout.ALLOCATABLE, b'{"cpu_ids": [1.5]}'),
+        (layout.SOCKETS, b'{"sockets": [{"path": "x", "state": "perhaps"}]}'),
+        (layout.NUMA, b'{"nodes": [-1]}'),
+        (layout.NUMA, b'{"nodes": [0], "memory": {"memory": {"0": "many"}}}'),
+        (layout.NUMA, b"\xff"),
+        (layout.NUMA, b"[" * 200_000),
+        (layout.NUMA, b'{"nodes": "0-99999999"}'),
+        (layout.NUMA, b'{"nodes": "' + b"0-65535," * 5000 + b'"}'),
+        (layout.CONFIG, b'{"flags": {"a": 1}}'),
+        (layout.PODS, b'{"uids": "x"}'),
+        (layout.INDEX, json.dumps(INDEX | {"parts": [5]}).encode()),
+        (layout.INDEX, b'{"schema": "devicemanager.snapshot/v1"}'),
+        (layout.INDEX, b"\xff\xfe"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "content",
+)
+def test_wrong_types_are_one_line(name, content):
+    files = unpack(archive(WHOLE), "s") | {name: content}
+    with pytest.raises(SnapshotError) as raised:
+        read_snapshot(pack(files, 0), "bad")
+    assert str(raised.value).startswith("bad: ")
+    assert "\n" not in str(raised.value)
+
+
+@given(st.integers(0, 4000), st.binary(min_size=1, max_size=30))
+def test_any_damage_to_the_archive_is_one_line_or_none(position, noise):
+    tar = gzip.decompress(archive(WHOLE))
+    damaged = gzip.compress(tar[:position] + noise + tar[position + len(noise) :], 1)
+    try:
+        assert isinstance(read_snapshot(damaged), Snapshot)
+    except SnapshotError as error:
+        assert str(error).isprintable()
+
+
+def test_texts_of_a_plugin_stay_as_they_are():
+    evil = "\x1b[31m\u202e<b>\x00"
+    one = attrs.evolve(WHOLE, pods=(made_up.pod(evil, "g0"),), node=evil)
+    assert read_snapshot(archive(one)) == one

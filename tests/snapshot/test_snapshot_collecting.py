@@ -1,0 +1,254 @@
+"""Reading a node: what is there, what is not, and what may not be read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkpoint import CHECKPOINT_NAME
+from devicemanager.snapshot import Places, SnapshotError, archive, collect, layout, read_snapshot
+from devicemanager.snapshot.kubeletconfig import alignment
+from devicemanager.snapshot.listeners import look
+from devicemanager.snapshot.model import KubeletConfig, Listening, LoggedPod
+from podresources import MemorySource, PodResourcesServer
+from tests.snapshot.made_up import WHOLE, cpu_state
+
+CONFIG = """\
+kind: KubeletConfiguration
+authentication: {webhook: {cacheTTL: 0s}}
+staticPodURLHeader: {secret: [very]}
+topologyManagerPolicy: best-effort
+cpuManagerPolicy: static
+reservedSystemCPUs: 0
+topologyManagerPolicyOptions: {prefer-closest-numa-nodes: true}
+"""
+
+
+@pytest.fixture
+def host() -> Iterator[Path]:
+    """A machine's file system with a kubelet's; sockets need a short path."""
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    (path / "var/lib/kubelet/device-plugins").mkdir(parents=True)
+    yield path
+    shutil.rmtree(path)
+
+
+def put(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def listening(path: Path) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+    return server
+
+
+@pytest.fixture
+def root(host: Path) -> Path:
+    """The kubelet's directory on a machine where everything is in order."""
+    root = host / "var/lib/kubelet"
+    put(root / "device-plugins" / CHECKPOINT_NAME, WHOLE.checkpoint or b"")
+    put(root / "cpu_manager_state", cpu_state())
+    put(root / "memory_manager_state", b"{}")
+    put(root / "config.yaml", CONFIG)
+    for uid in ("u-infer", "u-train"):
+        (root / "pods" / uid).mkdir(parents=True)
+    for name in ("ml_train_u-train", "no-pod", "a_b", "a__c"):
+        (host / "var/log/pods" / name).mkdir(parents=True)
+    node = host / "sys/devices/system/node"
+    put(node / "online", "0\n")
+    for name, text in {
+        "distance": "10",
+        "cpulist": "0-3",
+        "meminfo": "Node 0 MemTotal:       4 kB",
+    }.items():
+        put(node / "node0" / name, text)
+    put(host / "etc/hostname", "worker-1\n")
+    return root
+
+
+def problems(host: Path) -> dict[str, str]:
+    snapshot = collect(Places.find(host))
+    return {part.name: part.problem for part in snapshot.parts if part.problem is not None}
+
+
+def test_everything_that_is_there_is_read(host: Path, root: Path) -> None:
+    plugins = root / "device-plugins"
+    source = MemorySource(WHOLE.pods or (), WHOLE.allocatable)
+    with (
+        PodResourcesServer(source, root / "pod-resources/kubelet.sock"),
+        listening(plugins / "gpu.sock"),
+    ):
+        listening(plugins / "old.sock").close()
+        snapshot = collect(Places.find(host), now=lambda: 1769860800.0)
+    assert {part.name: part.problem for part in snapshot.parts} == dict.fromkeys(
+        set(layout.FILES) - {layout.INDEX}
+    )
+    assert (snapshot.taken, snapshot.node) == ("2026-01-31T12:00:00Z", "worker-1")
+    assert (snapshot.pods, snapshot.allocatable) == (WHOLE.pods, WHOLE.allocatable)
+    assert (snapshot.checkpoint, snapshot.cpu_state) == (WHOLE.checkpoint, cpu_state())
+    assert [(each.path, each.state, each.pid) for each in snapshot.sockets or ()] == [
+        (f"{plugins}/gpu.sock", Listening.LISTENING, os.getpid()),
+        (f"{plugins}/old.sock", Listening.DEAD, None),
+        (f"{root}/pod-resources/kubelet.sock", Listening.LISTENING, os.getpid()),
+    ]
+    assert (snapshot.sockets or ())[0].process == Path("/proc/self/comm").read_text().strip()
+    assert snapshot.numa is not None
+    assert snapshot.numa.cpus == {0: (0, 1, 2, 3)}
+    assert snapshot.directories is not None
+    assert snapshot.directories.uids == ("u-infer", "u-train")
+    assert snapshot.directories.logged == (LoggedPod("ml", "train", "u-train"),)
+    assert read_snapshot(archive(snapshot)) == snapshot
+
+
+def test_of_the_configuration_only_what_matters_is_taken(host: Path, root: Path) -> None:
+    snapshot = collect(Places.find(host))
+    assert snapshot.config == KubeletConfig(
+        str(root / "config.yaml"),
+        {
+            "topologyManagerPolicy": "best-effort",
+            "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": True},
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": 0,
+        },
+    )
+    aligned = alignment(snapshot.config)
+    assert (aligned.policy, aligned.scope, aligned.cpu_policy) == (
+        "best-effort",
+        "container",
+        "static",
+    )
+    assert aligned.options == {"prefer-closest-numa-nodes": "true"}
+    assert aligned.reserved_cpus == "0"
+    assert b"secret" not in archive(snapshot)
+
+
+def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path) -> None:
+    root.rename(host / "data")
+    (host / "var/lib/kubelet/device-plugins").mkdir(parents=True)
+    (host / "data/device-plugins" / CHECKPOINT_NAME).rename(
+        host / "var/lib/kubelet/device-plugins" / CHECKPOINT_NAME
+    )
+    put(host / "proc/9/comm", "sh\n")
+    put(host / "proc/12/comm", "kubelet\n")
+    words = ["/usr/bin/kubelet", "--root-dir=/data", "--topology-manager-policy", "restricted"]
+    words += ["--config", "/etc/kubelet.yaml", "--config-dir=/etc/kubelet.d", "--token=secret"]
+    put(host / "proc/12/cmdline", "\0".join(words) + "\0")
+    put(host / "etc/kubelet.yaml", CONFIG)
+    put(host / "etc/kubelet.d/10.conf", "cpuManagerPolicy: none\ntopologyManagerScope: pod")
+    snapshot = collect(Places.find(host))
+    assert snapshot.root == str(host / "data")
+    assert snapshot.checkpoint == WHOLE.checkpoint
+    assert snapshot.cpu_state == cpu_state()
+    assert snapshot.config is not None
+    assert (snapshot.config.pid, snapshot.config.source) == (12, str(host / "etc/kubelet.yaml"))
+    aligned = alignment(snapshot.config)
+    assert (aligned.policy, aligned.scope, aligned.cpu_policy) == ("restricted", "pod", "none")
+    assert b"secret" not in archive(snapshot)
+    # Beside a directory that is named, it is another's.
+    assert collect(Places.find(host, root=host / "data")).config == KubeletConfig(
+        str(host / "data/config.yaml"),
+        {
+            "topologyManagerPolicy": "best-effort",
+            "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": True},
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": 0,
+        },
+    )
+
+
+def test_what_cannot_be_read_is_said_and_costs_no_other(host: Path, root: Path) -> None:
+    shutil.rmtree(root / "pods")
+    (root / "cpu_manager_state").unlink()
+    (root / "cpu_manager_state").mkdir()
+    (root / "memory_manager_state").unlink()
+    os.mkfifo(root / "memory_manager_state")
+    put(root / "config.yaml", "topologyManagerPolicy: [")
+    put(host / "sys/devices/system/node/node0/cpulist", "many")
+    listening((root / "device-plugins") / "kubelet.sock").close()
+    (root / "pod-resources").mkdir()
+    listening(root / "pod-resources/kubelet.sock").close()
+    found = problems(host)
+    assert {name: text.partition("/")[0] for name, text in found.items()} == {
+        layout.POD_RESOURCES: "nobody answers on ",
+        layout.ALLOCATABLE: "nobody answers on ",
+        layout.CPU_STATE: "it is a directory, not a regular file",
+        layout.MEMORY_STATE: "it is a pipe, not a regular file",
+        layout.CONFIG: found[layout.CONFIG],
+        layout.PODS: "there is no such file",
+        layout.NUMA: "",
+    }
+    assert "not YAML" in found[layout.CONFIG]
+    assert "`many` is neither a number nor a range" in found[layout.NUMA]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_said(host: Path, root: Path) -> None:
+    (root / "device-plugins" / CHECKPOINT_NAME).chmod(0)
+    assert problems(host)[layout.CHECKPOINT] == "Permission denied"
+
+
+def test_where_nothing_is_of_a_kubelet_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError, match=r"nothing of a kubelet to be read in .*--root"):
+        collect(Places.find(tmp_path))
+    with pytest.raises(SnapshotError, match="nothing of a kubelet"):
+        collect(Places.find(tmp_path, root=tmp_path / "none"))
+
+
+def test_names_of_files_may_be_anything(host: Path, root: Path) -> None:
+    directory = os.fsencode(root / "pods")
+    os.mkdir(directory + b"/u-\xff")  # noqa: PTH102  # bytes
+    listening((root / "device-plugins") / "s\x1b[31m.sock").close()
+    snapshot = collect(Places.find(host))
+    assert snapshot.directories is not None
+    assert "u-\ufffd" in (snapshot.directories.uids or ())
+    assert read_snapshot(archive(snapshot)) == snapshot
+
+
+def test_a_socket_with_a_path_too_long_to_be_dialed_is_looked_at_all_the_same(host: Path) -> None:
+    deep = host / ("d" * 100)
+    deep.mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        descriptor = os.open(deep, os.O_PATH)
+        server.bind(f"/proc/self/fd/{descriptor}/x.sock")
+        os.close(descriptor)
+        assert look(deep / "x.sock").state is Listening.DEAD
+        server.listen()
+        assert look(deep / "x.sock").state is Listening.LISTENING
+
+
+def test_a_socket_of_another_kind_is_not_known(host: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(host / "x.sock"))
+        seen = look(host / "x.sock")
+    assert (seen.state, seen.problem) == (
+        Listening.UNKNOWN,
+        "Protocol wrong type for socket",
+    )
+
+
+def test_a_checkpoint_that_changes_meanwhile_is_read_again(
+    host: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from devicemanager.snapshot import collecting
+
+    path = root / "device-plugins" / CHECKPOINT_NAME
+    contents = [b"1", b"2", b"3"]
+
+    def listed(_: Path) -> tuple[()]:
+        if contents:
+            path.write_bytes(contents.pop(0))
+        return ()
+
+    monkeypatch.setattr(collecting, "_listed", listed)
+    snapshot = collect(Places.find(host))
+    assert (snapshot.checkpoint, contents) == (b"3", [])
+    assert sum(part.name == layout.CHECKPOINT for part in snapshot.parts) == 1

@@ -1,0 +1,473 @@
+"""What is found wrong with a node: each kind on a node that has just that, and nothing that is
+not so on any node."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import checkpoint
+from checkpoint import Checkpoint, PodDevicesEntry
+from devicemanager.core.topology import NumaTopology
+from devicemanager.host.numa import NumaMachine
+from devicemanager.snapshot import layout
+from devicemanager.snapshot.model import KubeletConfig, Listening, PodDirectories, Snapshot
+from devicemanager.snapshot.node import Node
+from devicemanager.snapshot.rules import ADVICE, Kind, Severity, findings
+from podresources import Allocatable
+from tests.snapshot.made_up import (
+    GPU,
+    NIC,
+    ROOT,
+    SOCKETS,
+    WHOLE,
+    cpu_state,
+    entry,
+    memory_state,
+    offered,
+    pod,
+    saved,
+    socket,
+    without,
+)
+
+
+def evolve(**changes: object) -> Snapshot:
+    return attrs.evolve(WHOLE, **changes)
+
+
+def test_nothing_is_wrong_with_a_node_in_order():
+    assert findings(WHOLE) == ()
+
+
+def configured(**settings: object) -> KubeletConfig:
+    return KubeletConfig(f"{ROOT}/config.yaml", settings)
+
+
+def nodes(count: int) -> NumaMachine:
+    return NumaMachine(NumaTopology.of(range(count)))
+
+
+STATIC = {"policy": "static", "checksum": 0}
+KNOWN_CPUS = "static", "0-2,4-7"
+HELD_CPU = {"u-train": {"main": "3"}}
+CASES = {
+    "no-socket": (
+        without(WHOLE, layout.POD_RESOURCES, "there is no such file", absent=True),
+        Kind.KUBELET_NOT_SERVING,
+        "the kubelet does not serve PodResources",
+    ),
+    "dead-socket-of-podresources": (
+        attrs.evolve(
+            without(WHOLE, layout.POD_RESOURCES, "nobody answers"),
+            sockets=(*SOCKETS[:2], socket("pod-resources/kubelet.sock", Listening.DEAD)),
+        ),
+        Kind.KUBELET_NOT_SERVING,
+        "the kubelet does not serve PodResources",
+    ),
+    "no-registration": (
+        evolve(sockets=(SOCKETS[0], SOCKETS[2])),
+        Kind.REGISTRATION_CLOSED,
+        "no plugin can register",
+    ),
+    "dead-registration": (
+        evolve(
+            sockets=(SOCKETS[0], socket("device-plugins/kubelet.sock", Listening.DEAD), SOCKETS[2])
+        ),
+        Kind.REGISTRATION_CLOSED,
+        "no plugin can register",
+    ),
+    "cut-off": (
+        evolve(checkpoint=(WHOLE.checkpoint or b"")[:-30]),
+        Kind.CHECKPOINT_DAMAGED,
+        "the checkpoint is damaged",
+    ),
+    "wrong-checksum": (
+        evolve(checkpoint=(WHOLE.checkpoint or b"").replace(b'["g0","g1"]', b'["g0","g3"]', 1)),
+        Kind.CHECKPOINT_DAMAGED,
+        "the checkpoint is damaged",
+    ),
+    "no-checkpoint": (
+        without(WHOLE, layout.CHECKPOINT, "there is no such file", absent=True),
+        Kind.CHECKPOINT_MISSING,
+        "there is no checkpoint, and pods hold 3 devices",
+    ),
+    "two-pods-on-one-device": (
+        evolve(pods=(pod("infer", "g2", "g0"), pod("train", "g0", "g1"))),
+        Kind.HELD_TWICE,
+        "device g0 of vendor.com/gpu is held by 2 pods: ml/infer, ml/train",
+    ),
+    "two-entries-for-one-device": (
+        evolve(checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2", "g1"))),
+        Kind.HELD_TWICE,
+        "device g1 of vendor.com/gpu is held by 2 pods: ml/train (u-train), u-infer",
+    ),
+    "not-saved": (
+        evolve(checkpoint=saved(entry("u-train", "g0", "g1"))),
+        Kind.NOT_IN_CHECKPOINT,
+        "device g2 of vendor.com/gpu, held by ml/infer: not in the checkpoint",
+    ),
+    "no-plugin": (
+        evolve(allocatable=Allocatable(), sockets=SOCKETS[1:]),
+        Kind.RESOURCE_WITHOUT_PLUGIN,
+        "vendor.com/gpu: no device is allocatable, and the checkpoint has 4 healthy ones",
+    ),
+    "a-device-is-away": (
+        evolve(allocatable=offered("g0", "g1", "g2")),
+        Kind.DEVICES_NOT_OFFERED,
+        "vendor.com/gpu: 1 devices are healthy in the checkpoint and not allocatable: g3",
+    ),
+    "a-held-device-is-away": (
+        evolve(allocatable=offered("g0", "g1", "g3")),
+        Kind.HELD_NOT_OFFERED,
+        "device g2 of vendor.com/gpu, held by ml/infer, is not allocatable: it is unhealthy, or "
+        "its plugin does not list it",
+    ),
+    "a-dead-plugin": (
+        evolve(sockets=(*SOCKETS, socket("device-plugins/nic.sock", Listening.DEAD))),
+        Kind.DEAD_SOCKET,
+        f"nobody listens on the socket {ROOT}/device-plugins/nic.sock",
+    ),
+    "a-pod-is-gone": (
+        evolve(
+            checkpoint=saved(
+                entry("u-train", "g0", "g1"), entry("u-infer", "g2"), entry("u-old", "g3")
+            )
+        ),
+        Kind.POD_GONE,
+        "pod u-old is in the checkpoint and not on the node",
+    ),
+    "twice-in-the-file": (
+        evolve(
+            checkpoint=saved(
+                entry("u-train", "g1"), entry("u-train", "g0", "g1"), entry("u-infer", "g2")
+            )
+        ),
+        Kind.REPEATED_ENTRY,
+        "pod u-train, container main has 2 entries for vendor.com/gpu",
+    ),
+    "answer-of-a-plugin": (
+        evolve(
+            checkpoint=saved(
+                entry("u-train", "g0", "g1"),
+                PodDevicesEntry("u-infer", "main", GPU, {1: ("g2",)}, b"\xff"),
+            )
+        ),
+        Kind.ANSWER_UNREADABLE,
+        "what the plugin of vendor.com/gpu answered for pod ml/infer (u-infer), container main "
+        "cannot be read",
+    ),
+    "cpu-policy-changed": (
+        evolve(config=configured(cpuManagerPolicy="static")),
+        Kind.CPU_STATE,
+        "the kubelet will not start with cpu_manager_state: it was written under policy 'none', "
+        "and the kubelet has 'static'",
+    ),
+    "cpu-checksum": (
+        evolve(cpu_state=cpu_state(checksum=1)),
+        Kind.CPU_STATE,
+        "the kubelet will not start with cpu_manager_state: its checksum is 1, and its data has "
+        "1353318690",
+    ),
+    "cpu-cut-off": (
+        evolve(cpu_state=b'{"policyName":'),
+        Kind.CPU_STATE,
+        "cpu_manager_state cannot be read: Input data was truncated",
+    ),
+    "cpus-gone": (
+        evolve(
+            config=configured(cpuManagerPolicy="static"),
+            cpu_state=cpu_state("static", "0-2,4-9", entries=HELD_CPU, checksum=0),
+        ),
+        Kind.CPU_STATE,
+        "the kubelet will not start with cpu_manager_state: it names CPUs that the machine does "
+        "not have: 8,9",
+    ),
+    "cpus-new": (
+        evolve(
+            config=configured(cpuManagerPolicy="static"),
+            cpu_state=cpu_state("static", "0-2,4-6", entries=HELD_CPU, checksum=0),
+        ),
+        Kind.CPU_STATE,
+        "the kubelet will not start with cpu_manager_state: the machine has CPUs that it does not "
+        "name: 7",
+    ),
+    "cpus-shared-and-not": (
+        evolve(
+            config=configured(cpuManagerPolicy="static"),
+            cpu_state=cpu_state("static", "0-7", entries=HELD_CPU, checksum=0),
+        ),
+        Kind.CPU_STATE,
+        "the kubelet will not start with cpu_manager_state: CPUs 3 are both exclusive and shared",
+    ),
+    "memory-policy-changed": (
+        evolve(config=configured(memoryManagerPolicy="Static")),
+        Kind.MEMORY_STATE,
+        "the kubelet will not start with memory_manager_state: it was written under policy "
+        "'None', and the kubelet has 'Static'",
+    ),
+    "memory-changed": (
+        evolve(
+            config=configured(memoryManagerPolicy="Static"),
+            memory_state=memory_state(
+                "Static", machineState={"1": {"memoryMap": {"memory": {"total": 5}}, "cells": [1]}}
+            ),
+        ),
+        Kind.MEMORY_STATE,
+        "the kubelet will not start with memory_manager_state: it says 5 bytes of memory on NUMA "
+        f"node 1, which has {8 << 30}",
+    ),
+    "memory-cut-off": (
+        evolve(memory_state=b"[]"),
+        Kind.MEMORY_STATE,
+        "memory_manager_state cannot be read: Expected `object`, got `array`",
+    ),
+    "many-nodes": (
+        evolve(numa=nodes(9)),
+        Kind.TOO_MANY_NUMA_NODES,
+        "the kubelet will not start: policy restricted and 9 NUMA nodes, of which it takes 8",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_thing_is_wrong_and_it_is_found(case):
+    snapshot, kind, message = CASES[case]
+    (found,) = findings(snapshot)
+    assert (found.kind, found.message) == (kind, message)
+
+
+def test_devices_without_nodes_are_a_note():
+    bare = Allocatable(
+        tuple(attrs.evolve(each, nodes=()) for each in (WHOLE.allocatable or Allocatable()).devices)
+    )
+    (found,) = findings(evolve(allocatable=bare))
+    assert (found.kind, found.severity) == (Kind.NO_NUMA_NODES, Severity.NOTE)
+    assert findings(evolve(allocatable=bare, config=None)) == ()
+
+
+def test_an_unregistered_resource_is_without_a_plugin_too():
+    data = saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2"), registered={})
+    kinds = [each.kind for each in findings(evolve(checkpoint=data, allocatable=Allocatable()))]
+    assert kinds == [Kind.RESOURCE_WITHOUT_PLUGIN, Kind.UNREGISTERED_RESOURCE]
+
+
+def test_a_static_state_of_a_real_kubelet_is_right():
+    # Files of kubelets, with the checksums that they wrote.
+    for default, entries, checksum in (
+        ("0,4-27", {"39b37746-7f5e-4064-b8e1-eebd2bfaa003": {"app": "1-3"}}, 3300516549),
+        (
+            "0,2-12,14-23",
+            {"235148fe-393f-47a8-a17d-bd55bc1a836b": {"cgroup1-0": "1,13"}},
+            1552716370,
+        ),
+    ):
+        data = cpu_state("static", default, entries=entries, checksum=checksum)
+        machine = NumaMachine(
+            NumaTopology.of([0]), {0: tuple(range(28 if "27" in default else 24))}
+        )
+        known = evolve(cpu_state=data, config=configured(cpuManagerPolicy="static"), numa=machine)
+        assert findings(known) == ()
+        altered = evolve(cpu_state=data.replace(b"1-3", b"2-3").replace(b"1,13", b"13"))
+        kinds = {each.kind for each in findings(altered)}
+        assert kinds == {Kind.CPU_STATE}
+
+
+def test_what_was_not_read_is_no_finding():
+    for name in (layout.POD_RESOURCES, layout.ALLOCATABLE, layout.CHECKPOINT, layout.SOCKETS):
+        assert findings(without(WHOLE, name, "Permission denied")) == ()
+    assert findings(evolve(config=None, numa=None, directories=None)) == ()
+    nothing = Snapshot("t", "0", "n", "/r")
+    assert findings(nothing) == ()
+
+
+def test_a_kubelet_before_1_20_is_told_apart_from_damage():
+    from checkpoint.v1 import checksum_v1
+
+    old = Checkpoint((entry("u-train", "g0"),), {GPU: ("g0",)})
+    content = json.loads(checkpoint.dumps(old))
+    content["Data"]["PodDeviceEntries"][0]["DeviceIDs"] = ["g0"]
+    content["Checksum"] = checksum_v1(old)
+    kinds = findings(evolve(checkpoint=json.dumps(content).encode(), pods=(), directories=None))
+    assert "format of kubelets before v1.20" in kinds[0].message
+
+
+def test_pods_that_only_podresources_could_tell_are_gone_perhaps():
+    data = saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2"), entry("u-old", "g3"))
+    (found,) = findings(evolve(checkpoint=data, directories=None))
+    assert found.kind is Kind.POD_GONE
+    assert "make sure" in found.details[1]
+    # Two pods that hold the same might be either: nobody is gone.
+    twins = evolve(
+        pods=(pod("a", "g0"), pod("b", "g0")),
+        checkpoint=saved(entry("u-a", "g0"), entry("u-b", "g0")),
+        directories=None,
+    )
+    assert {each.kind for each in findings(twins)} == {Kind.HELD_TWICE}
+
+
+def test_every_kind_has_advice():
+    assert set(ADVICE) == set(Kind)
+    assert all(advice.steps for advice in ADVICE.values())
+
+
+# --- every claim is so, and nothing is overlooked, on any node
+
+ids = st.lists(st.sampled_from(["g0", "g1", "g2"]), max_size=3, unique=True).map(tuple)
+resources = st.sampled_from([GPU, NIC])
+uids = st.sampled_from(["u1", "u2", "u3"])
+entries = st.lists(
+    st.builds(
+        lambda uid, held, resource, container: entry(
+            uid, *held, resource=resource, container=container
+        ),
+        uids,
+        ids,
+        resources,
+        st.sampled_from(["main", "init"]),
+    ),
+    max_size=4,
+)
+pods = st.none() | st.lists(
+    st.builds(
+        lambda name, held, resource: pod(name, *held, resource=resource),
+        st.sampled_from(["a", "b", "c"]),
+        ids,
+        resources,
+    ),
+    max_size=3,
+    unique_by=lambda each: each.name,
+).map(tuple)
+allocatable = st.none() | st.builds(
+    lambda gpus, nics: Allocatable(
+        (*offered(*gpus).devices, *offered(*nics, resource=NIC).devices)
+    ),
+    ids,
+    ids,
+)
+states = st.sampled_from(list(Listening))
+snapshots = st.builds(
+    lambda entries, registered, pods, allocatable, uids, states: evolve(
+        checkpoint=saved(*entries, registered=registered),
+        pods=pods,
+        allocatable=allocatable,
+        directories=None if uids is None else PodDirectories(tuple(sorted(uids))),
+        sockets=tuple(socket(f"device-plugins/{n}.sock", s) for n, s in enumerate(states)),
+    ),
+    entries,
+    st.dictionaries(resources, ids, max_size=2),
+    pods,
+    allocatable,
+    st.none() | st.sets(uids),
+    st.lists(states, max_size=2),
+)
+
+
+def held_by(snapshot: Snapshot) -> dict[tuple[str, str], set[str]]:
+    """Counted afresh, device by device."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for each in snapshot.pods or ():
+        for container in each.containers:
+            for devices in container.devices:
+                for id_ in devices.device_ids:
+                    key = (devices.resource_name, id_)
+                    found.setdefault(key, set()).add(f"{each.namespace}/{each.name}")
+    return found
+
+
+def written(snapshot: Snapshot) -> dict[tuple[str, str], set[str]]:
+    found: dict[tuple[str, str], set[str]] = {}
+    for each in checkpoint.loads(snapshot.checkpoint or b"").entries or ():
+        for id_ in (each.device_ids or {})[0] or ():
+            found.setdefault((each.resource_name, id_), set()).add(each.pod_uid)
+    return found
+
+
+@given(snapshots)
+def test_every_claim_is_so(snapshot):
+    holders, lines = held_by(snapshot), written(snapshot)
+    registered = checkpoint.loads(snapshot.checkpoint or b"").registered_devices or {}
+    offers = {
+        (d.resource_name, i)
+        for d in (snapshot.allocatable or Allocatable()).devices
+        for i in d.device_ids
+    }
+    on_disk = None if snapshot.directories is None else set(snapshot.directories.uids or ())
+    found = findings(snapshot)
+    for each in found:
+        keys = [(each.resource, id_) for id_ in each.devices]
+        match each.kind:
+            case Kind.HELD_TWICE:
+                (key,) = keys
+                assert len(each.pods) > 1
+                assert set(each.pods) in (holders.get(key), *map(set, _parts(lines.get(key, ()))))
+            case Kind.NOT_IN_CHECKPOINT:
+                assert all(key in holders and key not in lines for key in keys)
+            case Kind.RESOURCE_WITHOUT_PLUGIN:
+                assert snapshot.allocatable is not None
+                assert not any(resource == each.resource for resource, _ in offers)
+            case Kind.DEVICES_NOT_OFFERED:
+                assert all(k not in offers and k[1] in registered[k[0]] for k in keys)
+            case Kind.HELD_NOT_OFFERED:
+                assert all(k in holders and k not in offers for k in keys)
+            case Kind.POD_GONE:
+                (uid,) = each.pods
+                assert any(uid in some for some in lines.values())
+                assert on_disk is None or uid not in on_disk
+                mine = {key for key, some in lines.items() if uid in some}
+                if on_disk is None:
+                    assert snapshot.pods is not None
+                    assert not any(
+                        mine == {key for key, names in holders.items() if name in names} != set()
+                        for name in {n for names in holders.values() for n in names}
+                    )
+            case Kind.UNREGISTERED_RESOURCE:
+                assert each.resource not in registered
+            case Kind.REPEATED_ENTRY | Kind.DEAD_SOCKET | Kind.REGISTRATION_CLOSED:
+                pass
+            case _:
+                raise AssertionError(each)
+    # Nothing is overlooked: a device that two pods of PodResources hold.
+    twice = {key for key, names in holders.items() if len(names) > 1}
+    assert twice <= {
+        (each.resource, each.devices[0]) for each in found if each.kind is Kind.HELD_TWICE
+    }
+    assert len([each for each in found if each.kind is Kind.DEAD_SOCKET]) == sum(
+        one.state is Listening.DEAD for one in snapshot.sockets or ()
+    )
+
+
+def _parts(some: object) -> list[tuple[str, ...]]:
+    all_ = sorted(some)  # type: ignore[call-overload]
+    return [part for size in range(len(all_) + 1) for part in combinations(all_, size)]
+
+
+@given(snapshots)
+def test_names_are_those_of_pods_that_hold_just_that(snapshot):
+    for uid, name in Node(snapshot).names.items():
+        if name == "ml/train":
+            continue
+        mine = {
+            (e.container_name, e.resource_name, frozenset(e.device_ids[0]))
+            for e in checkpoint.loads(snapshot.checkpoint).entries or ()
+            if e.pod_uid == uid
+        }
+        theirs = {
+            (
+                "main",
+                d.resource_name,
+                frozenset(
+                    d2.device_ids[0] for d2 in c.devices if d2.resource_name == d.resource_name
+                ),
+            )
+            for p in snapshot.pods
+            if f"{p.namespace}/{p.name}" == name
+            for c in p.containers
+            for d in c.devices
+        }
+        assert mine & theirs
