@@ -95,7 +95,11 @@ class Access:
         self._check_host(headers.get("host", ""))
         origin = headers.get("origin")
         if origin is not None and not self._is_ours(origin.removeprefix("http://")):
-            raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "requests of web pages are refused")
+            raise _of_a_page()
+        # No Origin comes with what a page of another site embeds, such as a picture.
+        is_elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if is_elsewhere and headers.get("sec-fetch-mode") != "navigate":
+            raise _of_a_page()
 
     def check_token(self, headers: Mapping[str, str]) -> None:
         """Raise HttpError unless the request has the token."""
@@ -157,6 +161,10 @@ class Gate:
             if server is not None and door.address.takes(*server):
                 return door
         raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "nobody listens there")
+
+
+def _of_a_page() -> HttpError:
+    return HttpError(HTTPStatus.FORBIDDEN, "forbidden", "requests of web pages are refused")
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -16,7 +16,7 @@ from devicemanager.control.errors import problem_of
 from devicemanager.control.limits import Budget
 from devicemanager.control.sending import Answer
 from devicemanager.events import EventKind
-from devicemanager.web.endpoints import TEXT
+from devicemanager.web.endpoints import NOSNIFF, TEXT
 from devicemanager.web.site import Site
 
 __all__ = ["WebApplication"]
@@ -80,4 +80,5 @@ class WebApplication:
             if problem.reason == "internal":
                 self._site.kubelet.events.publish(EventKind.SERVER_ERROR, f"HTTP: {text}")
         # The rest of a body that was not read would be taken for the next request.
-        return Answer(status, TEXT, f"{text}\n".encode(), headers=[(b"connection", b"close")])
+        headers = [*NOSNIFF, (b"connection", b"close")]
+        return Answer(status, TEXT, f"{text}\n".encode(), headers=headers)

@@ -21,11 +21,11 @@ from devicemanager.web.configz import kubelet_configuration
 from devicemanager.web.health import Check, Told, told_all, told_one
 from devicemanager.web.site import Site
 
-__all__ = ["TEXT", "routes"]
+__all__ = ["NOSNIFF", "TEXT", "routes"]
 
 TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
-_NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
+NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
 
 
 def routes(site: Site) -> Sequence[BaseRoute]:
@@ -63,13 +63,13 @@ def _health(name: str, checks: Sequence[Check]) -> list[BaseRoute]:
 
 
 def _told(told: Told) -> Answer:
-    return Answer(told.status, TEXT, told.text.encode(), headers=_NOSNIFF)
+    return Answer(told.status, TEXT, told.text.encode(), headers=NOSNIFF)
 
 
 def _on_worker(site: Site, path: str, kind: str, body: Callable[[], bytes]) -> Route:
     async def endpoint(request: Request) -> Answer:
         made = await anyio.to_thread.run_sync(body, limiter=site.workers)
-        return Answer(HTTPStatus.OK, kind, made, request.scope["account"], _NOSNIFF)
+        return Answer(HTTPStatus.OK, kind, made, request.scope["account"], NOSNIFF)
 
     return Route(path, endpoint)
 

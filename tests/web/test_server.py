@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from starlette.routing import Route
 
@@ -38,13 +40,16 @@ def test_what_is_not_there(get, served):
 @pytest.mark.parametrize("path", ["/healthz", "/x"])
 def test_neither_another_name_nor_another_sites_page_gets_in(served, get, path):
     port = served.address.rpartition(":")[2]
-    well = get("/healthz", Host=f"localhost:{port}", Origin=served.url)
-    assert well.status == 200
+    assert get("/healthz", Host=f"localhost:{port}", Origin=served.url).status == 200
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert get("/healthz", **link).status == 200
     for headers in (
         {"Host": f"evil.example:{port}"},
         {"Host": "127.0.0.1"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Sec-Fetch-Site": "same-site"},
     ):
         assert get(path, **headers).status == 403
 
@@ -85,3 +90,27 @@ def test_a_mistake_is_told_to_the_client_and_as_an_event(mock_kubelet, monkeypat
     assert (found.status, found.text) == (500, "unexpected ValueError: a b (a bug)\n")
     (event,) = mock_kubelet.events.recent(EventKind.SERVER_ERROR)
     assert event.message == "HTTP: unexpected ValueError: a b (a bug)"
+
+
+def test_much_that_happened_is_counted_while_nobody_asks(mock_kubelet, monkeypatch):
+    monkeypatch.setattr("devicemanager.metrics.reader._AT_ONCE", 2)
+    server = HttpServer(mock_kubelet, "127.0.0.1:0")
+
+    def waiting():
+        return len(server._metrics._reader._happened)
+
+    def happen():
+        for _ in range(3):
+            mock_kubelet.events.publish(EventKind.ADMITTED, "a", seconds=0, containers=1)
+
+    happen()
+    assert waiting() == 1  # nobody serves yet: whoever published counted
+    with server:
+        happen()
+        deadline = time.monotonic() + 20
+        while waiting() > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        text = asked(server.address, "/metrics").text
+    assert "kubelet_topology_manager_admission_requests_total 6.0" in text
+    happen()  # counted by nobody

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from tools.bench import admission, claims, lists, memory, podresources, startup, topology
+from tools.bench import admission, claims, lists, memory, podresources, startup, topology, web
 from tools.bench.model import Case, Measurement
 from tools.bench.scale import SCALES, Scale
 
-MODULES = (admission, podresources, startup, lists, topology, memory, claims)
+MODULES = (admission, web, podresources, startup, lists, topology, memory, claims)
 
 
 class BenchmarkFailed(Exception):
