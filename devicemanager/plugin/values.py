@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeGuard, TypeVar
 
 import attrs
 
@@ -44,7 +44,7 @@ _HEALTH = {True: True, False: False, HEALTHY: True, UNHEALTHY: False}
 def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, ...]:
     if numa is None:
         return ()
-    if isinstance(numa, SupportsIndex):
+    if _is_index(numa):
         numa = (numa,)
     if isinstance(numa, str) or not isinstance(numa, Iterable):
         raise _no_node(numa)
@@ -52,8 +52,13 @@ def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, .
     return tuple(node for node in map(_node, numa) if node >= 0)
 
 
+def _is_index(value: object) -> TypeGuard[SupportsIndex]:
+    # What isinstance asks of the protocol, for a tenth of its price: lists have many devices.
+    return hasattr(value, "__index__")
+
+
 def _node(node: SupportsIndex) -> int:
-    if isinstance(node, bool) or not isinstance(node, SupportsIndex):
+    if isinstance(node, bool) or not _is_index(node):
         raise _no_node(node)
     number = operator.index(node)
     if not -1 <= number < MAX_NUMA_NODES:

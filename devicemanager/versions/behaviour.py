@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import attrs
 
@@ -140,6 +141,16 @@ def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -
 
     Raises VersionError for a gate that the version does not have or has locked.
     """
-    gates = resolve_gates(version, chosen or {})
+    return _with_gates(version, chosen) if chosen else _by_default(version)
+
+
+@lru_cache(maxsize=32)
+def _by_default(version: KubeletVersion) -> Behaviour:
+    # A suite makes settings for each test, nearly all of one version.
+    return _with_gates(version, {})
+
+
+def _with_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Behaviour:
+    gates = resolve_gates(version, chosen)
     fields = {name: value_at(steps, version, gates) for name, steps in STEPS.items()}
     return Behaviour(version=version, gates=gates, **fields)

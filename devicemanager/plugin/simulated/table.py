@@ -50,7 +50,7 @@ class DeviceTable:
     def put(self, id_: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None) -> None:
         """Add a device, or replace the one with this id."""
         with self._lock:
-            self._devices[id_] = attrs.evolve(self._make(id_, numa), healthy=healthy)
+            self._devices[id_] = self._make(id_, numa, healthy)
 
     def set_health(self, id_: str, healthy: bool) -> None:
         with self._lock:
@@ -75,11 +75,11 @@ class DeviceTable:
             raise UnknownDevice(f"there is no device {id_}; there are {', '.join(self._devices)}")
         return self._devices[id_]
 
-    def _make(self, id_: str, numa: tuple[int, ...] | None = None) -> Device:
+    def _make(self, id_: str, numa: tuple[int, ...] | None = None, healthy: bool = True) -> Device:
         index = self._index(id_)
         if numa is None:
             numa = (self._numa[index % len(self._numa)],) if self._numa else ()
-        return Device(id_, numa=numa)
+        return Device(id_, healthy, numa)
 
     def _index(self, id_: str) -> int:
         return self._indexes.setdefault(id_, len(self._indexes))
