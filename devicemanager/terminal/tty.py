@@ -1,0 +1,153 @@
+"""The terminal itself: taken over, and given back whatever happens.
+
+Everything is written past ``sys.stdout``: a thread that is stuck in its buffer, since nobody
+reads, would hold a lock that the interpreter's end waits for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import termios
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+__all__ = ["Terminal", "is_foreground"]
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
+"""The alternate screen; no cursor; nothing wraps; empty."""
+_LEAVE = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
+_PATIENCE = 1.0
+"""Seconds for which giving back waits for a write that is stuck."""
+
+
+def is_foreground(descriptor: int) -> bool:
+    """Whether the terminal is ours to draw on and to read from: not so after ``&`` or ``bg``."""
+    try:
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
+    except OSError:
+        # Of a terminal that does not control us; there is no other program in its foreground.
+        return os.isatty(descriptor)
+
+
+class Terminal:
+    """The terminal at two descriptors. May be used from any thread and in a signal handler.
+
+    ``enter`` and ``leave`` may be called in any order and any number of times.
+    """
+
+    def __init__(self, output: int, input_: int | None, encoding: str = "utf-8") -> None:
+        """Without ``input_`` there are no keys."""
+        self.input = input_
+        self._output = output
+        self._encoding = encoding
+        # A handler may come while its own thread holds it.
+        self._lock = threading.RLock()
+        self._saved: list[Any] | None = None
+        self._entered = False
+        self._given_up = False
+        self._drawn: list[str] = []
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the terminal shows our screen."""
+        return self._entered
+
+    def size(self) -> tuple[int, int]:
+        """Cells and rows. One that says 0, as some do, counts as 80 by 24."""
+        try:
+            width, height = os.get_terminal_size(self._output)
+        except OSError:
+            width = height = 0
+        return (width or 80, height or 24)
+
+    def enter(self) -> None:
+        """Take the terminal over, if it is ours to take. Raises OSError if it is gone."""
+        with self._lock:
+            if self._entered or self._given_up or not is_foreground(self._output):
+                return
+            self._set_keys()
+            self._drawn = []
+            self._entered = True
+            self._write(_ENTER)
+
+    def _set_keys(self) -> None:
+        """Keys come at once and are not shown; Ctrl-C and Ctrl-Z stay signals. Ctrl-\\ is none:
+        nobody could restore the terminal after it."""
+        if self.input is None or not is_foreground(self.input):
+            return
+        with contextlib.suppress(termios.error):
+            mode = termios.tcgetattr(self.input)
+            if self._saved is None:
+                # Once: a shell that brings us back may bring back our own mode as well.
+                self._saved = termios.tcgetattr(self.input)
+            mode[3] &= ~(termios.ECHO | termios.ICANON)
+            mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+            mode[6][termios.VQUIT] = b"\0"
+            with _background_writes():
+                termios.tcsetattr(self.input, termios.TCSANOW, mode)
+
+    def leave(self, *, for_good: bool = False) -> None:
+        """Give the terminal back as it was; ``for_good``, nothing takes it again. Never
+        raises: there may be none any more."""
+        taken = self._lock.acquire(timeout=_PATIENCE)
+        try:
+            self._given_up |= for_good
+            if not self._entered:
+                return
+            self._entered = False
+            with contextlib.suppress(termios.error, OSError), _background_writes():
+                if self.input is not None and self._saved is not None:
+                    termios.tcsetattr(self.input, termios.TCSANOW, self._saved)
+            with contextlib.suppress(OSError):
+                if taken:
+                    self._write(_LEAVE)
+        finally:
+            if taken:
+                self._lock.release()
+
+    def resume(self) -> None:
+        """The process goes on after a stop, perhaps in the background: a shell has had the
+        terminal meanwhile."""
+        with self._lock:
+            was_entered, self._entered = self._entered, False
+            if was_entered:
+                with contextlib.suppress(OSError):
+                    self.enter()
+
+    def forget_drawn(self) -> None:
+        """Somebody else wrote on the screen: it is drawn anew."""
+        with self._lock:
+            self._drawn = []
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Show these lines, of which only those that differ are written. Raises OSError."""
+        with self._lock:
+            if not self._entered:
+                return
+            parts = ["" if self._drawn else "\x1b[0m\x1b[2J"]
+            for number, line in enumerate(lines):
+                if number >= len(self._drawn) or self._drawn[number] != line:
+                    parts.append(f"\x1b[{number + 1};1H{line}\x1b[0m\x1b[K")
+            if len(lines) < len(self._drawn):
+                parts.append(f"\x1b[{len(lines) + 1};1H\x1b[J")
+            self._drawn = list(lines)
+            self._write("".join(parts))
+
+    def _write(self, text: str) -> None:
+        rest = memoryview(text.encode(self._encoding, "backslashreplace"))
+        while rest:
+            rest = rest[os.write(self._output, rest) :]
+
+
+@contextlib.contextmanager
+def _background_writes() -> Iterator[None]:
+    """A program in the background is stopped when it sets a terminal's mode, unless it blocks
+    the signal; between a look and the call the foreground may change."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
