@@ -35,6 +35,7 @@ _COMMANDS = {
         "snapshot",
         "explain",
         "claims",
+        "top",
         "pods",
         "resources",
         "podresources",

@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import gc
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,20 +18,22 @@ from devicemanager.cli import (
     files,
     hardware_option,
     http_option,
+    live,
     settings_options,
 )
 from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
-from devicemanager.cli.standard_output import OutputQueue
 
 if TYPE_CHECKING:
     from devicemanager.calls.file import CallsFile
+    from devicemanager.cli.live import Display
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+    from devicemanager.view import NodeView
     from devicemanager.web.site import Breakable
 
 _PLUGIN_TIMEOUT = 10.0
@@ -46,8 +47,8 @@ def add(subparsers: Subparsers) -> None:
         "run",
         _run,
         "run a mock kubelet",
-        description="Runs a mock kubelet until SIGTERM or Ctrl-C and prints its sockets and "
-        "everything that happens.",
+        description="Runs a mock kubelet until SIGTERM or Ctrl-C. Shows the node live on a "
+        "terminal, and elsewhere prints its sockets and everything that happens.",
     )
     parser.add_argument(
         "--root",
@@ -93,6 +94,7 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
+    live.add_live(parser)
     control_option.add_control(parser)
     http_option.add_http(parser)
     settings_options.add_topology(parser)
@@ -130,32 +132,27 @@ def _run(args: argparse.Namespace) -> int:
                 failures.append(error)
                 _thread.interrupt_main(signal.SIGTERM)
 
-        log = _log(args.output == "json", failed, stack)
-        with contextlib.suppress(Stopped):
-            _serve(args, log, signals, stack)
-            with signals.interruptible():
-                signals.wait()
+        display = live.display(args, signals, _quit, failed, stack)
+        try:
+            with contextlib.suppress(Stopped):
+                _serve(args, display, signals, stack)
+                with signals.interruptible():
+                    signals.wait()
+        finally:
+            display.close()
     if failures:
         raise failures[0]
     return 0
 
 
-def _log(
-    as_json: bool, failed: Callable[[OSError], None], stack: contextlib.ExitStack
-) -> KubeletLog:
-    try:
-        descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # no file, but something of the program that calls us
-        return KubeletLog(as_json)
-    output = OutputQueue(lambda count: log.dropped(count), failed, descriptor)
-    stack.callback(output.close)
-    log = KubeletLog(as_json, output.put)
-    return log
+def _quit() -> None:
+    _thread.interrupt_main(signal.SIGINT)
 
 
 def _serve(
-    args: argparse.Namespace, log: KubeletLog, signals: StopSignals, stack: contextlib.ExitStack
+    args: argparse.Namespace, display: Display, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
+    log = display.log
     control_option.check_control(args)
     http_option.check_http(args)
     simulations = [(option, _simulation(option)) for option in args.simulate]
@@ -182,11 +179,12 @@ def _serve(
         control_option.tell(control, log)
     if http is not None:
         http_option.tell(http, control, log)
+    display.show(lambda: _look(kubelet))
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
         running[option.resource] = plugin
-        with signals.interruptible():
+        with signals.interruptible(), display.waiting(f"for the plugin of {option.resource}"):
             _wait_for(kubelet, plugin, option)
     if args.simulate_pools is not None or args.claims is not None:
         path = kubelet.claims_state_path
@@ -198,11 +196,18 @@ def _serve(
     if args.claims is not None:
         _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:
-        _follow_manifests(kubelet, args.manifests, log, signals, stack)
+        with display.waiting(f"for the pods of {args.manifests}"):
+            _follow_manifests(kubelet, args.manifests, log, signals, stack)
     signals.check()
     kubelet.sources_ready()
     fault_options.start_chaos(args, kubelet, log)
     log.say("ready", "ready; Ctrl-C stops")
+
+
+def _look(kubelet: MockKubelet) -> Callable[[], NodeView]:
+    from devicemanager.view import KubeletView
+
+    return KubeletView(kubelet).look
 
 
 @contextlib.contextmanager

@@ -70,6 +70,12 @@ class OutputQueue:
             self._append(data)
             self._changed.notify_all()
 
+    def drain(self) -> None:
+        """Wait until all that was put is written, as long as the reader takes any of it."""
+        with self._changed:
+            while self._size and self._advances():
+                pass
+
     def close(self) -> None:
         """Write what waits, as long as the reader takes any of it."""
         with self._changed:

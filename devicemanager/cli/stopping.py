@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from devicemanager.plugin.signals import SignalWait
 
@@ -32,6 +32,9 @@ class StopSignals(SignalWait):
         super().__init__(heard, self._stop)
         self.came = False
         """Whether a signal to stop has come."""
+        self.first: Callable[[], None] = lambda: None
+        """Called when it comes, before the next one can end the process: for what must not be
+        left as it is."""
         self._interruptible = False
 
     def check(self) -> None:
@@ -51,6 +54,7 @@ class StopSignals(SignalWait):
 
     def _stop(self, *_: object) -> None:
         self.came = True
+        self.first()
         self._give_back()
         if self._interruptible:
             raise Stopped

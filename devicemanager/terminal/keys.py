@@ -117,7 +117,7 @@ def pressed(state: ScreenState, key: str, page: int, last: int) -> ScreenState:
 
 
 def _next(pane: Pane | None, step: int) -> Pane | None:
-    order = [None, *Pane]
+    order: list[Pane | None] = [None, *Pane]
     return order[(order.index(pane) + step) % len(order)]
 
 

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal, cast
 
 from rich.console import Console
 
@@ -19,6 +20,8 @@ from devicemanager.terminal.screen import Screen, draw
 from devicemanager.terminal.text import ASCII, UNICODE, Glyphs
 from devicemanager.terminal.tty import Terminal
 from devicemanager.view import NodeView
+
+ColorSystem = Literal["standard", "256", "truecolor", "windows"]
 
 __all__ = ["LiveView", "LogLines", "glyphs_for"]
 
@@ -208,7 +211,7 @@ def _console(colored: bool) -> Console:
     real = Console(no_color=None if colored else True)
     return Console(
         force_terminal=True,
-        color_system=real.color_system,
+        color_system=cast("ColorSystem | None", real.color_system),
         no_color=real.no_color,
         highlight=False,
         markup=False,

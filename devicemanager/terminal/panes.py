@@ -140,18 +140,19 @@ def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
 
 
 def _pod_holds(pod: PodView) -> str:
-    held: dict[str, list[str]] = {}
+    """Each device once, also one that containers use after one another."""
+    held: dict[str, dict[str, None]] = {}
     for container in pod.containers:
         for name, ids in _held(container).items():
-            held.setdefault(name, []).extend(ids)
-    return _holds_text(held)
+            held.setdefault(name, {}).update(dict.fromkeys(ids))
+    return _holds_text({name: tuple(held[name]) for name in sorted(held)})
 
 
 def _held(container: ContainerView) -> Mapping[str, tuple[str, ...]]:
     return {**container.devices, **{f"claim {name}": ids for name, ids in container.claims.items()}}
 
 
-def _holds_text(held: Mapping[str, list[str]] | Mapping[str, tuple[str, ...]]) -> str:
+def _holds_text(held: Mapping[str, tuple[str, ...]]) -> str:
     parts = []
     for name, ids in held.items():
         short = safe(name.rpartition("/")[2], 80)

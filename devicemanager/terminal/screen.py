@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import attrs
 from rich.text import Text
@@ -14,7 +15,7 @@ from devicemanager.terminal.rows import Pane, Rows, Shown
 from devicemanager.terminal.text import STYLES, Glyphs, joined, safe
 from devicemanager.view import DeviceState, NodeView
 
-__all__ = ["Screen", "draw"]
+__all__ = ["Screen", "draw", "whole"]
 
 _WIDE = 150
 """From so many cells on there are two columns."""
@@ -58,27 +59,31 @@ def draw(
 ) -> Screen:
     """The screen of so many cells and rows. ``notice`` is what the program itself has to say,
     such as what it waits for."""
-    head = [_header(picture, state, width, shown.glyphs, notice)]
-    body = max(height - 2, 0)
+    head = [_header(picture, state, width, shown.glyphs)]
+    if notice:
+        head.append(joined([Text(f" {safe(notice)}", "bold yellow")], width, shown.glyphs))
+    body = max(height - len(head) - 1, 0)
     last = 0
     if state.help:
         middle = _help(picture, shown.glyphs, width)
     elif state.pane is not None:
         middle, last = _alone(picture, state, width, body, shown)
     elif width >= _WIDE:
-        middle = _two_columns(picture, state, width, body, shown)
+        middle = _two_columns(picture, width, body, shown)
     else:
-        middle = _stacked(_panes(picture, shown, _OVERVIEW), picture, width, body, shown)
+        middle = _stacked(_panes(picture, shown, _OVERVIEW, width), picture, width, body, shown)
+    if not state.help and len(middle) + len(picture.notes) < body:
+        middle += [Text(), *_notes(picture, width, shown.glyphs)]
     lines = [*head, *middle[:body]]
     lines += [Text()] * (height - 1 - len(lines))
-    lines.append(_keys_line(picture, state, width, shown.glyphs))
+    lines.append(_keys_line(picture, state, width, shown))
     return Screen(tuple(lines[:height]), max(body - 1, 1), last)
 
 
 # -- first and last line -------------------------------------------------------------------
 
 
-def _header(picture: NodeView, state: ScreenState, width: int, glyphs: Glyphs, notice: str) -> Text:
+def _header(picture: NodeView, state: ScreenState, width: int, glyphs: Glyphs) -> Text:
     parts = [f" {safe(picture.name)}" if picture.name else f" {safe(picture.source)}"]
     if picture.kubelet_version:
         parts.append(f"kubelet {safe(picture.kubelet_version)}")
@@ -89,20 +94,19 @@ def _header(picture: NodeView, state: ScreenState, width: int, glyphs: Glyphs, n
         line.append("  stopped", "bold red")
     if state.held:
         line.append("  held still", "bold yellow")
-    if notice:
-        line.append(f"  {safe(notice)}", "bold yellow")
     line = joined([line], width, glyphs)
     line.pad_right(max(width - line.cell_len, 0))
     line.stylize("reverse")
     return line
 
 
-def _keys_line(picture: NodeView, state: ScreenState, width: int, glyphs: Glyphs) -> Text:
+def _keys_line(picture: NodeView, state: ScreenState, width: int, shown: Shown) -> Text:
+    glyphs = shown.glyphs
     if state.typing:
         return joined([Text(" /", "bold"), safe(state.filter), Text("_", "blink")], width, glyphs)
     line = Text(" ")
     for number, pane in enumerate([None, *Pane]):
-        if pane is not None and not _is_told(pane, picture, Shown(lines=())):
+        if pane is not None and not _is_told(pane, picture, shown):
             continue
         style = "bold reverse" if pane is state.pane else "bold"
         line.append(str(number), style).append(f" {pane or 'all'} ", "")
@@ -117,13 +121,17 @@ def _help(picture: NodeView, glyphs: Glyphs, width: int) -> list[Text]:
     for state in DeviceState:
         legend.append(f"{glyphs.states[state]} {state}  ", STYLES[state])
     lines = ["", *(f" {line}" for line in _HELP.splitlines()), ""]
-    notes = [f" {note}" for note in picture.notes]
     return [
         *(joined([line], width, glyphs) for line in lines),
         joined([legend], width, glyphs),
         Text(),
-        *(joined([safe(note)], width, glyphs) for note in notes),
+        *_notes(picture, width, glyphs),
     ]
+
+
+def _notes(picture: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
+    """What this source cannot tell."""
+    return [joined([Text(f" {safe(note)}", "dim")], width, glyphs) for note in picture.notes]
 
 
 # -- panes ---------------------------------------------------------------------------------
@@ -142,9 +150,7 @@ def _is_told(pane: Pane, picture: NodeView, shown: Shown) -> bool:
     return pane is not Pane.EVENTS or shown.lines is not None
 
 
-def _panes(
-    picture: NodeView, shown: Shown, panes: Sequence[Pane], width: int = 80
-) -> list[_Placed]:
+def _panes(picture: NodeView, shown: Shown, panes: Sequence[Pane], width: int) -> list[_Placed]:
     return [
         _Placed(pane, rows(pane, picture, shown, width))
         for pane in panes
@@ -233,32 +239,28 @@ def _alone(
     return [title, *lines], last
 
 
-def _two_columns(
-    picture: NodeView, state: ScreenState, width: int, height: int, shown: Shown
-) -> list[Text]:
+def _two_columns(picture: NodeView, width: int, height: int, shown: Shown) -> list[Text]:
     left_width = width // 2 - 1
     right_width = width - left_width - 2
-    left = _stacked(
-        _panes(picture, shown, (Pane.DEVICES, Pane.PLUGINS), left_width),
-        picture,
-        left_width,
-        height,
-        shown,
-    )
-    right = _stacked(
-        _panes(picture, shown, (Pane.PODS, Pane.EVENTS), right_width),
-        picture,
-        right_width,
-        height,
-        shown,
-    )
+    columns = [
+        _stacked(_panes(picture, shown, panes, its_width), picture, its_width, height, shown)
+        for panes, its_width in (
+            ((Pane.DEVICES, Pane.PLUGINS), left_width),
+            ((Pane.PODS, Pane.EVENTS), right_width),
+        )
+    ]
     lines = []
-    for number in range(max(len(left), len(right))):
-        line = Text(no_wrap=True)
-        if number < len(left):
-            line.append_text(left[number])
+    for left, right in zip_longest(*columns, fillvalue=Text()):
+        line = left.copy()
         line.pad_right(max(left_width + 2 - line.cell_len, 0))
-        if number < len(right):
-            line.append_text(right[number])
-        lines.append(line)
+        lines.append(line.append_text(right))
     return lines
+
+
+def whole(picture: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
+    """All that there is to see, however many lines that takes; for once, not for a screen."""
+    shown = Shown(glyphs=glyphs)
+    lines = [Text(safe(picture.source), "bold")]
+    for placed in _panes(picture, shown, _OVERVIEW, width):
+        lines += _pane(placed, picture, width, max(len(placed.rows), 1) + 1, shown)
+    return [*lines, *_notes(picture, width, glyphs)]

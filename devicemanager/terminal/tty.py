@@ -127,12 +127,13 @@ class Terminal:
         with self._lock:
             if not self._entered:
                 return
-            parts = ["" if self._drawn else "\x1b[0m\x1b[2J"]
+            parts = [] if self._drawn else ["\x1b[0m\x1b[2J"]
             for number, line in enumerate(lines):
                 if number >= len(self._drawn) or self._drawn[number] != line:
-                    parts.append(f"\x1b[{number + 1};1H{line}\x1b[0m\x1b[K")
+                    # Emptied before: after a full line the cursor still stands on its end.
+                    parts.append(f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{line}")
             if len(lines) < len(self._drawn):
-                parts.append(f"\x1b[{len(lines) + 1};1H\x1b[J")
+                parts.append(f"\x1b[{len(lines) + 1};1H\x1b[0m\x1b[J")
             self._drawn = list(lines)
             self._write("".join(parts))
 

@@ -33,6 +33,9 @@ NOTES = (
 )
 """What a picture made of these answers cannot show."""
 
+NO_ALLOCATABLE = "This kubelet does not tell allocatable devices: only held ones are shown."
+"""Of kubelets before 1.23, and of those that have the method switched off."""
+
 _Nodes = dict[str, tuple[int, ...]]
 """Device id to its NUMA nodes, as far as they are told."""
 
@@ -47,17 +50,19 @@ class PodResourcesView:
         self._picture = NodeView(0, source, notes=NOTES)
 
     def look(
-        self, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable
+        self, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable | None
     ) -> NodeView:
-        """The node by the answers to List and GetAllocatableResources."""
+        """The node by the answers to List and GetAllocatableResources; None for the latter if
+        the kubelet does not serve it."""
         before = self._picture
+        notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
         views = _kept(before.pods, tuple(map(_pod, pods)), {pod.uid: pod for pod in before.pods})
         resources = _kept(
             before.resources,
             _resources(before, pods, allocatable),
             {resource.name: resource for resource in before.resources},
         )
-        if views is before.pods and resources is before.resources:
+        if views is before.pods and resources is before.resources and notes == before.notes:
             return before
         nodes = {node for each in resources for node in each.layout.by_node if node is not None}
         self._picture = attrs.evolve(
@@ -66,6 +71,7 @@ class PodResourcesView:
             numa_nodes=tuple(sorted(nodes)),
             resources=resources,
             pods=views,
+            notes=notes,
         )
         return self._picture
 
@@ -112,10 +118,12 @@ def _container(container: podresources.Container) -> ContainerView:
 
 
 def _resources(
-    before: NodeView, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable
+    before: NodeView,
+    pods: Sequence[podresources.Pod],
+    allocatable: podresources.Allocatable | None,
 ) -> tuple[ResourceView, ...]:
     listed: dict[str, _Nodes] = {}
-    for devices in allocatable.devices:
+    for devices in () if allocatable is None else allocatable.devices:
         _note(listed, devices)
     others: dict[str, _Nodes] = {}
     holders: dict[str, dict[str, tuple[Holder, ...]]] = {}
@@ -128,6 +136,8 @@ def _resources(
                 for id_ in devices.device_ids:
                     if holder[0] not in held.get(id_, ()):
                         held[id_] = held.get(id_, ()) + holder
+    if allocatable is None:
+        listed = others
     layouts = {resource.name: resource.layout for resource in before.resources}
     return tuple(
         [

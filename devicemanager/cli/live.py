@@ -1,0 +1,216 @@
+"""How a command shows what happens: as lines, or as a live view of its terminal."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.kubelet_log import KubeletLog
+from devicemanager.cli.output import clean
+from devicemanager.cli.standard_output import OutputQueue
+
+if TYPE_CHECKING:
+    from devicemanager.cli.stopping import StopSignals
+    from devicemanager.terminal.live import LiveView, LogLines
+    from devicemanager.view import NodeView
+
+__all__ = ["Display", "LiveDisplay", "add_live", "display", "live_view"]
+
+_LEFT_BEHIND = 10
+"""So many lines of what the view showed are printed when it has ended."""
+_LONG = 2.0
+"""Seconds after which a wait is worth a line."""
+
+Failed = Callable[[OSError], None]
+"""Told once that standard output cannot be written any more."""
+
+
+def add_live(parser: argparse.ArgumentParser) -> None:
+    """``--plain`` and ``--no-color``."""
+    parser.add_argument(
+        "--plain", action="store_true", help="lines instead of the live view, on a terminal too"
+    )
+    parser.add_argument(
+        "--no-color",
+        action="store_true",
+        help="no colours, as with the variable NO_COLOR; states differ by their shape as well",
+    )
+
+
+def live_view(
+    args: argparse.Namespace,
+    look: Callable[[], NodeView],
+    ended: Callable[[BaseException | None], None],
+    lines: LogLines | None = None,
+) -> LiveView:
+    """A view on the terminal of the command; not started."""
+    from devicemanager.terminal.live import LiveView, glyphs_for
+    from devicemanager.terminal.session import standard_terminal
+
+    return LiveView(
+        standard_terminal(),
+        look,
+        ended,
+        lines=lines,
+        colored=not args.no_color,
+        glyphs=glyphs_for(sys.stdout.encoding),
+    )
+
+
+class Display:
+    """Shows what happens as lines."""
+
+    def __init__(self, log: KubeletLog) -> None:
+        self.log = log
+
+    def show(self, look: Callable[[], Callable[[], NodeView]]) -> None:
+        """From now on pictures may be shown: ``look`` gives what makes them."""
+
+    @contextlib.contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """What takes its time inside is told, if it takes long."""
+        timer = threading.Timer(_LONG, lambda: self.log.say("waiting", f"waiting {what}"))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Whatever comes now is printed as lines."""
+
+
+class _LiveLog(KubeletLog):
+    """Prints lines, but for those that come while a view shows them."""
+
+    def __init__(self, lines: LogLines, write: Callable[[str], None]) -> None:
+        super().__init__(False, write)
+        self.lines = lines
+        # Guards the field below, so that every line is in one of the two.
+        self._turn = threading.Lock()
+        self._showing = False
+
+    def begin_showing(self) -> None:
+        with self._turn:
+            self._showing = True
+
+    def end_showing(self) -> None:
+        """Prints the last of what has been shown, since nobody can see that any more."""
+        with self._turn:
+            if self._showing:
+                for line in self.lines.latest()[-_LEFT_BEHIND:]:
+                    mark = "warning: " if line.is_warning else ""
+                    self._write(self._rendered(line.time, {}, [f"{mark}{line.text}"]))
+            self._showing = False
+
+    def _print(self, when: float, record: Mapping[str, object], lines: list[str]) -> None:
+        from devicemanager.terminal.rows import LogLine
+
+        with self._turn:
+            if not self._showing:
+                super()._print(when, record, lines)
+            is_warning = bool(record.get("warning"))
+            for line in lines:
+                text = clean(line).removeprefix("warning: ")
+                self.lines.add(LogLine(when, text, is_warning))
+
+
+class LiveDisplay(Display):
+    """Shows a live view between ``show`` and ``close``, and lines before and after."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        output: OutputQueue,
+        signals: StopSignals,
+        quit_: Callable[[], None],
+        failed: Failed,
+    ) -> None:
+        """``quit_`` is called when the user wants to quit."""
+        from devicemanager.terminal.live import LogLines
+
+        self._args = args
+        self._output = output
+        self._signals = signals
+        self._quit = quit_
+        self._failed = failed
+        self._view: LiveView | None = None
+        self._stack = contextlib.ExitStack()
+        self._live_log = _LiveLog(LogLines(), output.put)
+        super().__init__(self._live_log)
+
+    def show(self, look: Callable[[], Callable[[], NodeView]]) -> None:
+        from devicemanager.terminal.session import TerminalSignals
+
+        view = live_view(self._args, look(), self._ended, self._live_log.lines)
+        self._output.drain()
+        self._view = view
+        self._stack.callback(view.close)
+        self._stack.enter_context(TerminalSignals(view))
+        # At the very signal: the one after it may end the process at once.
+        self._signals.first = view.end
+        self._live_log.begin_showing()
+        try:
+            view.start()
+        except OSError as error:
+            self._live_log.end_showing()
+            self._failed(error)
+
+    @contextlib.contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        view = self._view
+        if view is None:
+            with super().waiting(what):
+                yield
+            return
+        view.say(f"waiting {what}")
+        try:
+            yield
+        finally:
+            view.say("")
+
+    def close(self) -> None:
+        self._stack.close()
+        self._live_log.end_showing()
+
+    def _ended(self, error: BaseException | None) -> None:
+        if error is None:
+            self._quit()
+        elif isinstance(error, OSError):
+            self._failed(error)
+        else:
+            self._live_log.end_showing()
+            self._live_log.warn("view", f"the live view failed: {error!r} (a bug); lines go on")
+
+
+def display(
+    args: argparse.Namespace,
+    signals: StopSignals,
+    quit_: Callable[[], None],
+    failed: Failed,
+    stack: contextlib.ExitStack,
+) -> Display:
+    """The one that the options and the terminal allow."""
+    as_json = args.output == "json"
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file, but something of the program that calls us
+        return Display(KubeletLog(as_json))
+    log: KubeletLog
+    output = OutputQueue(lambda count: log.dropped(count), failed, descriptor)
+    stack.callback(output.close)
+    if not as_json and not args.plain and sys.stdout.isatty():
+        from devicemanager.terminal.session import is_live_terminal
+
+        if is_live_terminal():
+            shown = LiveDisplay(args, output, signals, quit_, failed)
+            log = shown.log
+            stack.callback(shown.close)
+            return shown
+    log = KubeletLog(as_json, output.put)
+    return Display(log)

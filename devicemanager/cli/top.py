@@ -1,0 +1,159 @@
+"""``devicemanager top``: a kubelet's devices and who holds them, live."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+from devicemanager.cli import live
+from devicemanager.cli.files import check_socket
+from devicemanager.cli.options import add_socket, command
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from devicemanager.cli.options import Subparsers
+    from devicemanager.view import NodeView, PodResourcesView
+    from podresources import PodResourcesClient
+
+_DESCRIPTION = """\
+Show the devices of a node and who holds them, as any kubelet's PodResources service tells: live
+on a terminal, else once. The service tells no unhealthy devices, no plugins and no events; a mock
+kubelet shows them under `devicemanager run`.
+"""
+_WIDTH = 80
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = command(subparsers, "top", _run, "show a kubelet's devices live", _DESCRIPTION)
+    add_socket(parser)
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=2.0,
+        metavar="SECONDS",
+        help="between two looks (default: 2)",
+    )
+    parser.add_argument("--once", action="store_true", help="look once, and print it")
+    live.add_live(parser)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600 seconds")
+    return seconds
+
+
+def _run(args: argparse.Namespace) -> int:
+    from devicemanager.terminal.session import is_live_terminal
+    from devicemanager.view import PodResourcesView
+    from podresources import PodResourcesClient
+
+    check_socket(args.socket)
+    view = PodResourcesView(f"PodResources at {args.socket}")
+    with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
+        if args.once or args.plain or not is_live_terminal():
+            return _print(_ask(client, view), args)
+        return _show(client, view, args)
+
+
+def _ask(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
+    """Raises PodResourcesError."""
+    from podresources import MethodUnavailable
+
+    pods = client.list()
+    try:
+        return view.look(pods, client.get_allocatable())
+    except MethodUnavailable:
+        return view.look(pods, None)
+
+
+def _print(picture: NodeView, args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from devicemanager.terminal.live import glyphs_for
+    from devicemanager.terminal.screen import whole
+
+    console = Console(no_color=args.no_color or None, highlight=False)
+    width = console.width if sys.stdout.isatty() else _WIDTH
+    for line in whole(picture, width, glyphs_for(sys.stdout.encoding)):
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+    return 0
+
+
+def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Namespace) -> int:
+    from devicemanager.cli.stopping import Stopped, StopSignals
+    from devicemanager.terminal.session import TerminalSignals
+
+    with StopSignals() as signals, _Asking(client, view, args.interval) as asking:
+        failures: list[BaseException] = []
+
+        def ended(error: BaseException | None) -> None:
+            failures.extend([] if error is None else [error])
+            signals.give_up()
+
+        shown = live.live_view(args, lambda: asking.latest, ended)
+        asking.changed = shown.say
+        signals.first = shown.end
+        try:
+            with TerminalSignals(shown):
+                shown.start()
+                try:
+                    with signals.interruptible():
+                        signals.wait()
+                except Stopped:
+                    failures.clear()
+        finally:
+            shown.close()
+    if failures:
+        raise failures[0]
+    return 0
+
+
+class _Asking:
+    """Asks the kubelet again and again, on a thread of its own."""
+
+    def __init__(self, client: PodResourcesClient, view: PodResourcesView, interval: float) -> None:
+        self.latest: NodeView = _ask(client, view)
+        """The picture of the latest answer."""
+        self.changed: Callable[[str], None] = lambda notice: None
+        """Called after each answer, with what went wrong; empty if nothing did."""
+        self._client = client
+        self._view = view
+        self._interval = interval
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="asking", daemon=True)
+
+    def _work(self) -> None:
+        from podresources import PodResourcesError
+
+        while not self._closing.wait(self._interval):
+            try:
+                self.latest = _ask(self._client, self._view)
+                notice = ""
+            except PodResourcesError as error:
+                notice = f"{time.strftime('%H:%M:%S')} {error}"
+            self.changed(notice)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._closing.set()
+        self._client.close()
+        self._thread.join()
