@@ -136,12 +136,14 @@ class _Asking:
     def _work(self) -> None:
         from podresources import PodResourcesError
 
+        since = ""
         while not self._closing.wait(self._interval):
             try:
                 self.latest = _ask(self._client, self._view)
-                notice = ""
+                since = notice = ""
             except PodResourcesError as error:
-                notice = f"{time.strftime('%H:%M:%S')} {error}"
+                since = since or time.strftime("%H:%M:%S")
+                notice = f"since {since}: {error}"
             self.changed(notice)
 
     def __enter__(self) -> Self:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, cast
 
 from rich.console import Console
 
@@ -20,8 +17,6 @@ from devicemanager.terminal.screen import Screen, draw
 from devicemanager.terminal.text import ASCII, UNICODE, Glyphs
 from devicemanager.terminal.tty import Terminal
 from devicemanager.view import NodeView
-
-ColorSystem = Literal["standard", "256", "truecolor", "windows"]
 
 __all__ = ["LiveView", "LogLines", "glyphs_for"]
 
@@ -121,8 +116,10 @@ class LiveView:
         self.end()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
-        self._woken.close()
-        self._waking.close()
+        if not self._thread.is_alive():
+            self._woken.close()
+            self._waking.close()
+            self.terminal.close()
 
     def say(self, notice: str) -> None:
         """Put this into the first line; empty takes it away."""
@@ -191,7 +188,7 @@ class LiveView:
         sources = [*others, *(() if key_source is None else (key_source,))]
         ready, _, _ = select.select(sources, [], [], seconds)
         if key_source is not None and key_source in ready:
-            self._take(os.read(key_source, 1024))
+            self._take(self.terminal.read() or b"")
             return False
         for other in others:
             with contextlib.suppress(BlockingIOError):
@@ -199,20 +196,16 @@ class LiveView:
         return bool(ready)
 
     def _take(self, data: bytes) -> None:
-        if not data:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), "the terminal")
         for key in keys(data):
             self._state = pressed(self._state, key, self._screen.page, self._screen.last)
         self._closing |= self._state.quit
 
 
 def _console(colored: bool) -> Console:
-    """Renders as the real console would, with as many colours; none if they are not wanted."""
-    real = Console(no_color=None if colored else True)
+    """Renders with as many colours as the terminal has; none if they are not wanted."""
     return Console(
         force_terminal=True,
-        color_system=cast("ColorSystem | None", real.color_system),
-        no_color=real.no_color,
+        no_color=None if colored else True,  # None: as the environment says
         highlight=False,
         markup=False,
         emoji=False,

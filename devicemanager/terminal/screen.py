@@ -193,7 +193,7 @@ def _pane(placed: _Placed, picture: NodeView, width: int, height: int, shown: Sh
     title = _title(pane, picture, width, shown.glyphs, more)
     lines = its_rows.window(first, room, width)
     if not count and room:
-        lines = [Text(_NONE[pane], "dim")]
+        lines = [joined([Text(_NONE[pane], "dim")], width, shown.glyphs)]
     return [title, *lines]
 
 
@@ -235,7 +235,8 @@ def _alone(
     title = _title(pane, picture, width, shown.glyphs, where)
     lines = its_rows.window(first, room, width)
     if not count:
-        lines = [Text(f" nothing contains {safe(state.filter)!r}" if state.filter else _NONE[pane])]
+        none = f" nothing contains {safe(state.filter)!r}" if state.filter else _NONE[pane]
+        lines = [joined([Text(none, "dim")], width, shown.glyphs)]
     return [title, *lines], last
 
 

@@ -7,6 +7,7 @@ reads, would hold a lock that the interpreter's end waits for.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import termios
@@ -28,8 +29,8 @@ def is_foreground(descriptor: int) -> bool:
     try:
         return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
-        # Of a terminal that does not control us; there is no other program in its foreground.
-        return os.isatty(descriptor)
+        # It does not control us, so no shell shares it with us; or it is gone, as using it tells.
+        return True
 
 
 class Terminal:
@@ -40,7 +41,8 @@ class Terminal:
 
     def __init__(self, output: int, input_: int | None, encoding: str = "utf-8") -> None:
         """Without ``input_`` there are no keys."""
-        self.input = input_
+        self.input = None if input_ is None else _reopened(input_)
+        self._given_input = input_
         self._output = output
         self._encoding = encoding
         # A handler may come while its own thread holds it.
@@ -108,6 +110,12 @@ class Terminal:
             if taken:
                 self._lock.release()
 
+    def close(self) -> None:
+        """After ``leave`` for good: let go of what was opened for the keys."""
+        if self.input is not None and self.input != self._given_input:
+            os.close(self.input)
+        self.input = None
+
     def resume(self) -> None:
         """The process goes on after a stop, perhaps in the background: a shell has had the
         terminal meanwhile."""
@@ -121,6 +129,21 @@ class Terminal:
         """Somebody else wrote on the screen: it is drawn anew."""
         with self._lock:
             self._drawn = []
+
+    def read(self) -> bytes | None:
+        """The keys that have been pressed; None if there are none, or if they are not for us.
+        Raises OSError if the terminal is gone."""
+        with self._lock:
+            # What a wait for keys has found may be what somebody types for a shell by now.
+            if self.input is None or not self._entered or not is_foreground(self.input):
+                return None
+            try:
+                data = os.read(self.input, 1024)
+            except BlockingIOError:
+                return None
+        if not data:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), "the terminal")
+        return data
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show these lines, of which only those that differ are written. Raises OSError."""
@@ -141,6 +164,16 @@ class Terminal:
         rest = memoryview(text.encode(self._encoding, "backslashreplace"))
         while rest:
             rest = rest[os.write(self._output, rest) :]
+
+
+def _reopened(descriptor: int) -> int:
+    """The same terminal, to be read without waiting. To say that of the descriptor itself would
+    say it to every program that shares it, the shell among them."""
+    try:
+        flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(f"/proc/self/fd/{descriptor}", flags)
+    except OSError:  # somebody else's, as after su
+        return descriptor
 
 
 @contextlib.contextmanager

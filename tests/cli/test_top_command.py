@@ -1,0 +1,79 @@
+"""``devicemanager top``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cli import main
+from podresources import (
+    Allocatable,
+    Container,
+    ContainerDevices,
+    MemorySource,
+    Pod,
+    PodResourcesServer,
+)
+from tests.terminal.test_signals import COMMAND, under_a_shell
+from tests.terminal.watching import Watched
+
+GPU = "vendor.com/gpu"
+
+
+@pytest.fixture
+def socket() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="dm-") as path:
+        yield Path(path) / "kubelet.sock"
+
+
+def node(*held: str) -> MemorySource:
+    pods = [Pod("train", "default", (Container("main", (ContainerDevices(GPU, held, (1,)),)),))]
+    return MemorySource(pods, Allocatable((ContainerDevices(GPU, ("a", "b", "c"), (1,)),)))
+
+
+def test_without_a_terminal_it_looks_once(socket, capsys):
+    with PodResourcesServer(node("a"), socket):
+        assert main(["top", "--socket", str(socket)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == [GPU, "NUMA", "1", "■□□", "1■", "2□"]
+    assert lines[4].split() == ["default/train", "gpu", "a"]
+    assert "PodResources tells no unhealthy devices" in lines[5]
+
+
+def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):
+    top = [*COMMAND, "top", "--socket", str(socket), "--interval", "0.1"]
+    server = PodResourcesServer(node("a"), socket)
+    server.start()
+    with Watched() as watched, under_a_shell(watched, top):
+        watched.wait_for("■ 1 held  □ 2 free")
+        server.stop()
+        watched.wait_for("there is no socket")
+        with PodResourcesServer(node("a", "b"), socket):
+            watched.wait_for("■ 2 held  □ 1 free")
+            watched.wait_until(lambda: "there is no socket" not in watched.text)
+            watched.press("q")
+            watched.wait_for("ENDED 0")
+        assert watched.is_given_back
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--socket", "/nowhere/kubelet.sock"], "there is no socket at /nowhere/kubelet.sock"),
+        (["--interval", "0"], "'0' is not between 0.1 and 3600 seconds"),
+        (["--interval", "often"], "'often' is not between"),
+    ],
+)
+def test_what_cannot_work_is_said(arguments, text, capsys):
+    assert main(["top", *arguments]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_colours_are_for_terminals(socket, capsys, monkeypatch):
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    with PodResourcesServer(node("a"), socket):
+        assert main(["top", "--once", "--socket", str(socket)]) == 0
+    assert "\x1b" not in capsys.readouterr().out
