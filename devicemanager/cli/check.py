@@ -14,7 +14,7 @@ from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import Check, Limits, Report, Subject, Verdict, Waivers
@@ -157,7 +157,7 @@ def _run(args: argparse.Namespace) -> int:
         return _on_every_version(args, subject, chosen, waivers)
     settings = settings_options.version_settings(args, durability="process")
     show = _Progress(args.output == "text")
-    report = _report_of(args, subject, chosen, waivers, settings, show)
+    report = _report_of(args, subject, chosen, waivers, settings, show.verdict)
     for form, path in args.report:
         write(report, form, Path(path))
     profile = Profile(args.profile)
@@ -174,21 +174,28 @@ def _report_of(
     chosen: Sequence[Check],
     waivers: Waivers | None,
     settings: Settings,
-    show: _Progress,
+    show: Callable[[Verdict], None],
 ) -> Report:
     from devicemanager.conformance import run
+    from devicemanager.terminal.progress import Work
 
-    return run(
-        subject,
-        chosen,
-        limits=_limits(args),
-        seed=args.seed,
-        jobs=max(1, args.jobs),
-        waivers=waivers,
-        settings=settings,
-        on_verdict=show.verdict,
-        reproduce=lambda check: _again(args, check, settings.kubelet_version),
-    )
+    with Work(f"check on {settings.kubelet_version}", len(chosen)) as work:
+
+        def told(verdict: Verdict) -> None:
+            show(verdict)
+            work.advance(doing=f"{verdict.check.id} {verdict.check.title}")
+
+        return run(
+            subject,
+            chosen,
+            limits=_limits(args),
+            seed=args.seed,
+            jobs=max(1, args.jobs),
+            waivers=waivers,
+            settings=settings,
+            on_verdict=told,
+            reproduce=lambda check: _again(args, check, settings.kubelet_version),
+        )
 
 
 def _on_every_version(
@@ -204,7 +211,7 @@ def _on_every_version(
     for version in ANCHORS:
         args.kubelet_version = version
         settings = settings_options.version_settings(args, durability="process")
-        reports.append(_report_of(args, subject, chosen, waivers, settings, _Progress(False)))
+        reports.append(_report_of(args, subject, chosen, waivers, settings, lambda _: None))
         if args.output == "text":
             print(f"kubelet {version}: {_counted(reports[-1])}", flush=True)
     if args.output == "json":

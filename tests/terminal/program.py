@@ -1,18 +1,17 @@
 """A program with a live view, for tests of signals; lighter than a kubelet."""
 
 import os
-import signal
 
+from devicemanager.plugin.signals import SignalWait
 from devicemanager.terminal.live import LiveView
 from devicemanager.terminal.session import TerminalSignals, is_live_terminal, standard_terminal
 from devicemanager.view import NodeView
 
 assert is_live_terminal()
 view = LiveView(standard_terminal(), lambda: NodeView(1, "a test"), lambda error: os._exit(7))
-with TerminalSignals(view):
+with SignalWait([]) as signals, TerminalSignals(view):
     view.start()
     try:
-        while True:
-            signal.pause()
+        signals.wait()
     finally:
         view.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Final
 
+from devicemanager.terminal.progress import Work
 from tools.bench import chart, page, report
 from tools.bench.model import Case, Measurement, Row, rows
 from tools.bench.registry import BenchmarkFailed, cases, measure
@@ -66,11 +66,11 @@ def _beside(options: argparse.Namespace) -> int:
             if (options.scale == "full" or case.devices <= _QUICK_DEVICES)
             and (not options.only or any(name in case.name for name in options.only))
         ]
-        lines = list(reference.compare(version, chosen, _tell))
+        with Work("bench", len(chosen)) as work:
+            lines = list(reference.compare(version, chosen, lambda name: work.begin(name)))
     except (BuildError, ValueError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    _tell("")
     print(reference.table(lines, version))
     return 0
 
@@ -82,18 +82,11 @@ def _is_chosen(case: Case, only: Sequence[str]) -> bool:
 def _measure(chosen: Sequence[Case], scale: str, repeats: int) -> list[Row]:
     """Every case in ``repeats`` fresh processes; a round of all cases, then the next."""
     runs: dict[str, list[Sequence[Measurement]]] = {case.name: [] for case in chosen}
-    for turn in range(repeats):
-        for number, case in enumerate(chosen, 1):
-            _tell(f"round {turn + 1} of {repeats}, {number} of {len(chosen)}: {case.name}")
+    with Work("bench", repeats * len(chosen)) as work:
+        for case in [*chosen] * repeats:
+            work.begin(case.name)
             runs[case.name].append(measure(case.name, scale))
-    _tell("")
     return [row for case in chosen for row in rows(runs[case.name])]
-
-
-def _tell(text: str) -> None:
-    if sys.stderr.isatty():
-        with contextlib.suppress(OSError):
-            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

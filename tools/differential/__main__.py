@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from devicemanager.terminal.progress import Work
 from tools.differential.building import BuildError, build
 from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenarios
@@ -42,7 +43,8 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
         made = scenarios(options.seed, options.scenarios, minor(version))
         if options.scenario:
             made = (each for each in made if each["id"] == options.scenario)
-        tally = comparison.run(made, options.findings, keep=bool(options.record))
+        with Work(f"differential {version}", 1 if options.scenario else options.scenarios) as work:
+            tally = comparison.run(work.tracked(made), options.findings, keep=bool(options.record))
         if options.record:
             _record(options.record, version, tally)
         taken = time.monotonic() - begin

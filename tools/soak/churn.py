@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -49,7 +49,9 @@ class Amount:
 class Soak:
     """A kubelet and its plugin, and the churn. A context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
+        """``told`` is called after each admission."""
+        self._told = told
         self._stack = ExitStack()
         self._kubelet = MockKubelet()
         self._numbers = itertools.count()
@@ -110,6 +112,7 @@ class Soak:
                 each = pod(next(self._numbers))
                 admission = self._kubelet.admit(each)
                 share.answer(admission.admitted)
+                self._told()
                 if not admission.admitted:
                     self._kubelet.terminate(each.uid)
                     self._kubelet.wait_for_resource(RESOURCE, _DEVICES, _TIMEOUT)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from devicemanager.core.errors import DeviceManagerError
+from devicemanager.terminal.progress import Work
 from tools.soak.churn import Amount, Soak
 from tools.soak.readings import HEAD, Lap, grown, line, verdict
 
@@ -18,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     problems: list[str] = []
     print(HEAD, flush=True)
     try:
-        with Soak() as soak:
+        with Work("soak", amount.admissions) as work, Soak(work.advance) as soak:
             for lap in soak.laps(amount):
                 laps.append(lap)
                 print(line(lap), flush=True)
