@@ -458,14 +458,14 @@ class PodSync:
         ours = self._told(pod)
         if ours is None:
             return
-        digest = hash(json.dumps(ours))
-        if digest == pod.digest and not again:
+        if _digest(ours) == pod.digest and not again:
             return
         path = pod_path(pod.namespace, pod.name, "status")
         body = {"metadata": {"uid": pod.uid}, **status_patch(ours)}
         answer = self._api.request("PATCH", path, body, patch="strategic", user=self._user)
-        pod.version, pod.digest = answer["metadata"]["resourceVersion"], digest
         self._look_for_health(ours, answer)
+        self._without_health(ours)
+        pod.version, pod.digest = answer["metadata"]["resourceVersion"], _digest(ours)
 
     def _told(self, pod: PodState) -> JsonObject | None:
         """``status`` as we tell it; None if that is nothing of ours."""
@@ -489,10 +489,14 @@ class PodSync:
             host_ip=host,
             pod_ip="" if pod.stage is Stage.PENDING else _pod_ip(pod, host),
         )
-        if self._shared.keeps_health is False:
-            for each in made.get("containerStatuses", ()):
-                each.pop("allocatedResourcesStatus", None)
+        self._without_health(made)
         return made
+
+    def _without_health(self, ours: JsonObject) -> None:
+        """Say nothing of what the API server does not keep."""
+        if self._shared.keeps_health is False:
+            for each in ours.get("containerStatuses", ()):
+                each.pop("allocatedResourcesStatus", None)
 
     def _look_for_health(self, ours: JsonObject, answer: JsonObject) -> None:
         """Whether the API server keeps the health of devices: it drops the field silently
@@ -554,6 +558,10 @@ def _order(object_: JsonObject) -> tuple[bool, str, str]:
     metadata = object_["metadata"]
     is_new = not (object_.get("status") or {}).get("startTime")
     return is_new, str(metadata.get("creationTimestamp")), str(metadata["name"])
+
+
+def _digest(status: JsonObject) -> int:
+    return hash(json.dumps(status))
 
 
 def _pod_ip(pod: PodState, host: str) -> str:

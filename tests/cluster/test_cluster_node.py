@@ -1,0 +1,413 @@
+"""A node in the cluster: its Node object, its faults and how it leaves, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.nodefaults import Fault, parse_faults
+from devicemanager.cluster.stub.rights import Right
+from devicemanager.core.errors import RequestError
+from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.light.kubelet import LightKubelet
+from devicemanager.settings import Settings
+from tests.cluster.world import GPU, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def node_patches(world: World) -> list[dict[str, Any]]:
+    path = "/api/v1/nodes/n/status"
+    return [body["status"] for method, at, body in world.asked if at == path]
+
+
+# -- joining -------------------------------------------------------------------------------
+
+
+def test_a_node_registers_as_a_kubelet_does(world: World) -> None:
+    taint = {"key": "example.com/t", "value": "v", "effect": "NoSchedule"}
+    node = world.join(
+        labels={"zone": "a"},
+        annotations={"note": "text"},
+        taints=(taint,),
+        address="127.1.0.1",
+        port=10250,
+        shard="3",
+    )
+    found = world.node()
+    labels = found["metadata"]["labels"]
+    assert labels["kubernetes.io/hostname"] == "n" and labels["zone"] == "a"
+    assert labels["devicemanager.io/virtual"] == "true"
+    assert labels["devicemanager.io/shard"] == "3"
+    assert found["metadata"]["annotations"]["note"] == "text"
+    assert taint in found["spec"]["taints"]
+    status = found["status"]
+    assert status["capacity"][GPU] == status["allocatable"][GPU] == "4"
+    assert status["capacity"]["cpu"] == "64"
+    assert status["nodeInfo"]["kubeletVersion"] == "v1.32.0+devicemanager"
+    assert world.condition()["reason"] == "KubeletReady"
+    assert world.heartbeat.uids == {"n": node.uid} == {"n": found["metadata"]["uid"]}
+    assert [each["message"] for each in world.events("NodeReady")] == [
+        "Node n status is now: NodeReady"
+    ]
+    assert world.warnings == [] and node_patches(world) == []
+
+
+def test_a_node_of_somebody_else_is_left_alone(world: World) -> None:
+    world.ask("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+    with pytest.raises(ClusterError, match="node n is there already and has no label"):
+        world.join()
+    assert [method for method, _, _ in world.asked] == ["POST", "GET"]
+    assert world.heartbeat.uids == {}
+
+
+def test_a_node_that_was_there_is_taken_over(world: World) -> None:
+    world.join(settings=None, gpus=4)
+    old = world.node()
+    world.nodes.pop("n").pods.close()
+    world.clock.advance(5.0)
+    kubelet = LightKubelet(None, {"vendor.com/nic": 2}, clock=world.clock)
+    node = world.join(kubelet=kubelet, labels={"zone": "b"}, shard="1")
+    found = world.node()
+    assert node.uid == old["metadata"]["uid"] == found["metadata"]["uid"]
+    assert found["metadata"]["labels"]["zone"] == "b"
+    assert found["metadata"]["labels"]["devicemanager.io/shard"] == "1"
+    capacity = found["status"]["capacity"]
+    assert (capacity[GPU], capacity["vendor.com/nic"]) == ("0", "2"), "what is gone stays, at 0"
+    times = [each["lastTransitionTime"] for each in old["status"]["conditions"]]
+    assert [each["lastTransitionTime"] for each in found["status"]["conditions"]] == times
+
+
+# -- status ---------------------------------------------------------------------------------
+
+
+def test_the_status_is_told_when_it_changes_and_every_five_minutes(world: World) -> None:
+    node = world.join()
+    world.pass_time(60.0)
+    assert node_patches(world) == [], "nothing has changed"
+    node.kubelet.fail_device(GPU, "gpu-0")
+    world.pass_time(11.0)
+    (patch,) = node_patches(world)
+    assert patch["allocatable"][GPU] == "3" and patch["capacity"][GPU] == "4"
+    assert patch["addresses"][-1] == {"$patch": "replace"}
+    world.pass_time(290.0)
+    assert len(node_patches(world)) == 1
+    world.pass_time(11.0)
+    assert len(node_patches(world)) == 2, "a heartbeat of the status itself"
+
+
+def test_a_plugin_that_leaves_takes_its_capacity_with_it_after_the_grace_period(
+    world: World,
+) -> None:
+    node = world.join()
+    node.kubelet.stop_plugin(GPU)
+    world.pass_time(11.0)
+    assert world.node()["status"]["allocatable"][GPU] == "0"
+    assert world.node()["status"]["capacity"][GPU] == "4"
+    world.pass_time(311.0)
+    assert world.node()["status"]["capacity"][GPU] == "0"
+
+
+# -- what goes wrong ---------------------------------------------------------------------------
+
+
+def test_a_node_is_not_ready_and_ready_again(world: World) -> None:
+    node = world.join()
+    node.not_ready("container runtime is down")
+    world.settle()
+    ready = world.condition()
+    assert (ready["status"], ready["reason"], ready["message"]) == (
+        "False",
+        "KubeletNotReady",
+        "container runtime is down",
+    )
+    node.not_ready("")
+    world.settle()
+    assert world.condition()["status"] == "True"
+    reasons = [each["reason"] for each in world.events()]
+    assert reasons.count("NodeNotReady") == 1 and reasons.count("NodeReady") == 1
+
+
+def test_equal_events_are_counted(world: World) -> None:
+    node = world.join()
+    for number in range(6):
+        node.not_ready("broken" if number % 2 == 0 else "")
+        world.settle()
+    counts = {each["reason"]: each["count"] for each in world.events()}
+    assert counts == {"NodeReady": 4, "NodeNotReady": 3}
+
+
+def test_nobody_is_flooded_with_events(world: World) -> None:
+    node = world.join()
+    for number in range(100):
+        node.record("Warning", "Odd", f"the {number}th odd thing")
+        world.settle()
+    odd = world.events("Odd")
+    assert len(odd) == 11, "ten of their own, and one for all others"
+    assert odd[-1]["message"].startswith("(combined from similar events): ")
+    assert sum(each["count"] for each in odd) == 24, "a burst of 25, one went to NodeReady"
+
+
+def test_a_node_under_pressure_refuses_pods(world: World) -> None:
+    node = world.join()
+    node.pressure([Pressure.MEMORY])
+    world.settle()
+    assert world.condition("MemoryPressure")["status"] == "True"
+    assert world.condition()["status"] == "True"
+    world.run("poor")
+    status = world.status("poor")
+    assert (status["reason"], status["message"]) == (
+        "Evicted",
+        "Pod was rejected: The node had condition: [MemoryPressure]. ",
+    )
+    node.pressure([])
+    world.settle()
+    world.run("next")
+    assert world.status("next")["phase"] == "Running"
+
+
+def test_a_pod_is_evicted(world: World) -> None:
+    node = world.join()
+    uid = world.run("train")
+    node.evict(uid)
+    world.settle()
+    status = world.status("train")
+    low = "The node was low on resource: memory. "
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", low)
+    target = next(each for each in status["conditions"] if each["type"] == "DisruptionTarget")
+    assert target["reason"] == "TerminationByKubelet"
+    assert node.kubelet.inventory()[0].pod is None
+    with pytest.raises(RequestError, match="has no pod with the UID 'x'"):
+        node.evict("x")
+
+
+def test_nobody_hears_of_a_silent_node(world: World) -> None:
+    node = world.join()
+    world.run("before")
+    node.silent()
+    asked = len(world.asked)
+    node.kubelet.fail_device(GPU, "gpu-0")
+    world.run("meanwhile")
+    world.delete("before")
+    world.pass_time(400.0)
+    assert len(world.asked) == asked and world.heartbeat.silent == {"n"}
+    node.silent(False)
+    world.settle()
+    assert world.heartbeat.silent == set()
+    assert [each["metadata"]["name"] for each in world.all("pods")] == ["meanwhile"]
+    assert world.status("meanwhile")["phase"] == "Running"
+    assert world.node()["status"]["allocatable"][GPU] == "3"
+
+
+def test_after_a_reboot_what_holds_devices_is_refused(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    world.run("plain", gpus=0)
+    node.reboot()
+    world.settle()
+    assert world.status("train")["reason"] == "UnexpectedAdmissionError"
+    (plain,) = world.status("plain")["containerStatuses"]
+    assert plain["restartCount"] == 1 and "running" in plain["state"]
+    assert world.node()["status"]["nodeInfo"]["bootID"] == "1"
+    assert world.events("Rebooted")
+    world.run("next", gpus=4)
+    assert world.status("next")["phase"] == "Running"
+
+
+def test_a_restart_of_the_kubelet_is_no_news(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    node.restart()
+    world.pass_time(20.0)
+    assert world.patches("train") == 1 and node_patches(world) == []
+
+
+# -- by annotation ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("", ()),
+        (" ; ", ()),
+        ("not-ready", (Fault("not-ready"),)),
+        (
+            "not-ready=down; device-lost=v.com/gpu/g-1",
+            (Fault("not-ready", "down"), Fault("device-lost", "v.com/gpu/g-1")),
+        ),
+        ("plugin-gone=v.com/gpu;silent", (Fault("plugin-gone", "v.com/gpu"), Fault("silent"))),
+    ],
+)
+def test_faults_as_text(text: str, faults: tuple[Fault, ...]) -> None:
+    assert parse_faults(text) == faults
+    assert parse_faults("; ".join(map(str, faults))) == faults
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("broken", "'broken' is no fault: choose from device-unhealthy, device-lost"),
+        ("silent=yes", "'silent=yes' is not like silent$"),
+        ("plugin-gone", "'plugin-gone' is not like plugin-gone=RESOURCE"),
+        ("device-lost=gpu-1", "is not like device-lost=vendor.com/gpu/gpu-2"),
+    ],
+)
+def test_what_is_no_fault(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        parse_faults(text)
+
+
+def test_an_annotation_breaks_devices_and_mends_them(world: World) -> None:
+    world.join()
+
+    def counts() -> tuple[str, str]:
+        status = world.node()["status"]
+        return status["capacity"][GPU], status["allocatable"][GPU]
+
+    world.annotate(f"device-unhealthy={GPU}/gpu-0; device-lost={GPU}/gpu-1")
+    assert counts() == ("3", "2")
+    world.annotate(f"device-lost={GPU}/gpu-1")
+    assert counts() == ("3", "3")
+    world.annotate(f"capacity-zero={GPU}")
+    assert counts() == ("0", "0")
+    world.annotate(f"plugin-gone={GPU}")
+    assert counts() == ("4", "0")
+    world.annotate(None)
+    assert counts() == ("4", "4") and world.warnings == []
+
+
+def test_an_annotation_breaks_nodes_and_mends_them(world: World) -> None:
+    node = world.join()
+    world.annotate("not-ready; disk-pressure")
+    assert world.condition()["message"] == "made not ready on purpose"
+    assert world.condition("DiskPressure")["status"] == "True"
+    assert [str(each) for each in node.faults.active] == ["not-ready", "disk-pressure"]
+    world.annotate("silent")
+    assert world.heartbeat.silent == {"n"}
+    world.annotate("")
+    assert world.heartbeat.silent == set() and world.condition()["status"] == "True"
+    assert world.condition("DiskPressure")["status"] == "False"
+
+
+def test_a_reboot_happens_once_for_each_new_text(world: World) -> None:
+    world.join()
+    world.annotate("reboot=1")
+    world.annotate("reboot=1; not-ready")
+    assert world.node()["status"]["nodeInfo"]["bootID"] == "1"
+    world.annotate("reboot=2")
+    assert world.node()["status"]["nodeInfo"]["bootID"] == "2"
+    world.nodes.pop("n").pods.close()
+    node = world.join()
+    assert node.faults.active == (Fault("reboot", "2"),)
+    assert world.node()["status"]["nodeInfo"]["bootID"] == "", "that was before us"
+
+
+def test_wrong_faults_are_said_and_change_nothing(world: World) -> None:
+    world.join()
+    world.annotate("not-ready")
+    world.annotate("nonsense")
+    assert world.condition()["status"] == "False"
+    (warning,) = world.warnings
+    assert warning.startswith("node n: annotation devicemanager.io/faults: 'nonsense' is no fault")
+    world.annotate(f"device-lost={GPU}/gpu-9")
+    assert world.warnings[-1] == (
+        f"node n: fault device-lost={GPU}/gpu-9: {GPU} has no device 'gpu-9': it has gpu-0, "
+        "gpu-1, gpu-2, gpu-3"
+    )
+
+
+# -- leaving --------------------------------------------------------------------------------------
+
+
+def test_a_deleted_node_has_left(world: World) -> None:
+    node = world.join()
+    world.ask("DELETE", "/api/v1/nodes/n")
+    world.settle()
+    assert node.is_over and world.left == ["n"] and world.heartbeat.uids == {}
+    assert world.warnings == ["node n was deleted: it has left"]
+    asked = len(world.asked)
+    world.pass_time(400.0)
+    assert len(world.asked) == asked
+
+
+def test_a_deleted_node_registers_again_if_it_is_to(world: World) -> None:
+    node = world.join(on_deleted="register")
+    first = node.uid
+    world.ask("DELETE", "/api/v1/nodes/n")
+    world.settle()
+    assert node.uid != first and world.heartbeat.uids == {"n": node.uid}
+    world.run("train")
+    assert world.status("train")["phase"] == "Running"
+
+
+def test_a_deleted_node_goes_on_as_a_kubelets_does(world: World) -> None:
+    node = world.join(on_deleted="stay")
+    world.ask("DELETE", "/api/v1/nodes/n")
+    world.settle()
+    world.pass_time(20.0)
+    assert not node.is_over and world.all("nodes") == [] and world.left == []
+
+
+def test_leaving_deletes_the_node(world: World) -> None:
+    node = world.join()
+    node.leave()
+    node.leave()
+    assert world.all("nodes") == [] and world.heartbeat.uids == {} and world.left == []
+    assert [method for method, _, _ in world.asked].count("DELETE") == 1
+    world.settle()
+    assert world.warnings == []
+
+
+def test_leaving_may_keep_everything(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    node.leave("keep")
+    assert len(world.all("nodes")) == 1 and world.status("train")["phase"] == "Running"
+    assert world.heartbeat.uids == {}
+
+
+def test_a_machine_that_shuts_down_ends_its_pods(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    node.shut_down()
+    world.settle()
+    assert world.condition()["message"] == "node is shutting down"
+    status = world.status("train")
+    assert (status["phase"], status["reason"], status["message"]) == (
+        "Failed",
+        "Terminated",
+        "Pod was terminated in response to imminent node shutdown.",
+    )
+    world.run("late")
+    assert (world.status("late")["reason"], world.status("late")["message"]) == (
+        "NodeShutdown",
+        "Pod was rejected: Pod was rejected as the node is shutting down.",
+    )
+    node.leave("shutdown")
+    assert world.heartbeat.uids == {} and len(world.all("nodes")) == 1
+
+
+def test_without_rights_a_node_leaves_with_one_line(world: World) -> None:
+    node = world.join()
+    everything = [Right("", "pods", verb) for verb in ("create", "get", "list", "delete")]
+    world.rights.allowed = frozenset(everything)
+    world._handling.rights.allowed = world.rights.allowed
+    world.run("train")
+    world.run("another")
+    assert node.is_over and world.left == ["n"]
+    (warning,) = world.warnings
+    assert warning.startswith("node n has left: pods is forbidden") and "pods/status" in warning
+
+
+def test_one_settings_object_serves_many_nodes(world: World) -> None:
+    settings = Settings(node_allocatable={"pods": 110})
+    nodes = [world.join(f"n-{number}", settings=settings) for number in range(5)]
+    assert len(world.all("nodes")) == 5 and len(world.heartbeat.uids) == 5
+    for number, node in enumerate(nodes):
+        world.run(f"p-{number}", node.name)
+    assert {each["status"]["phase"] for each in world.all("pods")} == {"Running"}
