@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from devicemanager.light.devices import TooManyDevices, places
-
 FORM = "RESOURCE=COUNT[@NODE,…]"
 EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
 
@@ -20,6 +18,9 @@ class DeviceOption(NamedTuple):
 
 def device_option(text: str) -> DeviceOption:
     """Read one such option; ``places`` says what the numbers mean."""
+    # Not for --help, which is to be quick.
+    from devicemanager.light.devices import TooManyDevices, places
+
     resource, _, groups = text.rpartition("=")
     try:
         if not resource:

@@ -16,7 +16,7 @@ from devicemanager.cluster.api import node_path
 from devicemanager.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.nodefaults import NodeFaults
+from devicemanager.cluster.nodefaults import NodeFaults, device_faults
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL, NodeOptions
 from devicemanager.cluster.podsync import PodSync, Shared
 from devicemanager.cluster.protocol import Api, Heartbeats, JsonObject, Lane, Priority
@@ -295,6 +295,47 @@ class ClusterNode:
         self._left(self.name)
 
     # -- what goes wrong ------------------------------------------------------------------------
+
+    def fail_device(self, resource: str, device: str) -> None:
+        """The device becomes unhealthy. This and what follows about devices raises RequestError
+        for one that is not there, and for a node whose devices are its plugin's."""
+        device_faults(self.kubelet).fail_device(resource, device)
+        self.look()
+
+    def heal_device(self, resource: str, device: str) -> None:
+        """The device becomes healthy."""
+        device_faults(self.kubelet).heal_device(resource, device)
+        self.look()
+
+    def lose_device(self, resource: str, device: str) -> None:
+        """The device is not listed any more."""
+        device_faults(self.kubelet).lose_device(resource, device)
+        self.look()
+
+    def return_device(self, resource: str, device: str) -> None:
+        """The device that was lost is listed again."""
+        device_faults(self.kubelet).return_device(resource, device)
+        self.look()
+
+    def zero_capacity(self, resource: str, zero: bool = True) -> None:
+        """The plugin lists nothing, until the opposite is said."""
+        faults = device_faults(self.kubelet)
+        (faults.lose_all if zero else faults.return_all)(resource)
+        self.look()
+
+    def stop_plugin(self, resource: str) -> None:
+        """The plugin ends: its devices are unhealthy, and gone after the grace period."""
+        device_faults(self.kubelet).stop_plugin(resource)
+        self.look()
+
+    def start_plugin(self, resource: str) -> None:
+        """The plugin that ended registers again."""
+        device_faults(self.kubelet).start_plugin(resource)
+        self.look()
+
+    def exit(self, uid: str, container: str, exit_code: int = 0, *, reason: str = "") -> None:
+        """A container of a pod ends by itself. Raises RequestError for one that does not run."""
+        self.pods.exit(uid, container, exit_code, reason)
 
     def not_ready(self, why: str, cause: str = "fault") -> None:
         """The node is not ready, for this reason; empty: for this cause it is ready again."""

@@ -16,7 +16,7 @@ from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
 
-__all__ = ["ANNOTATION", "FORMS", "Fault", "NodeFaults", "parse_faults"]
+__all__ = ["ANNOTATION", "FORMS", "Fault", "NodeFaults", "device_faults", "parse_faults"]
 
 ANNOTATION: Final = f"{PREFIX}/faults"
 NOT_READY: Final = "made not ready on purpose"
@@ -139,8 +139,9 @@ class NodeFaults:
         self._node.look()
 
 
-def _devices(node: Faulty) -> DeviceFaults:
-    kubelet: Any = node.kubelet
+def device_faults(kubelet: Any) -> DeviceFaults:
+    """Whoever breaks the devices of a node. Raises RequestError for a node with plugins of its
+    own."""
     if not hasattr(kubelet, "fail_device"):
         raise RequestError("the node has plugins of its own: their devices are theirs to break")
     found: DeviceFaults = kubelet
@@ -149,23 +150,23 @@ def _devices(node: Faulty) -> DeviceFaults:
 
 def _unhealthy(node: Faulty, what: str, comes: bool) -> None:
     resource, _, device = what.rpartition("/")
-    devices = _devices(node)
+    devices = device_faults(node.kubelet)
     (devices.fail_device if comes else devices.heal_device)(resource, device)
 
 
 def _lost(node: Faulty, what: str, comes: bool) -> None:
     resource, _, device = what.rpartition("/")
-    devices = _devices(node)
+    devices = device_faults(node.kubelet)
     (devices.lose_device if comes else devices.return_device)(resource, device)
 
 
 def _plugin(node: Faulty, what: str, comes: bool) -> None:
-    devices = _devices(node)
+    devices = device_faults(node.kubelet)
     (devices.stop_plugin if comes else devices.start_plugin)(what)
 
 
 def _zero(node: Faulty, what: str, comes: bool) -> None:
-    devices = _devices(node)
+    devices = device_faults(node.kubelet)
     (devices.lose_all if comes else devices.return_all)(what)
 
 

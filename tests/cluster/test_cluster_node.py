@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from devicemanager.cluster.nodefaults import Fault, parse_faults
 from devicemanager.cluster.stub.rights import Right
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.light.devices import numbered
 from devicemanager.light.kubelet import LightKubelet
 from devicemanager.settings import Settings
+from devicemanager.testing.fakes import FakePlugin
 from tests.cluster.world import GPU, World
 
 
@@ -227,6 +231,49 @@ def test_a_restart_of_the_kubelet_is_no_news(world: World) -> None:
     assert world.patches("train") == 1 and node_patches(world) == []
 
 
+def test_devices_break_by_calls(world: World) -> None:
+    node = world.join()
+
+    def counts() -> tuple[str, str]:
+        world.settle()
+        status = world.node()["status"]
+        return status["capacity"][GPU], status["allocatable"][GPU]
+
+    node.fail_device(GPU, "gpu-0")
+    assert counts() == ("4", "3")
+    node.heal_device(GPU, "gpu-0")
+    node.lose_device(GPU, "gpu-1")
+    assert counts() == ("3", "3")
+    node.return_device(GPU, "gpu-1")
+    node.zero_capacity(GPU)
+    assert counts() == ("0", "0")
+    node.zero_capacity(GPU, False)
+    node.stop_plugin(GPU)
+    assert counts() == ("4", "0")
+    node.start_plugin(GPU)
+    assert counts() == ("4", "4")
+
+
+def test_a_whole_kubelet_has_the_devices_of_its_plugin(world: World, tmp_path: Path) -> None:
+    with MockKubelet(tmp_path / "k", clock=world.clock) as kubelet:
+        node = world.join(kubelet=kubelet)
+        plugin = FakePlugin(GPU)
+        plugin.register(kubelet.manager.plugins)
+        plugin.send_list(numbered(GPU, (None, None)).values())
+        world.pass_time(11.0)
+        assert world.node()["status"]["allocatable"][GPU] == "2"
+        with pytest.raises(RequestError, match="the node has plugins of its own"):
+            node.fail_device(GPU, "gpu-0")
+        uid = world.run("train")
+        assert world.status("train")["phase"] == "Running"
+        node.exit(uid, "main", 1)
+        world.settle()
+        assert world.status("train")["containerStatuses"][0]["restartCount"] == 1
+        world.delete("train")
+        assert kubelet.pods() == {} and world.warnings == []
+        node.leave()
+
+
 # -- by annotation ------------------------------------------------------------------------------
 
 
@@ -333,6 +380,14 @@ def test_a_deleted_node_has_left(world: World) -> None:
     asked = len(world.asked)
     world.pass_time(400.0)
     assert len(world.asked) == asked
+
+
+def test_the_end_of_another_node_of_this_name_is_no_news(world: World) -> None:
+    node = world.join()
+    gone = {"metadata": {"name": "n", "uid": "of-another"}}
+    node.seen("DELETED", gone)
+    world.settle()
+    assert not node.is_over
 
 
 def test_a_deleted_node_registers_again_if_it_is_to(world: World) -> None:

@@ -128,6 +128,7 @@ def test_a_finalizer_keeps_the_object_but_not_the_devices(world: World) -> None:
     world.ask("PATCH", path, finalizers, patch="merge")
     world.delete("train")
     assert world.status("train")["phase"] == "Failed" and held(world) == 0
+    assert world.nodes["n"].kubelet.pods() == {}
     asked = len(world.asked)
     world.pass_time(60.0)
     assert len(world.asked) == asked, "deleted once, and then it waits"
@@ -389,6 +390,21 @@ def test_without_their_devices_in_the_api_pods_are_admitted_by_age() -> None:
     again(world)
     assert held(world) == 2
     assert [world.status(name)["phase"] for name in "bac"] == ["Running", "Running", "Failed"]
+
+
+def test_the_oldest_of_a_list_comes_first(world: World) -> None:
+    node = world.join(gpus=1)
+    pods = []
+    for name, age in (("young", "2026-01-02"), ("old", "2026-01-01")):
+        uid = world.run(name, node="elsewhere")
+        pod = world.pod(name)
+        pod["metadata"]["creationTimestamp"] = f"{age}T00:00:00Z"
+        pods.append(pod)
+        assert uid
+    node.pods.listed(pods)
+    world.settle()
+    assert world.status("old")["phase"] == "Running"
+    assert world.status("young")["phase"] == "Failed"
 
 
 def test_what_was_refused_and_what_has_ended_stays_so(world: World) -> None:

@@ -1,0 +1,61 @@
+"""What containers do, as people write it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.cluster.facts import Facts, Span, seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("2", 2.0), ("0.5", 0.5), ("30s", 30.0), ("1m30s", 90.0), ("500ms", 0.5), ("1.5h", 5400.0)],
+)
+def test_times(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1 s", "1d", "1s2", "nan", "9" * 20])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a time such as 30s|more than ten years"):
+        seconds(text)
+
+
+@given(st.text(max_size=8))
+def test_any_other_text_is_refused_or_no_less_than_nothing(text: str) -> None:
+    try:
+        assert seconds(text) >= 0
+    except ValueError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["1s±0.5", "1s±500ms", "1s+-0.5s", "1s ± 0.5s"])
+def test_a_span(text: str) -> None:
+    span = Span.parse(text)
+    assert span == Span(1.0, 0.5)
+    assert span.of("a") == span.of("a")
+
+
+@given(st.uuids().map(str), st.floats(0, 10), st.floats(0, 10))
+def test_a_span_keeps_within_its_bounds(uid: str, middle: float, spread: float) -> None:
+    assert max(0.0, middle - spread) <= Span(middle, spread).of(uid) <= middle + spread + 1e-9
+
+
+def test_spans_differ_between_pods() -> None:
+    assert len({Span(5.0, 1.0).of(str(number)) for number in range(100)}) == 100
+
+
+def test_pods_of_jobs_end_and_others_do_not() -> None:
+    facts = Facts(run_for=None, job_duration=Span(3.0))
+
+    def runs(*owners: dict[str, object]) -> float | None:
+        play, faults = facts.of({"uid": "u", "ownerReferences": list(owners)})
+        assert faults == []
+        return play.run_for
+
+    assert runs({"kind": "Job", "controller": True}) == 3.0
+    assert runs() is None
+    assert runs({"kind": "ReplicaSet", "controller": True}) is None
+    assert runs({"kind": "Job"}) is None
