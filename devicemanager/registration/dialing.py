@@ -59,14 +59,14 @@ class Dialer:
         except SocketPathError as error:
             await asyncio.sleep(seconds)
             raise DialError(str(error)) from error
-        attempt = _Attempt(path)
+        attempt = Attempt(path)
         try:
             async with asyncio.timeout(seconds):
                 return await self._repeat(attempt)
         except TimeoutError:
             raise DialError(attempt.found) from None
 
-    async def _repeat(self, attempt: _Attempt) -> int:
+    async def _repeat(self, attempt: Attempt) -> int:
         wait = _FIRST_WAIT
         while True:
             async with self._later if attempt.was_silent else self._first:
@@ -82,7 +82,7 @@ def leaves_enough(descriptor: int, limit: int) -> bool:
     return descriptor < limit - min(_RESERVE, limit // 4)
 
 
-class _Attempt:
+class Attempt:
     """Attempts to reach one socket, one after the other."""
 
     def __init__(self, path: Path) -> None:

@@ -16,6 +16,7 @@ from checkpoint import CHECKPOINT_NAME
 from devicemanager import MockKubelet
 from devicemanager.core.errors import StartError
 from devicemanager.kubelet.directories import Directories
+from devicemanager.kubelet.owned import OwnedDirectory
 
 
 @pytest.fixture
@@ -76,6 +77,14 @@ def test_only_sockets_go(root):
 
 
 NAMES = ["", "device-plugins", "plugins_registry", "pod-resources"]
+
+
+def test_a_link_to_a_directory_counts_as_a_file(root):
+    (root / "directory").mkdir()
+    (root / "link").symlink_to("directory")
+    (root / "nowhere").symlink_to("missing")
+    with OwnedDirectory(root) as directory:
+        assert list(directory.files()) == ["link", "nowhere"]
 
 
 def test_of_the_sockets_of_pod_resources_only_a_kubelets_dead_ones_go(root):

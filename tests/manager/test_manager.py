@@ -17,7 +17,7 @@ from devicemanager.core.errors import (
     RequestError,
     RpcError,
 )
-from devicemanager.core.ids import ContainerName, EndpointId, PodUid
+from devicemanager.core.ids import ContainerName, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import NumaTopology
@@ -813,7 +813,8 @@ def test_pre_start():
     harness = Harness()
     gpu = harness.plugin("a", "b", pre_start_required=True)
     nic = harness.plugin("n", resource=NIC)
-    harness.manager.admit(pod("p", container("x", gpu=2, nic=1), container("y")))
+    harness.plugin("f", resource=ResourceName("vendor.com/fpga"))  # before the others
+    harness.manager.admit(pod("p", container("x", fpga=1, gpu=2, nic=1), container("y")))
     for plugin in (gpu, nic):
         plugin.calls.clear()
     harness.manager.pre_start(PodUid("p"), ContainerName("x"))

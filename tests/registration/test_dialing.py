@@ -1,13 +1,62 @@
-"""When a plugin's socket is opened, without opening any."""
+"""What one attempt to reach a plugin's socket finds, and when none is made."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from devicemanager.registration.dialing import leaves_enough
+from devicemanager.registration.dialing import Attempt, leaves_enough
+from tests.faults import hostile
+
+SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+PING_FRAME = bytes((0, 0, 8, 6, 0, 0, 0, 0, 0))
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    yield directory / "p.sock"
+    shutil.rmtree(directory)
 
 
 @pytest.mark.parametrize(
     ("limit", "most"), [(1024, 1024 - 64 - 1), (257, 257 - 64 - 1), (16, 16 - 4 - 1)]
 )
-def test_some_descriptors_are_left_alone(limit, most):
+def test_some_descriptors_are_left_alone(limit: int, most: int) -> None:
     assert leaves_enough(most, limit)
     assert not leaves_enough(most + 1, limit)
+
+
+@pytest.mark.parametrize(
+    ("answer", "served", "found"),
+    [
+        (SETTINGS_FRAME, True, "it does not speak HTTP/2"),
+        (PING_FRAME, False, "it does not speak HTTP/2"),
+        (SETTINGS_FRAME[:-1], False, "it takes connections and says nothing"),
+        (b"", False, "it takes connections and says nothing"),
+    ],
+)
+def test_who_serves_is_told_by_the_first_frame(
+    path: Path, answer: bytes, served: bool, found: str
+) -> None:
+    attempt = Attempt(path)
+    with hostile.raw_socket(path, answer):
+        assert asyncio.run(attempt.run()) is served
+    assert attempt.found == f"{path}: {found}"
+    # Only who was silent waits apart from those that are new.
+    assert attempt.was_silent is ("says nothing" in found)
+
+
+def test_nobody_listens(path: Path) -> None:
+    attempt = Attempt(path)
+    assert not asyncio.run(attempt.run())
+    assert attempt.found == f"{path}: No such file or directory"
+    path.touch()
+    assert not asyncio.run(attempt.run())
+    assert attempt.found == f"{path}: it is not a socket"
+    assert not attempt.was_silent

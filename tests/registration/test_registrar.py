@@ -1,0 +1,60 @@
+"""What a registrar answers when the machine has nothing left for one more plugin."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devicemanager.clock import ManualClock
+from devicemanager.core.ids import ResourceName
+from devicemanager.events import EventKind, EventStream
+from devicemanager.manager.manager import DeviceManager
+from devicemanager.registration.connection import Connection
+from devicemanager.registration.registrar import Registrar, RegistrationRefused
+from devicemanager.settings import Settings
+from tests.faults import hostile
+
+R = ResourceName(hostile.RESOURCE)
+
+
+@pytest.fixture
+def manager() -> DeviceManager:
+    clock = ManualClock()
+    return DeviceManager(clock=clock, events=EventStream(clock))
+
+
+@pytest.fixture
+def registrar(manager: DeviceManager) -> Iterator[Registrar]:
+    made = Registrar(manager.plugins, Settings(), manager.events, lambda error: None)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def plugin() -> Iterator[hostile.RawPlugin]:
+    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    with hostile.RawPlugin(directory / "p.sock") as served:
+        yield served
+    shutil.rmtree(directory)
+
+
+def test_a_plugin_is_refused_if_no_thread_is_left_for_its_lists(
+    manager: DeviceManager,
+    registrar: Registrar,
+    plugin: hostile.RawPlugin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def watch(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Connection, "watch", watch)
+    with pytest.raises(
+        RegistrationRefused, match=r"^the kubelet has no thread left: can't start new thread$"
+    ):
+        registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
+    (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
+    assert "no thread for its lists: can't start new thread" in ended.message
