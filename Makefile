@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines browser lint bench differential mutants attack power stress fuzz conformance site dist
+.PHONY: setup demo test test-lines browser lint bench differential mutants attack power stress fuzz conformance site dist test-cluster
 .DELETE_ON_ERROR:
 
 # Tests wait more than they compute.
@@ -44,6 +44,12 @@ demo: $(READY)
 # The whole suite comes last: its closing line is the last line.
 test: test-lines
 	WIRE_LINE=dev $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term $(FLOOR) $(ARGS)
+
+# Not `test-%`: its tests also run in `make test`, without the real peer.
+test-cluster: $(READY)
+	@$(BIN)/python -m tools.cluster.build
+	DEVICEMANAGER_CLUSTER_BINARIES=$(CURDIR)/.cache/cluster/bin \
+		$(BIN)/python -m pytest tests/cluster -p no:cacheprovider $(ARGS)
 
 test-lines: $(LINES:%=test-%)
 

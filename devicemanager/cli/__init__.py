@@ -26,6 +26,7 @@ _COMMANDS = {
     name: f"devicemanager.cli.{name}"
     for name in (
         "run",
+        "join",
         "ctl",
         "simulate",
         "exec",

@@ -4,3 +4,29 @@ The cluster's scheduler binds pods to nodes that nobody racked; each of these ha
 manager of its own, which admits or refuses as a kubelet would. What belongs here: talking to
 the API server. What never does: decisions about devices.
 """
+
+from __future__ import annotations
+
+from devicemanager.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from devicemanager.cluster.cluster import Cluster
+    from devicemanager.cluster.errors import ApiError, ClusterError
+    from devicemanager.cluster.facts import Facts, Span
+    from devicemanager.cluster.node import ClusterNode
+    from devicemanager.cluster.options import NodeOptions
+
+__all__ = ["ApiError", "Cluster", "ClusterError", "ClusterNode", "Facts", "NodeOptions", "Span"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "ApiError": "errors",
+        "Cluster": "cluster",
+        "ClusterError": "errors",
+        "ClusterNode": "node",
+        "Facts": "facts",
+        "NodeOptions": "options",
+        "Span": "facts",
+    },
+)

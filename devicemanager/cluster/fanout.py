@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
 from typing import Protocol
 
 import attrs
 
 from devicemanager.cluster.protocol import JsonObject
 
-__all__ = ["NodeFanout", "PodFanout", "Receiver"]
+__all__ = ["Member", "NodeFanout", "PodFanout", "Receiver"]
 
 
 class Receiver(Protocol):
@@ -35,6 +35,17 @@ class _Known:
     """Whether a LIST told about this node."""
 
 
+class Member(Protocol):
+    """A node that has joined. Calls come one at a time and must not block."""
+
+    @property
+    def uid(self) -> str:
+        """Of its Node."""
+
+    def seen(self, kind: str, object_: JsonObject) -> None:
+        """The Node was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+
+
 class PodFanout:
     """A sink for a watch of the pods of all nodes. May be used from any thread.
 
@@ -50,7 +61,7 @@ class PodFanout:
         self._lists = 0
 
     @property
-    def names(self) -> Iterable[bytes]:
+    def names(self) -> Collection[bytes]:
         """The nodes that are expected, as they stand in an event; grows and shrinks."""
         return self._names.keys()
 
@@ -146,13 +157,13 @@ class NodeFanout:
     def __init__(self) -> None:
         # Guards the fields below. Nodes are called under it, so that each is told in order.
         self._lock = threading.Lock()
-        self._nodes: dict[str, Callable[[str, JsonObject], None]] = {}
+        self._nodes: dict[str, Member] = {}
         self._asked: set[str] = set()
 
-    def receive(self, name: str, seen: Callable[[str, JsonObject], None]) -> None:
+    def receive(self, name: str, node: Member) -> None:
         """Tell this node, which has joined, of what happens to its object."""
         with self._lock:
-            self._nodes[name] = seen
+            self._nodes[name] = node
 
     def drop(self, name: str) -> None:
         """This node is no more."""
@@ -168,15 +179,15 @@ class NodeFanout:
         """As ``watch.Sink``."""
         there = {each["metadata"]["name"]: each for each in objects}
         with self._lock:
-            for name, seen in list(self._nodes.items()):
+            for name, node in list(self._nodes.items()):
                 if name in there:
-                    seen("MODIFIED", there[name])
+                    node.seen("MODIFIED", there[name])
                 elif name in self._asked:
-                    seen("DELETED", {"metadata": {"name": name}})
+                    node.seen("DELETED", {"metadata": {"name": name, "uid": node.uid}})
 
     def seen(self, kind: str, object_: JsonObject) -> None:
         """As ``watch.Sink``."""
         with self._lock:
-            seen = self._nodes.get(object_["metadata"]["name"])
-            if seen is not None:
-                seen(kind, object_)
+            node = self._nodes.get(object_["metadata"]["name"])
+            if node is not None:
+                node.seen(kind, object_)

@@ -128,7 +128,7 @@ class HeartbeatLane:
             thread = threading.Thread(target=self._run, name="leases", daemon=True)
             self._threads.append(thread)
             thread.start()
-        elif self._is_watched and self._queue[0][2] is lease:
+        if self._is_watched and self._queue[0][2] is lease:
             self._changed.notify_all()  # who watches waits for a later one
 
     # -- threads ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ from devicemanager.cluster.api import ApiClient
 from devicemanager.cluster.errors import ApiError, ClusterError, Unauthorized, Unavailable
 from devicemanager.cluster.protocol import JsonObject
 
-__all__ = ["Findings", "Need", "check", "needs"]
+__all__ = ["Findings", "Need", "check", "needs", "shard_needs"]
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PAGE: Final = "500"
@@ -61,6 +61,12 @@ def needs(*, as_nodes: bool = False, events: bool = True) -> Iterator[Need]:
         yield Need(verb, "leases", "coordination.k8s.io", _LEASES)
     if as_nodes:
         yield from (Need("impersonate", what) for what in ("users", "groups"))
+
+
+def shard_needs(namespace: str) -> Iterator[Need]:
+    """The rights that claiming shards takes besides."""
+    for verb in ("get", "create", "update"):
+        yield Need(verb, "leases", "coordination.k8s.io", namespace)
 
 
 def check(

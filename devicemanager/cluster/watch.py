@@ -116,6 +116,8 @@ class Reflector:
                 self._version = None
                 self._pause(began)
             except (Unavailable, ApiError) as error:
+                if self._source.is_closing:
+                    return
                 self._warn(f"{self._path} cannot be followed, trying again: {error}")
                 self._pause(began, error.wait if isinstance(error, Unavailable) else 0.0)
             else:

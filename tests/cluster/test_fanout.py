@@ -117,18 +117,28 @@ def test_when_a_node_receives_makes_no_difference(steps, when):
 
 
 def node(name):
-    return {"metadata": {"name": name, "resourceVersion": "1"}}
+    return {"metadata": {"name": name, "uid": "v", "resourceVersion": "1"}}
+
+
+class Node:
+    uid = "u"
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    def seen(self, kind, object_):
+        self._calls.append((kind, object_["metadata"]["name"], object_["metadata"]["uid"]))
 
 
 def test_nodes_that_are_missing_from_a_list_are_gone_unless_they_just_came():
     nodes, calls = NodeFanout(), []
     for name in ("a", "b"):
-        nodes.receive(name, lambda kind, object_: calls.append((kind, object_["metadata"]["name"])))
+        nodes.receive(name, Node(calls))
     nodes.listing()
-    nodes.receive("c", lambda kind, _: calls.append((kind, "c")))
+    nodes.receive("c", Node(calls))
     nodes.listed([node("a"), node("theirs")])
     nodes.seen("DELETED", node("a"))
     nodes.seen("DELETED", node("theirs"))
     nodes.drop("a")
     nodes.seen("ADDED", node("a"))
-    assert calls == [("MODIFIED", "a"), ("DELETED", "b"), ("DELETED", "a")]
+    assert calls == [("MODIFIED", "a", "v"), ("DELETED", "b", "u"), ("DELETED", "a", "v")]

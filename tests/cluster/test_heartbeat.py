@@ -83,6 +83,14 @@ def test_created_at_once_and_renewed_with_what_came_back(leases, lane):
     assert leases.calls[1][1] == f"{PATH}/a"
 
 
+def test_a_node_that_comes_later_does_not_wait_for_others(leases):
+    lane = HeartbeatLane(leases, duration=4000)
+    for number in range(4):
+        lane.add(str(number), "uid")
+        leases.wait(lambda leases, number=number: str(number) in leases.versions)
+    lane.close()
+
+
 def test_a_lease_of_a_life_before_is_taken_over(leases, lane):
     leases.versions["a"] = 7
     leases.labels = {"labels": {"kept": "yes"}}

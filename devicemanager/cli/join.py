@@ -1,0 +1,149 @@
+"""``devicemanager join``: virtual nodes in a real cluster until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from devicemanager.cli import files, join_options, settings_options
+from devicemanager.cli.options import add_format, command
+
+if TYPE_CHECKING:
+    from devicemanager.cli.kubelet_log import KubeletLog
+    from devicemanager.cli.options import Subparsers
+    from devicemanager.cli.stopping import StopSignals
+    from devicemanager.cluster.cluster import Cluster
+    from devicemanager.cluster.demo import Demo
+    from devicemanager.cluster.members import Members
+
+_REPORT = 10.0
+_DEMO_REPORT = 1.0
+"""Seconds between two lines about what is going on."""
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = command(
+        subparsers,
+        "join",
+        _run,
+        "add virtual nodes to a real cluster",
+        description="Adds nodes to a Kubernetes cluster whose devices our device managers hand "
+        "out: the cluster's scheduler binds pods, each node admits or refuses them as a kubelet "
+        "would. No container runs. Ends at SIGTERM or Ctrl-C, and takes the nodes away.",
+    )
+    join_options.add_cluster(parser)
+    join_options.add_nodes(parser)
+    join_options.add_containers(parser)
+    join_options.add_sharing(parser)
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        type=files.directory,
+        help="where full nodes have their directories (default: a new one under /tmp)",
+    )
+    parser.usage = "%(prog)s [options]"
+    add_format(parser, "text", "json")
+    settings_options.add_topology(parser)
+    settings_options.add_admission(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from devicemanager.cli.kubelet_log import KubeletLog
+    from devicemanager.cli.stopping import Stopped, StopSignals
+
+    log = KubeletLog(args.output == "json")
+    with StopSignals() as signals, contextlib.ExitStack() as stack:
+        demo = stack.enter_context(_demo(args, log))
+        with contextlib.suppress(Stopped):
+            _join(args, log, signals, stack, demo)
+    return 0
+
+
+@contextlib.contextmanager
+def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[Demo | None]:
+    """A cluster of its own for --demo."""
+    if not args.demo:
+        yield None
+        return
+    from devicemanager.cluster.demo import Demo
+
+    join_options.set_demo(args)
+    with Demo() as demo:
+        args.kubeconfig = str(demo.kubeconfig)
+        log.say("demo", f"demo: an API server in Python serves {demo.url}", url=demo.url)
+        yield demo
+
+
+def _join(
+    args: argparse.Namespace,
+    log: KubeletLog,
+    signals: StopSignals,
+    stack: contextlib.ExitStack,
+    demo: Demo | None,
+) -> None:
+    from devicemanager.cluster.cluster import Cluster
+
+    members = join_options.members(args)
+    join_options.check_sharing(args)
+    with signals.interruptible():
+        cluster = Cluster.connect(
+            args.kubeconfig,
+            context=args.context,
+            as_nodes=args.as_nodes,
+            lease_duration=args.lease_duration,
+            warn=lambda text: log.warn("cluster", text),
+        )
+    stack.callback(cluster.close, args.leave)
+    began = time.monotonic()
+    with signals.interruptible():
+        _start(args, cluster, members, log)
+    seconds = time.monotonic() - began
+    count = len(cluster.nodes)
+    log.say("joined", f"{count} nodes joined in {seconds:.1f} s", nodes=count, seconds=seconds)
+    if demo is not None:
+        demo.submit()
+        log.say("demo", "demo: a Job of 40 pods was created, each with one of 80 GPUs")
+    log.say("ready", "ready; Ctrl-C leaves")
+    _follow(cluster, log, signals, _REPORT if demo is None else _DEMO_REPORT)
+
+
+def _start(args: argparse.Namespace, cluster: Cluster, members: Members, log: KubeletLog) -> None:
+    findings = cluster.check(
+        members.names, shards=args.shards is not None, namespace=args.namespace
+    )
+    log.say("cluster", f"cluster: {cluster.url}, {findings.version}", url=cluster.url)
+    if findings.cloud:
+        log.warn(
+            "cloud",
+            f"a cloud controller may delete our nodes, since no machine stands behind them: "
+            f"{findings.cloud}",
+        )
+    if findings.existing:
+        log.say("taken-over", f"{len(findings.existing)} of the nodes are there: taken over")
+    if args.shards is None:
+        cluster.join_members(members, args.shard)
+        return
+    cluster.share(members, args.shards, args.namespace, join_options.identity())
+
+
+def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: float) -> None:
+    """Say what changed, now and then, until a signal."""
+    said = ""
+    while True:
+        text, facts = _report(cluster)
+        if text != said:
+            log.say("nodes", text, **facts)
+            said = text
+        with signals.interruptible():
+            time.sleep(every)
+
+
+def _report(cluster: Cluster) -> tuple[str, dict[str, int]]:
+    count = cluster.pod_counts()
+    pods = ", ".join(f"{number} {phase.lower()}" for phase, number in count.items() if number)
+    facts = {"nodes": len(cluster.nodes), **{k.lower(): v for k, v in count.items()}}
+    return f"{len(cluster.nodes)} nodes; pods: {pods or 'none'}", facts

@@ -1,0 +1,354 @@
+"""Cluster: virtual nodes in one Kubernetes cluster, as many as one process runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Self
+
+from devicemanager.clock import Clock, SystemClock
+from devicemanager.cluster import preflight
+from devicemanager.cluster.api import ApiClient, Scoped
+from devicemanager.cluster.connection import Connection
+from devicemanager.cluster.credentials import Credentials, load
+from devicemanager.cluster.errors import Closing, ClusterError
+from devicemanager.cluster.facts import Facts
+from devicemanager.cluster.kubelet import NodeKubelet
+from devicemanager.cluster.members import Members, light_members
+from devicemanager.cluster.node import ClusterNode, Leave
+from devicemanager.cluster.options import VIRTUAL_LABEL, NodeOptions
+from devicemanager.cluster.podsync import Shared
+from devicemanager.cluster.protocol import Priority
+from devicemanager.cluster.shard import Shard, ShardClaims
+from devicemanager.cluster.telling import Warn
+from devicemanager.light.devices import Simulated
+from devicemanager.settings import Settings
+
+__all__ = ["Cluster"]
+
+_LABEL = (VIRTUAL_LABEL, "true")
+_LEAVING = 60.0
+
+
+class Cluster:
+    """The nodes of this process in one cluster, from ``connect`` to ``close`` or the end of
+    ``with``. May be used from any thread."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        as_nodes: bool = False,
+        lease_duration: int = 40,
+        leave: Leave = "delete",
+        warn: Warn = lambda text: None,
+        clock: Clock | None = None,
+    ) -> None:
+        """As ``connect``, which reads the credentials."""
+        self._credentials = credentials
+        self._as_nodes = as_nodes
+        self._leave: Leave = leave
+        self._warn = warn
+        self._clock = clock or SystemClock()
+        self._connection = Connection(
+            credentials,
+            node_selector="=".join(_LABEL),
+            lease_duration=lease_duration,
+            as_nodes=as_nodes,
+            warn=warn,
+        )
+        self._shared = Shared()
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._nodes: dict[str, ClusterNode] = {}
+        self._ends: dict[str, Callable[[], None]] = {}
+        self._claims: list[ShardClaims] = []
+
+    @classmethod
+    def connect(
+        cls,
+        kubeconfig: str | os.PathLike[str] | None = None,
+        *,
+        context: str | None = None,
+        as_nodes: bool = False,
+        lease_duration: int = 40,
+        leave: Leave = "delete",
+        warn: Warn = lambda text: None,
+        clock: Clock | None = None,
+    ) -> Self:
+        """A cluster by its kubeconfig; see ``credentials.load`` for what None means.
+
+        ``as_nodes`` writes as the user ``system:node:NAME``; ``lease_duration`` is in seconds;
+        ``leave`` says what becomes of the nodes at the end; ``warn`` takes lines for people.
+        Nothing is asked of the API server yet. Raises ClusterError.
+        """
+        return cls(
+            load(kubeconfig, context),
+            as_nodes=as_nodes,
+            lease_duration=lease_duration,
+            leave=leave,
+            warn=warn,
+            clock=clock,
+        )
+
+    @property
+    def url(self) -> str:
+        """The API server's."""
+        return self._credentials.server.url
+
+    @property
+    def nodes(self) -> Mapping[str, ClusterNode]:
+        """Our nodes that have joined, by name."""
+        with self._lock:
+            return MappingProxyType(dict(self._nodes))
+
+    @property
+    def connection(self) -> Connection:
+        """What our nodes share: for measures, and requests of one's own."""
+        return self._connection
+
+    def pod_counts(self) -> dict[str, int]:
+        """How many pods of our nodes are in each phase."""
+        found: Counter[str] = Counter()
+        for node in self.nodes.values():
+            found.update(str(record.phase) for record in node.kubelet.pods().values())
+        return dict(sorted(found.items()))
+
+    # -- joining ---------------------------------------------------------------------
+
+    def check(
+        self, names: Collection[str], *, shards: bool = False, namespace: str = "default"
+    ) -> preflight.Findings:
+        """Look whether nodes of these names can join. Raises ClusterError; changes nothing."""
+        wanted = list(preflight.needs(as_nodes=self._as_nodes))
+        if shards:
+            wanted += preflight.shard_needs(namespace)
+        api = ApiClient(self._credentials, connections=1)
+        try:
+            return preflight.check(api, names, _LABEL, wanted)
+        finally:
+            api.close()
+
+    def join(
+        self,
+        kubelet: NodeKubelet,
+        name: str,
+        *,
+        options: NodeOptions | None = None,
+        facts: Facts | None = None,
+    ) -> ClusterNode:
+        """Make a kubelet a node, which may be a ``MockKubelet``. Raises ClusterError."""
+        self.check([name])
+        member = Members.single(name, kubelet, options or NodeOptions(), facts or Facts())
+        return self.join_members(member)[0]
+
+    def join_light(
+        self,
+        prefix: str,
+        count: int = 1,
+        simulate: Simulated | None = None,
+        *,
+        settings: Settings | None = None,
+        options: NodeOptions | None = None,
+        facts: Facts | None = None,
+        shard: Shard | None = None,
+    ) -> list[ClusterNode]:
+        """Add light nodes ``PREFIX-0`` and so on with virtual devices; of these the ones of
+        ``shard``. Raises ClusterError."""
+        members = light_members(
+            prefix, count, simulate or {}, settings, options or NodeOptions(), facts or Facts()
+        )
+        self.check(members.names)
+        return self.join_members(members, shard)
+
+    def join_members(self, members: Members, shard: Shard | None = None) -> list[ClusterNode]:
+        """Add nodes that were looked at before; of these the ones of ``shard``. Raises
+        ClusterError if one cannot join; the others have joined then."""
+        chosen = [index for index in members.indexes if shard is None or shard.has(index)]
+        number = 0 if shard is None else shard.number
+        nodes = [self._node(members, index, number, lambda: False) for index in chosen]
+        errors = self._join_all(nodes)
+        if errors:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise ClusterError(f"node {nodes[0].name}: {errors[0]}{more}")
+        return nodes
+
+    def _node(
+        self, members: Members, index: int, shard: int, is_over: Callable[[], bool]
+    ) -> ClusterNode:
+        kubelet = members.make(index)
+        with self._lock:
+            self._ends[members.name(index)] = lambda: members.end(kubelet)
+        return ClusterNode(
+            members.name(index),
+            kubelet,
+            options=members.options_of(index, as_nodes=self._as_nodes, shard=shard),
+            facts=members.facts,
+            api=Scoped(self._connection.api, is_over),
+            lane=self._connection.lane,
+            heartbeat=self._connection.heartbeat,
+            clock=self._clock,
+            shared=self._shared,
+            warn=self._warn,
+            left=self._has_left,
+        )
+
+    def _join_all(self, nodes: Iterable[ClusterNode]) -> list[Exception]:
+        """Let them join, many at once; returns what went wrong."""
+        nodes = list(nodes)
+        connection = self._connection
+        late = connection.pods.has_listed
+        for node in nodes:
+            connection.pods.expect(node.name)
+        connection.follow()
+        errors: list[Exception] = []
+        open_ = _Countdown(len(nodes))
+        for node in nodes:
+
+            def work(node: ClusterNode = node) -> None:
+                try:
+                    self._join_one(node, late)
+                except (ClusterError, Closing) as error:
+                    connection.pods.drop(node.name)
+                    errors.append(error)
+                finally:
+                    open_.one()
+
+            connection.lane.put(Priority.NODE_STATUS, f"node/{node.name}", work)
+        open_.wait()
+        return errors
+
+    def _join_one(self, node: ClusterNode, late: bool) -> None:
+        node.join()
+        with self._lock:
+            self._nodes[node.name] = node
+        self._connection.nodes.receive(node.name, node)
+        self._connection.pods.receive(node.name, node.pods)
+        if late:
+            self._connection.list_pods_of(node.name)
+
+    # -- shards ----------------------------------------------------------------------
+
+    def share(self, members: Members, shards: int, namespace: str, identity: str) -> ShardClaims:
+        """Run the shards of the members that this process can claim, and give them up where it
+        cannot keep them. Returns at once; nodes join as their shards are taken."""
+        api = ApiClient(self._credentials, connections=2, timeout=3.0)
+
+        def taken(number: int) -> None:
+            self._warn(f"shard {number} of {shards} is ours: its nodes join")
+            work = threading.Thread(
+                target=self._join_shard, args=(members, Shard(number, shards), claims), daemon=True
+            )
+            work.start()
+
+        def lost(number: int) -> None:
+            names = [members.name(i) for i in members.indexes if i % shards == number]
+            self.abandon(names)
+
+        claims = ShardClaims(
+            api, namespace, shards, identity, taken=taken, lost=lost, warn=self._warn
+        )
+        with self._lock:
+            self._claims.append(claims)
+        claims.start()
+        return claims
+
+    def _join_shard(self, members: Members, shard: Shard, claims: ShardClaims) -> None:
+        def is_over() -> bool:
+            return shard.number not in claims.ours
+
+        indexes = [index for index in members.indexes if shard.has(index)]
+        nodes = [self._node(members, index, shard.number, is_over) for index in indexes]
+        for error in self._join_all(nodes)[:1]:
+            if not isinstance(error, Closing):
+                self._warn(f"shard {shard.number}: {error}")
+        if is_over():
+            self.abandon([node.name for node in nodes])
+
+    # -- leaving ---------------------------------------------------------------------
+
+    def abandon(self, names: Iterable[str]) -> None:
+        """Have nothing to do with these nodes any more; in the cluster they stay as they are."""
+        self._part([self._forget(name) for name in names], "keep")
+
+    def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None:
+        """Nodes leave, all of ours unless some are named."""
+        chosen = list(self.nodes) if names is None else list(names)
+        nodes = [node for name in chosen if (node := self._forget(name)) is not None]
+        self._part(nodes, how or self._leave)
+
+    def _has_left(self, name: str) -> None:
+        """By itself: somebody deleted its Node, or we may not write it."""
+        self._forget(name)
+        self._end(name)
+
+    def _forget(self, name: str) -> ClusterNode | None:
+        with self._lock:
+            node = self._nodes.pop(name, None)
+        self._connection.nodes.drop(name)
+        self._connection.pods.drop(name)
+        self._connection.heartbeat.remove(name)
+        return node
+
+    def _part(self, nodes: Iterable[ClusterNode | None], how: Leave) -> None:
+        there = [node for node in nodes if node is not None]
+        open_ = _Countdown(len(there))
+        for node in there:
+
+            def work(node: ClusterNode = node) -> None:
+                try:
+                    with suppress(ClusterError, Closing):
+                        node.leave(how)
+                finally:
+                    self._end(node.name)
+                    open_.one()
+
+            self._connection.lane.put(Priority.DELETION, f"node/{node.name}", work)
+        open_.wait(_LEAVING)
+
+    def _end(self, name: str) -> None:
+        with self._lock:
+            end = self._ends.pop(name, None)
+        if end is not None:
+            end()
+
+    def close(self, leave: Leave | None = None) -> None:
+        """All our nodes leave, and nothing more is asked of the API server."""
+        with self._lock:
+            claims, self._claims = self._claims, []
+        how = leave or self._leave
+        if how != "keep":
+            self.leave(how=how)
+        for each in claims:
+            each.stop()
+        self.leave(how=how)
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Countdown:
+    """Waits for so many things."""
+
+    def __init__(self, count: int) -> None:
+        self._changed = threading.Condition()
+        self._left = count
+
+    def one(self) -> None:
+        """One of them is done."""
+        with self._changed:
+            self._left -= 1
+            self._changed.notify_all()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until all are done, or for so many seconds; returns whether they are."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._left <= 0, seconds)

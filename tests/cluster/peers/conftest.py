@@ -1,0 +1,168 @@
+"""Two peers for the same tests: the stub, and a real control plane where its programs are."""
+
+import itertools
+import os
+import time
+
+import pytest
+
+from devicemanager.cluster.api import ApiClient, pod_path
+from devicemanager.cluster.credentials import load
+from devicemanager.cluster.errors import ApiError, Conflict, NotFound
+from devicemanager.cluster.stub import Controllers, StubServer
+from tools.cluster.build import VARIABLE, BuildError, binaries
+
+GPU = "vendor.com/gpu"
+_NUMBERS = itertools.count()
+
+
+class Peer:
+    """A cluster as a test sees it: by its API, in a namespace of its own."""
+
+    def __init__(self, kind, kubeconfig, patience):
+        self.kind = kind
+        self.kubeconfig = kubeconfig
+        self.api = ApiClient(load(kubeconfig))
+        self.name = f"t{os.getpid()}-{next(_NUMBERS)}"
+        self._patience = patience
+
+    def request(self, *args, **options):
+        return self.api.request(*args, **options)
+
+    def wait(self, test, what=""):
+        """Until ``test`` returns something true, which is returned."""
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                if found := test():
+                    return found
+            except NotFound:
+                pass
+            assert time.monotonic() < end, f"{what or test}: not in {self._patience} s"
+            time.sleep(0.05)
+
+    def create(self, path, value):
+        """Create something in the namespace; one whose account is not there yet is tried again."""
+
+        def created():
+            try:
+                return self.request(
+                    "POST", f"{path}/namespaces/{self.name}/{value['plural']}", body
+                )
+            except ApiError as error:
+                if error.code == 403 and "serviceaccount" in error.message:
+                    return None
+                raise
+
+        body = {key: part for key, part in value.items() if key != "plural"}
+        return self.wait(created)
+
+    def pod(self, name, gpus=1, *, metadata=None, **spec):
+        """Create a pod that wants devices."""
+        container = {
+            "name": "main",
+            "image": "example.com/main",
+            "resources": {"limits": {GPU: str(gpus)}} if gpus else {},
+        }
+        return self.create(
+            "/api/v1",
+            {
+                "plural": "pods",
+                "metadata": {"name": name, **(metadata or {})},
+                "spec": {
+                    "containers": [container],
+                    "tolerations": [{"operator": "Exists"}],
+                    "nodeSelector": {"group": self.name},
+                    "terminationGracePeriodSeconds": 5,
+                    **spec,
+                },
+            },
+        )
+
+    def get(self, name):
+        return self.request("GET", pod_path(self.name, name))
+
+    def pods(self):
+        return self.request("GET", f"/api/v1/namespaces/{self.name}/pods")["items"]
+
+    def delete(self, name):
+        self.request("DELETE", pod_path(self.name, name))
+
+    def phase(self, name, *phases):
+        """Wait until a pod is in one of the phases."""
+
+        def there():
+            found = self.get(name)
+            return found if found["status"].get("phase") in phases else None
+
+        return self.wait(there, f"{name} {phases}")
+
+    def gone(self, name):
+        def is_gone():
+            try:
+                self.get(name)
+            except NotFound:
+                return True
+            return False
+
+        self.wait(is_gone, f"{name} gone")
+
+    def ready(self, *names):
+        """Wait until these nodes are Ready and without the taint of those that are not."""
+
+        def are():
+            for name in names:
+                node = self.request("GET", f"/api/v1/nodes/{name}")
+                ready = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+                taints = [each["key"] for each in node["spec"].get("taints", ())]
+                if ready["Ready"] != "True" or "node.kubernetes.io/not-ready" in taints:
+                    return False
+            return True
+
+        self.wait(are, f"{names} ready")
+
+    def start(self):
+        try:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}
+            self.request("POST", "/api/v1/namespaces", body)
+        except Conflict:
+            pass
+
+    def close(self):
+        self.api.close()
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory):
+    """The real one, started once."""
+    try:
+        directory = binaries()
+    except BuildError as error:
+        pytest.skip(str(error))
+    if VARIABLE not in os.environ:
+        pytest.skip(f"`make test-cluster` runs these on a real control plane ({VARIABLE})")
+    from tools.cluster.peer import ControlPlane
+
+    with ControlPlane(directory, tmp_path_factory.mktemp("plane")) as plane:
+        yield plane
+
+
+@pytest.fixture(
+    params=[
+        "stub",
+        pytest.param("real", marks=[pytest.mark.interop]),
+    ]
+)
+def peer(request, tmp_path):
+    if request.param == "stub":
+        with StubServer() as stub, Controllers(stub):
+            found = Peer("stub", stub.kubeconfig(tmp_path / "kubeconfig"), 25)
+            found.start()
+            yield found
+            found.close()
+        return
+    plane = request.getfixturevalue("control_plane")
+    found = Peer("real", plane.kubeconfig, 120)
+    found.start()
+    yield found
+    found.close()

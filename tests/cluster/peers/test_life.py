@@ -1,0 +1,217 @@
+"""Nodes and pods from beginning to end, on the stub and on the real thing alike."""
+
+import pytest
+
+from devicemanager.cluster import Cluster
+from devicemanager.cluster.api import node_path, pod_path
+from devicemanager.cluster.errors import ClusterError, NotFound
+from devicemanager.cluster.facts import Facts, Span
+from devicemanager.cluster.options import NodeOptions
+from devicemanager.settings import Settings
+
+GPU = "vendor.com/gpu"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def cluster(peer):
+    with Cluster.connect(peer.kubeconfig) as found:
+        yield found
+
+
+def options(peer):
+    return NodeOptions(labels={"group": peer.name})
+
+
+def join(cluster, peer, count=1, gpus=2, **more):
+    nodes = cluster.join_light(peer.name, count, {GPU: gpus}, options=options(peer), **more)
+    peer.ready(*(node.name for node in nodes))
+    return nodes
+
+
+def held(node):
+    """Devices that somebody holds."""
+    node.kubelet.self_check()
+    return {each.id for each in node.kubelet.inventory() if each.pod is not None}
+
+
+def condition(pod, kind):
+    return {each["type"]: each for each in pod["status"]["conditions"]}[kind]
+
+
+def test_pods_run_wait_and_go(cluster, peer):
+    (node,) = join(cluster, peer)
+    for name in "abc":
+        peer.pod(name)
+    peer.wait(lambda: sum(each["status"]["phase"] == "Running" for each in peer.pods()) == 2)
+    assert len(held(node)) == 2
+    (waiting,) = (each for each in peer.pods() if each["status"]["phase"] == "Pending")
+    running = next(each for each in peer.pods() if each["status"]["phase"] == "Running")
+    assert condition(running, "Ready")["status"] == "True"
+    (container,) = running["status"]["containerStatuses"]
+    assert container["ready"] and container["state"]["running"]["startedAt"]
+    (resource,) = container["allocatedResourcesStatus"]
+    assert resource["name"] == GPU
+    assert resource["resources"][0]["health"] == "Healthy"
+    peer.delete(running["metadata"]["name"])
+    peer.gone(running["metadata"]["name"])
+    peer.phase(waiting["metadata"]["name"], "Running")
+    assert len(held(node)) == 2
+
+
+def test_a_pod_that_finds_no_devices_is_refused(cluster, peer):
+    (node,) = join(cluster, peer)
+    peer.pod("a", 2)
+    peer.phase("a", "Running")
+    peer.pod("b", 2, nodeName=node.name)
+    refused = peer.phase("b", "Failed")["status"]
+    assert refused["reason"] == "UnexpectedAdmissionError"
+    assert refused["message"] == (
+        "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
+        f"{GPU}. Requested: 2, Available: 0, which is unexpected"
+    )
+    assert not refused.get("containerStatuses")
+    events = peer.wait(
+        lambda: [
+            each
+            for each in peer.request("GET", f"/api/v1/namespaces/{peer.name}/events")["items"]
+            if each["reason"] == "UnexpectedAdmissionError"
+        ]
+    )
+    assert not events[0]["message"].startswith("Pod was rejected")
+    assert events[0]["source"] == {"component": "kubelet", "host": node.name}
+
+
+def test_a_pod_that_cannot_be_aligned_is_refused(cluster, peer):
+    settings = Settings(topology_policy="single-numa-node")
+    (node,) = join(cluster, peer, gpus="2@0,2@1", settings=settings)
+    peer.pod("a", 3, nodeName=node.name)
+    refused = peer.phase("a", "Failed")["status"]
+    assert refused["reason"] == "TopologyAffinityError"
+    assert refused["message"] == (
+        "Pod was rejected: Resources cannot be allocated with Topology locality"
+    )
+    assert not held(node)
+
+
+def test_a_deleted_pod_frees_its_devices(cluster, peer):
+    (node,) = join(cluster, peer)
+    peer.pod("a", 2)
+    peer.phase("a", "Running")
+    peer.delete("a")
+    peer.gone("a")
+    peer.wait(lambda: not held(node))
+
+
+def test_an_evicted_pod_goes(cluster, peer):
+    (node,) = join(cluster, peer)
+    peer.pod("a")
+    peer.phase("a", "Running")
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
+    peer.request("POST", pod_path(peer.name, "a", "eviction"), eviction)
+    peer.gone("a")
+    peer.wait(lambda: not held(node))
+
+
+def job(peer, completions, parallelism):
+    container = {
+        "name": "main",
+        "image": "example.com/main",
+        "resources": {"limits": {GPU: "1"}},
+    }
+    template = {
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "tolerations": [{"operator": "Exists"}],
+            "nodeSelector": {"group": peer.name},
+            "terminationGracePeriodSeconds": 1,
+        }
+    }
+    spec = {"completions": completions, "parallelism": parallelism, "template": template}
+    peer.create("/apis/batch/v1", {"plural": "jobs", "metadata": {"name": "j"}, "spec": spec})
+
+
+def job_status(peer):
+    found = peer.request("GET", f"/apis/batch/v1/namespaces/{peer.name}/jobs/j")
+    return found.get("status", {})
+
+
+def test_a_job_is_done(cluster, peer):
+    (node,) = join(cluster, peer, facts=Facts(job_duration=Span(0.1)))
+    job(peer, 5, 3)
+    peer.wait(lambda: job_status(peer).get("succeeded") == 5)
+    assert not job_status(peer).get("failed")
+    peer.wait(lambda: not held(node))
+
+
+def test_a_deleted_pod_of_a_job_is_no_completion(cluster, peer):
+    join(cluster, peer, facts=Facts(job_duration=Span(600)))
+    job(peer, 1, 1)
+    (first,) = peer.wait(
+        lambda: [each for each in peer.pods() if each["status"]["phase"] == "Running"]
+    )
+    peer.delete(first["metadata"]["name"])
+    peer.wait(lambda: job_status(peer).get("failed") == 1)
+    assert not job_status(peer).get("succeeded")
+
+
+def test_a_device_that_fails_shows_in_the_pod_and_the_node(cluster, peer):
+    (node,) = join(cluster, peer)
+    peer.pod("a", 2)
+    peer.phase("a", "Running")
+    node.kubelet.fail_device(GPU, next(iter(held(node))))
+
+    def unhealthy():
+        (container,) = peer.get("a")["status"]["containerStatuses"]
+        (resource,) = container["allocatedResourcesStatus"]
+        return sorted(each["health"] for each in resource["resources"]) == ["Healthy", "Unhealthy"]
+
+    peer.wait(unhealthy)
+
+    def fewer():
+        status = peer.request("GET", node_path(node.name))["status"]
+        return status["allocatable"][GPU] == "1" and status["capacity"][GPU] == "2"
+
+    peer.wait(fewer)
+
+
+def test_another_process_takes_the_pods_over(cluster, peer):
+    (node,) = join(cluster, peer)
+    peer.pod("a", 2)
+    before = peer.phase("a", "Running")
+    cluster.leave([node.name], "keep")
+    with Cluster.connect(peer.kubeconfig) as second:
+        (again,) = join(second, peer)
+        peer.wait(lambda: len(held(again)) == 2)
+        after = peer.get("a")
+        assert after["status"]["phase"] == "Running"
+        assert after["status"]["startTime"] == before["status"]["startTime"]
+        assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+        peer.delete("a")
+        peer.gone("a")
+        peer.wait(lambda: not held(again))
+
+
+def test_a_node_that_somebody_deletes_has_left(cluster, peer):
+    (node,) = join(cluster, peer)
+    peer.request("DELETE", node_path(node.name))
+    peer.wait(lambda: node.name not in cluster.nodes)
+
+
+def test_a_name_that_is_somebody_elses_is_refused(cluster, peer):
+    name = f"{peer.name}-0"
+    peer.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+    with pytest.raises(ClusterError, match="not ours"):
+        cluster.join_light(peer.name)
+    assert not cluster.nodes
+    peer.request("DELETE", node_path(name))
+
+
+def test_nodes_are_gone_at_the_end(peer):
+    with Cluster.connect(peer.kubeconfig) as cluster:
+        join(cluster, peer, 3)
+    for index in range(3):
+        with pytest.raises(NotFound):
+            peer.request("GET", node_path(f"{peer.name}-{index}"))
