@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.demo import Demo
     from devicemanager.cluster.members import Members
+    from devicemanager.cluster.showcase import Demo
 
 _REPORT = 10.0
 _DEMO_REPORT = 1.0
@@ -69,7 +69,7 @@ def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[Demo | None]:
     if not args.demo:
         yield None
         return
-    from devicemanager.cluster.demo import Demo
+    from devicemanager.cluster.showcase import Demo
 
     join_options.set_demo(args)
     with Demo() as demo:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from devicemanager.cluster.credentials import Credentials
-from devicemanager.cluster.errors import Closing, Unauthorized, Unavailable, api_error
+from devicemanager.cluster.errors import ClientClosing, Unauthorized, Unavailable, api_error
 from devicemanager.cluster.protocol import JsonObject, Patch
 from devicemanager.cluster.telling import Rarely, Warn
 from devicemanager.io.retry import retry
@@ -55,7 +55,7 @@ class Scoped:
         patch: Patch | None = None,
         user: str | None = None,
     ) -> JsonObject:
-        """As in ``protocol.Api``; raises Closing once it is over."""
+        """As in ``protocol.Api``; raises ClientClosing once it is over."""
         return self._client.request_until(
             self._is_over, method, path, body, query=query, patch=patch, user=user
         )
@@ -116,11 +116,11 @@ class ApiClient:
         patch: Patch | None = None,
         user: str | None = None,
     ) -> JsonObject:
-        """As ``request``; raises Closing instead of trying (again) once ``is_over``."""
+        """As ``request``; raises ClientClosing instead of trying (again) once ``is_over``."""
 
         def call() -> JsonObject:
             if self._closing.is_set() or is_over():
-                raise Closing
+                raise ClientClosing
             try:
                 return self.attempt(method, path, body, query=query, patch=patch, user=user)
             except Unauthorized as error:
@@ -142,7 +142,7 @@ class ApiClient:
 
         def sleep(seconds: float) -> None:
             if self._closing.wait(max(seconds, asked)):
-                raise Closing
+                raise ClientClosing
 
         failures = iter([first])
 
@@ -265,7 +265,7 @@ class ApiClient:
             self._streams.add(answer)
         try:
             if self._closing.is_set():
-                raise Closing
+                raise ClientClosing
             yield
         finally:
             with self._renewing:

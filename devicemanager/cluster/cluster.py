@@ -15,7 +15,7 @@ from devicemanager.cluster import preflight
 from devicemanager.cluster.api import ApiClient, Scoped
 from devicemanager.cluster.connection import Connection
 from devicemanager.cluster.credentials import Credentials, load
-from devicemanager.cluster.errors import Closing, ClusterError
+from devicemanager.cluster.errors import ClientClosing, ClusterError
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.members import Members, light_members
@@ -212,7 +212,7 @@ class Cluster:
             def work(node: ClusterNode = node) -> None:
                 try:
                     self._join_one(node, late)
-                except (ClusterError, Closing) as error:
+                except (ClusterError, ClientClosing) as error:
                     connection.pods.drop(node.name)
                     errors.append(error)
                 finally:
@@ -264,7 +264,7 @@ class Cluster:
         indexes = [index for index in members.indexes if shard.has(index)]
         nodes = [self._node(members, index, shard.number, is_over) for index in indexes]
         for error in self._join_all(nodes)[:1]:
-            if not isinstance(error, Closing):
+            if not isinstance(error, ClientClosing):
                 self._warn(f"shard {shard.number}: {error}")
         if is_over():
             self.abandon([node.name for node in nodes])
@@ -301,7 +301,7 @@ class Cluster:
 
             def work(node: ClusterNode = node) -> None:
                 try:
-                    with suppress(ClusterError, Closing):
+                    with suppress(ClusterError, ClientClosing):
                         node.leave(how)
                 finally:
                     self._end(node.name)

@@ -6,7 +6,7 @@ from devicemanager.core.errors import DeviceManagerError
 
 __all__ = [
     "ApiError",
-    "Closing",
+    "ClientClosing",
     "ClusterError",
     "Conflict",
     "Forbidden",
@@ -23,7 +23,7 @@ class ClusterError(DeviceManagerError):
     """The cluster cannot be joined; one line says what, where and what to do."""
 
 
-class Closing(Exception):
+class ClientClosing(Exception):
     """We are about to stop: the request was given up, or is not made any more."""
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from devicemanager.cluster.errors import ApiError, Closing, Conflict, NotFound, Unavailable
+from devicemanager.cluster.errors import ApiError, ClientClosing, Conflict, NotFound, Unavailable
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Rarely, Warn
 
@@ -138,7 +138,7 @@ class HeartbeatLane:
             due = lease.due
             try:
                 wait = 0.0 if lease.silent else self._beat(lease)
-            except Closing:
+            except ClientClosing:
                 return
             self._again(lease, due, wait)
 

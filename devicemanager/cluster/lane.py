@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from devicemanager.cluster.errors import ApiError, Closing
+from devicemanager.cluster.errors import ApiError, ClientClosing
 from devicemanager.cluster.protocol import Priority
 from devicemanager.cluster.telling import Warn
 
@@ -63,7 +63,7 @@ class WorkLane:
             key, work = taken
             try:
                 work()
-            except Closing:
+            except ClientClosing:
                 pass
             except ApiError as error:
                 self._warn(str(error))

@@ -42,7 +42,7 @@ class Api(Protocol):
         PATCH. ``user`` names the node to act as; None is who we are.
 
         Waits out 429, 5xx and broken connections, however long they last. Raises an
-        ApiError for any other answer than success, Closing once ``close`` was called.
+        ApiError for any other answer than success, ClientClosing once ``close`` was called.
         """
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from devicemanager.cluster.errors import ApiError, Closing, Gone, Unavailable
+from devicemanager.cluster.errors import ApiError, ClientClosing, Gone, Unavailable
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Warn
 
@@ -110,7 +110,7 @@ class Reflector:
                 if self._version is None:
                     self._version = self._list()
                 self._watch(self._version)
-            except Closing:
+            except ClientClosing:
                 return
             except Gone:
                 self._version = None
@@ -160,7 +160,7 @@ class Reflector:
         with self._source.stream(self._path, query, silence=SILENCE) as lines:
             for line in lines:
                 if self._source.is_closing:
-                    raise Closing
+                    raise ClientClosing
                 if self._wants(line):
                     self._take(line)
 

@@ -11,7 +11,7 @@ from devicemanager.cluster.api import ApiClient, node_path, pod_path
 from devicemanager.cluster.credentials import load
 from devicemanager.cluster.errors import (
     ApiError,
-    Closing,
+    ClientClosing,
     Conflict,
     Forbidden,
     Gone,
@@ -94,9 +94,9 @@ def test_closing_ends_the_waiting(api, stub):
         waiting = pool.submit(api.request, "GET", node_path("a"))
         assert refused.wait(20)
         api.close()
-        with pytest.raises(Closing):
+        with pytest.raises(ClientClosing):
             waiting.result(20)
-    with pytest.raises(Closing):
+    with pytest.raises(ClientClosing):
         api.request("GET", node_path("a"))
 
 

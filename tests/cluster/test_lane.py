@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.cluster.errors import Closing, NotFound
+from devicemanager.cluster.errors import ClientClosing, NotFound
 from devicemanager.cluster.lane import WorkLane
 from devicemanager.cluster.protocol import Priority
 
@@ -94,7 +94,7 @@ def test_errors_are_told_and_end_nothing():
 
         lane.put(Priority.EVENT, "k", work)
 
-    fail(Closing())
+    fail(ClientClosing())
     fail(NotFound(404, "NotFound", "no", "GET", "/x"))
     fail(KeyError("k"))
     assert lane.drain(20)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from devicemanager.clock import ManualClock
-from devicemanager.cluster.errors import Closing, api_error
+from devicemanager.cluster.errors import ClientClosing, api_error
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.node import ClusterNode
@@ -106,7 +106,7 @@ class World:
         user: str | None = None,
     ) -> JsonObject:
         if self.is_closed:
-            raise Closing
+            raise ClientClosing
         self.asked.append((method, path, body))
         return self.ask(method, path, body, patch=patch)
 

@@ -34,6 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         append(module_of(copy, contract["room"]), f"import {forbidden(contract)}")
     append(copy / "devicemanager/core/bitset.py", "import threading")
     append(copy / "checkpoint/fnv.py", "import grpc")
+    append(copy / "devicemanager/core/devices.py", "import urllib3")
     append(copy / "devicemanager/core/errors.py", "import devicemanager.core.allocation.pod")
     append(copy / "devicemanager/stray.py", "")
     return copy
