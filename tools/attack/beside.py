@@ -44,8 +44,8 @@ class Scene:
     """How many pods ask for a device of the attacker's plugin meanwhile."""
     comes: str = "register"
     """How the good plugin comes: it registers, or waits to be found (``announce``)."""
-    control: bool = False
-    """Whether the kubelet serves the control API."""
+    serves: str = ""
+    """What the kubelet serves besides: the API (``control``), or ``http`` with that."""
     seconds: float = 90.0
     """When the attacker is ended, if it does not end by itself."""
 
@@ -63,8 +63,8 @@ def beside(
 
 
 def _run(name: str, scene: Scene) -> Outcome:
-    settings, control = json.dumps(scene.settings), int(scene.control)
-    with directory() as root, Helper("tools.attack.node", root, settings, control) as node:
+    settings = json.dumps(scene.settings)
+    with directory() as root, Helper("tools.attack.node", root, settings, scene.serves) as node:
         if scene.descriptors is not None:
             limit = (scene.descriptors, scene.descriptors)
             psutil.Process(node.process.pid).rlimit(psutil.RLIMIT_NOFILE, limit)

@@ -24,7 +24,7 @@ _LARGE = Limits(registration=3.0, admission=3.0, memory=400.0, kept=300.0, descr
 def attacks() -> list[Attack]:
     """Each beside a good plugin, which has nothing to do with that API."""
     many = Limits(descriptors=_CLIENTS + 100)
-    attack = partial(beside, control=True)
+    attack = partial(beside, serves="control")
     return [
         attack("control-silent", f"{_CLIENTS} clients that say nothing", _silent, many),
         attack("control-slow", f"{_CLIENTS} clients that say one letter a second", _slow, many),

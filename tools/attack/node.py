@@ -1,6 +1,7 @@
-"""The kubelet that is attacked: ``ROOT SETTINGS [CONTROL]``, then requests on stdin.
+"""The kubelet that is attacked: ``ROOT SETTINGS [SERVES]``, then requests on stdin.
 
-SETTINGS is a JSON object with fields of ``Settings``; CONTROL is 1 to serve the control API.
+SETTINGS is a JSON object with fields of ``Settings``; SERVES is ``control`` to serve the control
+API, or ``http`` to serve HTTP with it.
 """
 
 from __future__ import annotations
@@ -46,12 +47,23 @@ class Node:
         self._kubelet.stop()
 
 
+def _server(kubelet: MockKubelet, serves: str = "") -> contextlib.AbstractContextManager[object]:
+    match serves:
+        case "control":
+            return ControlServer(kubelet)
+        case "http":
+            from devicemanager.web import HttpServer
+
+            return HttpServer(kubelet, "127.0.0.1:0", control=ControlServer(kubelet))
+    return contextlib.nullcontext()
+
+
 def main(arguments: Sequence[str]) -> None:
     """Serve until stdin ends."""
-    root, settings, *control = arguments
+    root, settings, *serves = arguments
     with (
         MockKubelet(root, Settings(**json.loads(settings))) as kubelet,
-        ControlServer(kubelet) if control == ["1"] else contextlib.nullcontext(),
+        _server(kubelet, *serves),
     ):
         node = Node(kubelet)
         names = ("wait", "admit", "terminate", "check", "stop")

@@ -15,6 +15,7 @@ from tools.attack import (
     podresources,
     registrations,
     starts,
+    web,
 )
 from tools.attack.model import Attack
 
@@ -23,6 +24,7 @@ _MODULES = (
     registrations,
     connections,
     control,
+    web,
     directories,
     answers,
     podresources,
