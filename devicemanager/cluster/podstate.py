@@ -45,7 +45,6 @@ class PodState:
     namespace: str
     name: str
     play: Play
-    stage: Stage = Stage.NEW
     scheduled: str = ""
     """When the scheduler bound it, as the API writes it."""
     gates: dict[str, str | None] | None = None
@@ -62,12 +61,13 @@ class PodState:
     """Of what we told last."""
     watched: dict[str, float | None] | None = None
     """When the containers were started whose end is timed."""
-    # Guarded by the lock of the pods.
+    # Guarded by the lock of the pods. The stage may be read without it.
     is_dirty: bool = False
     is_queued: bool = False
     is_suspect: bool = False
     """Whether somebody else may have changed the status."""
     holds: int = 0
+    stage: Stage = Stage.NEW
 
     @classmethod
     def of(cls, object_: JsonObject, play: Play) -> PodState:
@@ -105,8 +105,14 @@ class PodState:
                 self.gates[kind] = str(condition.get("status"))
 
     def is_echo(self, object_: JsonObject) -> bool:
-        """Whether an object from the API is what came of our last words."""
-        return bool(self.version) and object_["metadata"].get("resourceVersion") == self.version
+        """Whether an object from the API is what came of our last words, and is to stay.
+
+        Words that changed nothing are answered with the version of whoever spoke before, who
+        may have deleted the pod.
+        """
+        metadata = object_["metadata"]
+        same = bool(self.version) and metadata.get("resourceVersion") == self.version
+        return same and not metadata.get("deletionTimestamp")
 
     def is_settled(self, object_: JsonObject) -> bool:
         """Whether its status is none of ours any more, or not yet."""

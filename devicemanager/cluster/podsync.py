@@ -43,6 +43,11 @@ from devicemanager.manifests.errors import ManifestError
 
 __all__ = ["Gate", "PodSync", "Shared"]
 
+_PATIENCE: Final = 1.0
+"""Seconds until something is tried again that a kubelet could not do which does not serve."""
+_LAST: Final = (Stage.LEAVING, Stage.GONE)
+_ALIVE: Final = (Stage.RUNNING, Stage.PENDING)
+
 Gate = Callable[[Pod], Refused | None]
 """Why a node takes a pod no further than its door; None if it does."""
 
@@ -150,11 +155,20 @@ class PodSync:
                     self._is_deciding = False
                     return
             for act in acts:
-                try:
-                    act()
-                except RequestError as error:
-                    # A kubelet that was stopped, or a pod that went away in this moment.
-                    self._warn(f"node {self._node}: {error}")
+                self._carry_out(act)
+
+    def _carry_out(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except RequestError as error:
+            if self._kubelet.is_serving:
+                self._warn(f"node {self._node}: {error}")
+            else:
+                # It is being restarted: there will be another one.
+                self._after(_PATIENCE, act)
+        except Exception as error:
+            # Nothing that goes wrong with one pod may cost the others.
+            self._warn(f"node {self._node}: unexpected {type(error).__name__}: {error} (a bug)")
 
     def _take_list(self, objects: Sequence[JsonObject]) -> None:
         there = {each["metadata"]["uid"] for each in objects}
@@ -201,15 +215,18 @@ class PodSync:
         with self._lock:
             self._pods[pod.uid] = pod
         if status.get("phase") in ("Succeeded", "Failed"):
-            pod.stage = Stage.DONE
+            self._move(pod, Stage.DONE)
         else:
             try:
-                known = bound_pod(object_)
+                self._begin(pod, bound_pod(object_), status, metadata)
             except ManifestError as error:
                 self._warn(f"node {self._node}: {error}; it stays as it is")
-                pod.stage = Stage.DONE
+                self._move(pod, Stage.DONE)
                 return
-            self._begin(pod, known, status, metadata)
+            except RequestError:
+                with self._lock:
+                    del self._pods[pod.uid]
+                raise
         if metadata.get("deletionTimestamp"):
             self._delete(pod)
 
@@ -224,7 +241,8 @@ class PodSync:
         if metadata.get("deletionTimestamp") and not was_here:
             # Nothing was started, and nothing will be.
             pod.refusal = PodFacts(known, Phase.FAILED, start_time=self._clock.time())
-            pod.stage, pod.never_ran = Stage.DONE, True
+            pod.never_ran = True
+            self._move(pod, Stage.DONE)
             return
         refused = None if was_here else self._gate(known)
         if refused is not None:
@@ -252,18 +270,19 @@ class PodSync:
         if pod.play.never_ready:
             record.unready = frozenset(str(each.name) for each in known.containers)
         if record.has_sandbox:
-            pod.stage = Stage.RUNNING
+            self._move(pod, Stage.RUNNING)
             self._watch_running(pod)
         elif pod.play.start_delay > 0:
-            pod.stage = Stage.PENDING
+            self._move(pod, Stage.PENDING)
             self._after(pod.play.start_delay, lambda: self._start(pod))
         else:
             self._start(pod)
 
     def _start(self, pod: PodState) -> None:
-        if pod.stage not in (Stage.NEW, Stage.PENDING):
+        if not self._move(pod, Stage.RUNNING, Stage.NEW, Stage.PENDING):
             return
-        pod.stage = Stage.RUNNING
+        if not self._kubelet.pod(pod.uid).is_active:
+            return  # refused meanwhile, after a reboot
         with pod.held(self._lock):
             self._kubelet.start_pod(pod.uid)
         self._touch(pod)
@@ -274,8 +293,18 @@ class PodSync:
                 self._tell(pod, "Created", f"Created container: {container.name}")
                 self._tell(pod, "Started", f"Started container {container.name}")
 
+    def _move(self, pod: PodState, to: Stage, *only_from: Stage) -> bool:
+        """The pod comes to another stage, if it may. From the last two there is no way back."""
+        with self._lock:
+            may = pod.stage in only_from if only_from else pod.stage not in _LAST
+            if may or to is Stage.GONE:
+                pod.stage = to
+                return True
+            return False
+
     def _refused(self, pod: PodState, reason: str, message: str) -> None:
-        pod.stage = Stage.REFUSED
+        if not self._move(pod, Stage.REFUSED):
+            return
         self._recorder.record(pod.subject, "Warning", reason, message)
 
     def _refuse_at_the_door(self, pod: PodState, known: Pod, refused: Refused) -> None:
@@ -306,9 +335,9 @@ class PodSync:
             case EventKind.CONTAINER_FAILED:
                 pod.is_unstarted = True
             case EventKind.FINISHED:
-                pod.stage = Stage.DONE if pod.stage is Stage.RUNNING else pod.stage
+                self._move(pod, Stage.DONE, Stage.RUNNING)
             case EventKind.REFUSED:
-                if pod.stage in (Stage.RUNNING, Stage.PENDING):
+                if pod.stage in _ALIVE:
                     self._later(partial(self._refused_later, pod))
         self._touch(pod)
 
@@ -320,6 +349,8 @@ class PodSync:
 
     def _refused_later(self, pod: PodState) -> None:
         """One that ran: refused after a reboot."""
+        if pod.stage in _LAST:
+            return
         record = self._kubelet.pod(pod.uid)
         self._refused(pod, record.reason, record.message)
         self._touch(pod)
@@ -327,7 +358,7 @@ class PodSync:
     def _watch_running(self, pod: PodState) -> None:
         """See to it that what runs ends in time."""
         run_for = pod.play.run_for
-        if run_for is None:
+        if run_for is None or pod.stage in _LAST:
             return
         record = self._kubelet.pod(pod.uid)
         for container in record.pod.containers:
@@ -374,12 +405,12 @@ class PodSync:
         pod = self._pods.get(uid)
         if pod is None:
             raise RequestError(f"node {self._node} has no pod with the UID {uid!r}")
-        if pod.stage in (Stage.RUNNING, Stage.PENDING):
+        if pod.stage in _ALIVE:
             self._recorder.record(pod.subject, "Warning", reason, message)
             self._later(partial(self._end, pod, reason, message))
 
     def _end(self, pod: PodState, reason: str, message: str) -> None:
-        if pod.stage not in (Stage.RUNNING, Stage.PENDING):
+        if pod.stage not in _ALIVE:
             return
         with pod.held(self._lock):
             self._kubelet.stop_pod(
@@ -389,24 +420,24 @@ class PodSync:
                 message=message,
                 disruption=message,
             )
-            pod.stage = Stage.DONE
+            self._move(pod, Stage.DONE)
         self._touch(pod)
 
     # -- deletion ------------------------------------------------------------------------
 
     def _delete(self, pod: PodState) -> None:
         """Its containers stop, its last status is told, then it is deleted."""
-        if pod.stage in (Stage.LEAVING, Stage.GONE):
-            return
-        was = pod.stage
-        pod.stage = Stage.LEAVING
-        if was in (Stage.RUNNING, Stage.PENDING):
-            if self._options.all_events:
-                for name in sorted(self._kubelet.pod(pod.uid).running):
-                    self._tell(pod, "Killing", f"Stopping container {name}")
+        if pod.stage in _ALIVE:
             with pod.held(self._lock):
-                self._kubelet.stop_pod(pod.uid, self._facts.exit_code_on_delete)
-        self._touch(pod)
+                self._stop(pod)
+        if self._move(pod, Stage.LEAVING):
+            self._touch(pod)
+
+    def _stop(self, pod: PodState) -> None:
+        if self._options.all_events:
+            for name in sorted(self._kubelet.pod(pod.uid).running):
+                self._tell(pod, "Killing", f"Stopping container {name}")
+        self._kubelet.stop_pod(pod.uid, self._facts.exit_code_on_delete)
 
     def _gone(self, uid: str) -> None:
         """There is no such pod in the API any more."""
@@ -414,7 +445,7 @@ class PodSync:
             pod = self._pods.pop(uid, None)
         if pod is None:
             return
-        pod.stage = Stage.GONE
+        self._move(pod, Stage.GONE)
         self._let_go(pod)
 
     def _let_go(self, pod: PodState) -> None:
@@ -446,6 +477,10 @@ class PodSync:
             if stage is Stage.LEAVING:
                 self._let_go(pod)
                 self._remove(pod)
+        except RequestError:
+            # The kubelet does not serve in this moment, or knows the pod no more.
+            with self._lock:
+                pod.is_suspect = True
         except (NotFound, Conflict):
             # It is gone, or another pod has its name by now.
             self._later(partial(self._gone, pod.uid))
@@ -476,10 +511,9 @@ class PodSync:
             if pod.never_ran:
                 del made["message"]
             return made
-        try:
-            status = self._kubelet.pod_status(pod.uid, pod.gates)
-        except RequestError:
+        if pod.uid not in self._kubelet.pods():
             return None  # it has ended before we came
+        status = self._kubelet.pod_status(pod.uid, pod.gates)
         host = self._options.address
         made = status_object(
             PodUid(pod.uid),

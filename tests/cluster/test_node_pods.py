@@ -341,6 +341,41 @@ def test_a_pod_that_went_away_in_the_same_moment(world: World) -> None:
     assert held(world) == 0 and world.warnings == []
 
 
+def test_a_deletion_is_not_taken_for_our_own_words(world: World) -> None:
+    """Words that change nothing are answered with the version that the deletion made."""
+    node = world.join()
+    world.run("train")
+    (pod,) = node.pods.pods()
+    pod.is_suspect = True
+    world.ask("DELETE", "/api/v1/namespaces/default/pods/train", {})
+    node.pods.look()
+    world.lane.run()
+    assert pod.version == world.pod("train")["metadata"]["resourceVersion"]
+    world.settle()
+    assert world.all("pods") == [] and held(world) == 0
+
+
+def test_what_a_kubelet_that_restarts_cannot_do_is_done_later(world: World) -> None:
+    node = world.join()
+    world.run("runs")
+    node.kubelet.stop()
+    world.run("comes")
+    world.delete("runs")
+    assert len(world.all("pods")) == 2
+    node.kubelet.start()
+    world.pass_time(2.0)
+    assert [each["metadata"]["name"] for each in world.all("pods")] == ["comes"]
+    assert world.status("comes")["phase"] == "Running" and world.warnings == []
+
+
+def test_what_goes_wrong_with_one_pod_costs_no_other(world: World) -> None:
+    node = world.join()
+    node.pods.do(lambda: 1 / 0)
+    world.run("train")
+    assert world.status("train")["phase"] == "Running"
+    assert world.warnings == ["node n: unexpected ZeroDivisionError: division by zero (a bug)"]
+
+
 def test_a_field_that_we_do_not_know_is_the_api_servers_business(world: World) -> None:
     world.join()
     world.run("train", newInKubernetes99={"yes": True})
