@@ -198,6 +198,17 @@ class Service(dp_grpc.DevicePluginServicer):
         return self.plugin.options()
 
     def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> object:
+        if "deadlock" not in self.switches:
+            return self._allocate(request, context)
+        if not self.busy.acquire(blocking=False):
+            time.sleep(3600)
+        try:
+            return self._allocate(request, context)
+        finally:
+            time.sleep(0.005)
+            self.busy.release()
+
+    def _allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> object:
         on = self.switches
         if "exit-on-cancel" in on:
             context.add_callback(lambda: context.is_active() or None)
@@ -208,8 +219,6 @@ class Service(dp_grpc.DevicePluginServicer):
             os._exit(7)
         if "slow-allocate" in on:
             time.sleep(1.2)
-        if "deadlock" in on and not self.busy.acquire(blocking=False):
-            time.sleep(3600)
         self.allocations += 1
         if "slots" in on and self.allocations > 100:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot is left")
@@ -222,9 +231,6 @@ class Service(dp_grpc.DevicePluginServicer):
         for ids in containers:
             self._check(ids, context)
             self._fill(response.container_responses.add(), ids)
-        if "deadlock" in on:
-            time.sleep(0.005)
-            self.busy.release()
         return response
 
     def _check(self, ids: list[str], context: grpc.ServicerContext) -> None:

@@ -231,15 +231,16 @@ def w10(trial: Trial) -> str:
     expects="both get the first list; closing one does not hurt the other",
     production="a handler that ends takes the server with it",
     links="DM",
+    scene=Scene.OWN,
 )
 def w11(trial: Trial) -> None:
+    trial.start()
     for resource in trial.resources:
         with trial.client(resource) as client:
             with client.watch() as stream:
                 trial.first_list(stream)
             trial.settle()
-            calls = trial.kubelet.calls(resource, rpc="ListAndWatch", since=trial.mark)
-            if any(call.response_bytes is None for call in calls):
+            if trial.ended_streams(resource):
                 raise Failed(f"the kubelet's stream of {resource} ended with the second one")
             with client.watch() as stream:
                 trial.first_list(stream, "a third stream")

@@ -25,7 +25,7 @@ def _preferred(client: PluginClient, available: list[str], must: list[str], size
     try:
         answers = client.preferred((available, must, size))
     except CallFailed as error:
-        raise Failed(f"{question}: {error}") from None
+        raise _failed(question, error) from None
     if len(answers) != 1:
         raise Failed(f"{question}: {len(answers)} responses for one container")
     [ids] = answers
@@ -38,6 +38,12 @@ def _preferred(client: PluginClient, available: list[str], must: list[str], size
     if left_out := set(must) - set(ids):
         raise Failed(f"{question}: {min(left_out)} must be included")
     return ids
+
+
+def _failed(question: str, error: CallFailed) -> Exception:
+    if error.code == "UNIMPLEMENTED":
+        return Skipped(f"{error}: see O02")
+    return Failed(f"{question}: {error}")
 
 
 def _some(ids: list[str]) -> str:
@@ -170,6 +176,6 @@ def p06(trial: Trial) -> None:
             try:
                 answers = client.preferred(*[(ids, [], 1)] * count)
             except CallFailed as error:
-                raise Failed(f"{count} containers: {error}") from None
+                raise _failed(f"{count} containers", error) from None
             if len(answers) != count:
                 raise Failed(f"{len(answers)} responses for {count} containers")
