@@ -65,7 +65,7 @@ class PodSource:
         claims: ClaimSource | None = None,
         free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
-        """``pod_level`` tells CPUs and memory of the pod as a whole, too;
+        """``pod_level`` tells the CPUs and memory of a whole pod that has resources as such, too;
         ``allocatable_unhealthy`` counts unhealthy devices among the allocatable ones;
         ``shared_cpus`` tells of containers without CPUs of their own those that are shared;
         ``free_inactive`` frees what inactive pods hold, and is called before every answer."""
@@ -162,7 +162,8 @@ class PodSource:
                     name: held if held.cpu_ids else attrs.evolve(held, cpu_ids=pool)
                     for name, held in shares.items()
                 }
-            whole = hint_providers.pod_held(pod.uid) if self._pod_level else whole
+            if self._pod_level and pod.has_resources:
+                whole = hint_providers.pod_held(pod.uid)
         return _Held(self._state.holdings(pod.uid), shares, whole)
 
     def allocatable(self) -> podresources.Allocatable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 import podresources
@@ -247,13 +248,27 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
     return tuple(podresources.ContainerDevices(GPU, (id_,), (node,)) for id_ in ids)
 
 
-@pytest.mark.parametrize("scope", ["container", "pod"])
-def test_what_a_client_is_told(make_mock_kubelet: MockKubeletFactory, scope: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "scope", "resources", "told"),
+    [
+        ("1.37", "container", True, False),
+        ("1.37", "pod", False, False),
+        ("1.36", "pod", True, False),
+        ("1.37", "pod", True, True),
+    ],
+)
+def test_p16_what_a_client_is_told(
+    make_mock_kubelet: MockKubeletFactory,
+    version: str,
+    scope: str,
+    resources: bool,
+    told: bool,
+) -> None:
     kubelet = kubelet_with(
         make_mock_kubelet,
         topology_policy="single-numa-node",
         topology_scope=scope,
-        kubelet_version="1.37",
+        kubelet_version=version,
         feature_gates={"PodLevelResourceManagers": True},
     )
     spec = pod(
@@ -261,7 +276,7 @@ def test_what_a_client_is_told(make_mock_kubelet: MockKubeletFactory, scope: str
         guaranteed("app", cpus=1, gib=1, gpu=1),
         init=[guaranteed("init", cpus=2, gib=1), guaranteed("side", restartable=True)],
     )
-    assert kubelet.admit(spec).admitted
+    assert kubelet.admit(attrs.evolve(spec, has_resources=resources)).admitted
     assert kubelet.admit(pod("q", container("app"))).admitted
     with podresources.PodResourcesClient(kubelet.pod_resources_socket) as client:
         listed = client.list()
@@ -269,7 +284,7 @@ def test_what_a_client_is_told(make_mock_kubelet: MockKubeletFactory, scope: str
         allocatable = client.get_allocatable()
     # The sidecar takes over the init container's memory and a CPU, the app container the
     # other CPU: the pod as a whole has never more than two of either.
-    whole = ((0, 1), (block(2, 0),)) if scope == "pod" else ((), ())
+    whole = ((0, 1), (block(2, 0),)) if told else ((), ())
     assert listed[0] == got
     assert got == podresources.Pod(
         "p",

@@ -46,7 +46,7 @@ def answer(kubelet: MockKubelet, method: str, *arguments: str) -> object:
         ("1.34", {}, None),
     ],
 )
-def test_get(kubelet: Make, version: str, gates: dict[str, bool], expected: object) -> None:
+def test_p6_get(kubelet: Make, version: str, gates: dict[str, bool], expected: object) -> None:
     node = kubelet(version, **gates)
     node.admit(pod_manifest("p", {}))
     found = answer(node, "get", "p")
@@ -67,7 +67,7 @@ def test_get(kubelet: Make, version: str, gates: dict[str, bool], expected: obje
         ("1.23", None),
     ],
 )
-def test_get_allocatable(kubelet: Make, version: str, expected: object) -> None:
+def test_p4_get_allocatable(kubelet: Make, version: str, expected: object) -> None:
     found = answer(kubelet(version), "get_allocatable")
     assert found == expected if expected else found.devices == ()
 
@@ -89,7 +89,7 @@ def finished(kubelet: MockKubelet) -> None:
         ("1.36", {"KubeletPodResourcesListUseActivePods": False}, ["done", "runs"], False),
     ],
 )
-def test_finished_pods(
+def test_p2_p3_finished_pods(
     kubelet: Make, version: str, gates: dict[str, bool], listed: list[str], got: bool
 ) -> None:
     node = kubelet(version, **gates)
@@ -109,7 +109,7 @@ def test_finished_pods(
 
 
 @pytest.mark.parametrize(("version", "names"), [("1.29", ["main"]), ("1.30", ["side", "main"])])
-def test_sidecars(kubelet: Make, version: str, names: list[str]) -> None:
+def test_p7_sidecars(kubelet: Make, version: str, names: list[str]) -> None:
     node = kubelet(version)
     manifest = pod_manifest("p", {})
     manifest["spec"]["initContainers"] = [{"name": "side", "image": "i", "restartPolicy": "Always"}]
@@ -119,7 +119,7 @@ def test_sidecars(kubelet: Make, version: str, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("version", "ids"), [("1.22", {"a", "b"}), ("1.23", {"b"})])
-def test_unhealthy_devices_among_the_allocatable(
+def test_p5_unhealthy_devices_among_the_allocatable(
     kubelet: Make, simulated_plugin: Callable[..., object], version: str, ids: set[str]
 ) -> None:
     gates = {"KubeletPodResourcesGetAllocatable": True}
@@ -133,7 +133,7 @@ def test_unhealthy_devices_among_the_allocatable(
 
 
 @pytest.mark.parametrize(("version", "refused"), [("1.26", False), ("1.27", True)])
-def test_the_rate_limit(kubelet: Make, version: str, refused: bool) -> None:
+def test_p12_the_rate_limit(kubelet: Make, version: str, refused: bool) -> None:
     node = kubelet(version)
     answers = []
     with PodResourcesClient(node.pod_resources_socket) as client:
@@ -146,7 +146,7 @@ def test_the_rate_limit(kubelet: Make, version: str, refused: bool) -> None:
 
 
 @pytest.mark.parametrize(("version", "told"), [("1.35", False), ("1.36", True)])
-def test_allocated_resources_status(
+def test_h1_allocated_resources_status(
     kubelet: Make, simulated_plugin: Callable[..., object], version: str, told: bool
 ) -> None:
     node = kubelet(version)
@@ -163,7 +163,7 @@ def test_allocated_resources_status(
         ("1.33", {"directory", "kubelet.sock", "lock", "config"}),
     ],
 )
-def test_the_plugin_directory_after_a_start(
+def test_d1_d2_the_plugin_directory_after_a_start(
     make_mock_kubelet: Callable[..., MockKubelet], version: str, left: set[str]
 ) -> None:
     node = make_mock_kubelet(Settings(kubelet_version=version), start=False)
@@ -194,7 +194,7 @@ CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
         ),
     ],
 )
-def test_an_option_that_the_version_refuses(
+def test_ta2_ta3_ta4_an_option_that_the_version_refuses(
     version: str, gates: dict[str, bool], options: dict[str, str], text: str
 ) -> None:
     numa = NumaTopology.of([0, 1], [[10, 20], [20, 10]])
@@ -208,7 +208,7 @@ def test_an_option_that_the_version_refuses(
         )
 
 
-def test_options_that_the_version_takes() -> None:
+def test_ta2_ta3_options_that_the_version_takes() -> None:
     numa = NumaTopology.of([0, 1], [[10, 20], [20, 10]])
     for version in ("1.28", "1.31", "1.36"):
         Settings(
@@ -219,7 +219,7 @@ def test_options_that_the_version_takes() -> None:
         )
 
 
-def test_closest_nodes_need_distances() -> None:
+def test_ta2_closest_nodes_need_distances() -> None:
     with pytest.raises(TopologyConfigError, match="error getting NUMA distances from cadvisor"):
         Settings(
             topology_policy="restricted",

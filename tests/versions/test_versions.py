@@ -16,12 +16,25 @@ from devicemanager.versions.behaviour import STEPS, Behaviour, StartRemoves, res
 from devicemanager.versions.gates import GATES
 from devicemanager.versions.quirks import QUIRKS
 from devicemanager.versions.told import since_when
-from devicemanager.versions.values import HealthCheck, MergeRule
+from devicemanager.versions.values import HealthCheck, Level, MergeRule
 from devicemanager.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
 from tools.versions_page import PAGE, page
 
 LISTEN_FAILED = (
     "failed to listen to socket while starting device plugin registry, with error {error}"
+)
+WATCHER_DIAL_FAILED = (
+    "failed to dial device plugin with socketPath {socket}: failed to dial device plugin: {error}"
+)
+CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+TOPOLOGY_METRICS = (
+    "kubelet_topology_manager_admission_requests_total",
+    "kubelet_topology_manager_admission_errors_total",
+    "kubelet_topology_manager_admission_duration_ms",
+)
+SINCE_1_32 = (
+    "kubelet_admission_rejections_total",
+    "kubelet_container_aligned_compute_resources_count",
 )
 EMPTY_REPLY = "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
 SCRAPE_ERRORS = ("scrape_error", "resource_scrape_error")
@@ -83,65 +96,164 @@ def test_the_page_is_fresh():
     assert PAGE.read_text() == page(), "run python -m tools.versions_page"
 
 
-@pytest.mark.parametrize(
-    ("field", "below", "version", "values"),
-    [
-        ("start_removes", "1.32", "1.33", (StartRemoves.ALL_BUT_DIRECTORIES, StartRemoves.SOCKETS)),
-        ("deprecation_file", "1.24", "1.25", (True, False)),
-        ("register_waits", "1.24", "1.25", (False, True)),
-        ("options_of_request", "1.24", "1.25", (True, False)),
-        ("listen_failed", "1.20", "1.21", (LISTEN_FAILED, "{error}")),
-        ("watcher_retries", "1.35", "1.36", (False, True)),
-        ("several_plugins", "1.36", "1.37", (False, True)),
-        ("unknown_init_requests", "1.30", "1.31", (True, False)),
-        ("admission_checks_health", "1.27.1", "1.27.2", (False, True)),
-        ("running_survive_restart", "1.27.1", "1.27.2", (True, False)),
-        ("running_survive_restart", "1.27.5", "1.27.6", (False, True)),
-        ("running_survive_restart", "1.26.8", "1.28.0", (False, True)),
-        ("sidecars", "1.28", "1.29", (False, True)),
-        ("sidecars_keep", "1.28", "1.29", (False, True)),
-        ("empty_allocate_reply", "1.33", "1.34", (EMPTY_REPLY, "")),
-        ("shared_cpu_ids", "1.22", "1.23", (True, False)),
-        ("one_entry_per_device", "1.20", "1.21", (False, True)),
-        ("tells_claim_devices", "1.30", "1.31", (False, True)),
-        ("backed_fit", "1.35", "1.36", (False, True)),
-        ("backed_skip_plugins", "1.35", "1.36", (False, True)),
-        ("uses_cdi", "1.28", "1.29", (False, True)),
-        ("annotates_cdi", "1.28", "1.29", (False, True)),
-        ("annotates_cdi", "1.31", "1.32", (True, False)),
-        ("reads_v1", "1.21", "1.22", (False, True)),
-        ("reads_v1", "1.30", "1.31", (True, False)),
-        ("no_topology_node", "1.22", "1.23", (0, -1)),
-        ("capital_option_levels", "1.32", "1.33", (True, False)),
-        ("merge_rule", "1.23", "1.24", (MergeRule.NARROWEST, MergeRule.BALANCED)),
-        ("empty_topology_aligns", "1.25", "1.26", (True, False)),
-        ("hints_over_device_nodes", "1.35.4", "1.36.0", (False, True)),
-        ("has_get_allocatable", "1.20", "1.21", (False, True)),
-        ("get_allocatable_enabled", "1.22", "1.23", (False, True)),
-        ("allocatable_unhealthy", "1.22", "1.23", (True, False)),
-        ("has_get", "1.26", "1.27", (False, True)),
-        ("get_enabled", "1.33", "1.34", (False, True)),
-        ("list_inactive", "1.33", "1.34", (True, False)),
-        ("get_inactive", "1.34.6", "1.34.7", (True, False)),
-        ("get_inactive", "1.35.3", "1.35.4", (True, False)),
-        ("get_inactive", "1.35.3", "1.36.0", (True, False)),
-        ("lists_sidecars", "1.29", "1.30", (False, True)),
-        ("tells_memory", "1.21", "1.22", (False, True)),
-        ("tells_dynamic_resources", "1.33", "1.34", (False, True)),
-        ("tells_share_id", "1.34", "1.35", (False, True)),
-        ("rate_limited", "1.26", "1.27", (False, True)),
-        ("tells_resource_health", "1.35", "1.36", (False, True)),
-        ("health_check", "1.31", "1.32.0", (HealthCheck.NONE, HealthCheck.STRICT)),
-        ("health_check", "1.32.10", "1.32.11", (HealthCheck.STRICT, HealthCheck.LENIENT)),
-        ("health_check", "1.33.6", "1.33.7", (HealthCheck.STRICT, HealthCheck.LENIENT)),
-        ("health_check", "1.34.2", "1.34.3", (HealthCheck.STRICT, HealthCheck.LENIENT)),
-        ("health_check", "1.34.2", "1.35.0", (HealthCheck.STRICT, HealthCheck.LENIENT)),
-        ("scrape_errors", "1.28", "1.29", (("scrape_error",), SCRAPE_ERRORS)),
-        ("scrape_errors", "1.29", "1.30", (SCRAPE_ERRORS, ("resource_scrape_error",))),
-    ],
-)
+CHANGES = [
+    ("start_removes", "1.32", "1.33", (StartRemoves.ALL_BUT_DIRECTORIES, StartRemoves.SOCKETS)),
+    ("deprecation_file", "1.24", "1.25", (True, False)),
+    ("register_waits", "1.24", "1.25", (False, True)),
+    ("options_of_request", "1.24", "1.25", (True, False)),
+    ("listen_failed", "1.20", "1.21", (LISTEN_FAILED, "{error}")),
+    ("watcher_retries", "1.35", "1.36", (False, True)),
+    ("several_plugins", "1.36", "1.37", (False, True)),
+    ("unknown_init_requests", "1.30", "1.31", (True, False)),
+    ("admission_checks_health", "1.27.1", "1.27.2", (False, True)),
+    ("running_survive_restart", "1.27.1", "1.27.2", (True, False)),
+    ("running_survive_restart", "1.27.5", "1.27.6", (False, True)),
+    ("running_survive_restart", "1.26.8", "1.28.0", (False, True)),
+    ("sidecars", "1.28", "1.29", (False, True)),
+    ("sidecars_keep", "1.28", "1.29", (False, True)),
+    ("empty_allocate_reply", "1.33", "1.34", (EMPTY_REPLY, "")),
+    ("shared_cpu_ids", "1.22", "1.23", (True, False)),
+    ("one_entry_per_device", "1.20", "1.21", (False, True)),
+    ("tells_claim_devices", "1.30", "1.31", (False, True)),
+    ("backed_fit", "1.35", "1.36", (False, True)),
+    ("backed_skip_plugins", "1.35", "1.36", (False, True)),
+    ("uses_cdi", "1.28", "1.29", (False, True)),
+    ("annotates_cdi", "1.28", "1.29", (False, True)),
+    ("annotates_cdi", "1.31", "1.32", (True, False)),
+    ("reads_v1", "1.21", "1.22", (False, True)),
+    ("reads_v1", "1.30", "1.31", (True, False)),
+    ("no_topology_node", "1.22", "1.23", (0, -1)),
+    ("capital_option_levels", "1.32", "1.33", (True, False)),
+    ("merge_rule", "1.23", "1.24", (MergeRule.NARROWEST, MergeRule.BALANCED)),
+    ("empty_topology_aligns", "1.25", "1.26", (True, False)),
+    ("hints_over_device_nodes", "1.35.4", "1.36.0", (False, True)),
+    ("has_get_allocatable", "1.20", "1.21", (False, True)),
+    ("get_allocatable_enabled", "1.22", "1.23", (False, True)),
+    ("allocatable_unhealthy", "1.22", "1.23", (True, False)),
+    ("has_get", "1.26", "1.27", (False, True)),
+    ("get_enabled", "1.33", "1.34", (False, True)),
+    ("list_inactive", "1.33", "1.34", (True, False)),
+    ("get_inactive", "1.34.6", "1.34.7", (True, False)),
+    ("get_inactive", "1.35.3", "1.35.4", (True, False)),
+    ("get_inactive", "1.35.3", "1.36.0", (True, False)),
+    ("lists_sidecars", "1.29", "1.30", (False, True)),
+    ("tells_memory", "1.21", "1.22", (False, True)),
+    ("tells_dynamic_resources", "1.33", "1.34", (False, True)),
+    ("tells_share_id", "1.34", "1.35", (False, True)),
+    ("rate_limited", "1.26", "1.27", (False, True)),
+    ("tells_resource_health", "1.35", "1.36", (False, True)),
+    ("health_check", "1.31", "1.32.0", (HealthCheck.NONE, HealthCheck.STRICT)),
+    ("health_check", "1.32.10", "1.32.11", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("health_check", "1.33.6", "1.33.7", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("health_check", "1.34.2", "1.34.3", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("health_check", "1.34.2", "1.35.0", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("scrape_errors", "1.28", "1.29", (("scrape_error",), SCRAPE_ERRORS)),
+    ("scrape_errors", "1.29", "1.30", (SCRAPE_ERRORS, ("resource_scrape_error",))),
+    (
+        "watcher_dial_failed",
+        "1.24",
+        "1.25",
+        (WATCHER_DIAL_FAILED, "failed to dial device plugin: {error}"),
+    ),
+    ("admission_checks_health", "1.25.9", "1.25.10", (False, True)),
+    ("admission_checks_health", "1.26.4", "1.26.5", (False, True)),
+    ("admission_checks_health", "1.27.1", "1.28.0", (False, True)),
+    ("running_survive_restart", "1.25.9", "1.25.10", (True, False)),
+    ("running_survive_restart", "1.26.4", "1.26.5", (True, False)),
+    ("running_survive_restart", "1.25.13", "1.25.14", (False, True)),
+    ("running_survive_restart", "1.26.8", "1.26.9", (False, True)),
+    ("topology_options", "1.25", "1.26", ({}, {CLOSEST: Level.ALPHA})),
+    ("topology_options", "1.27", "1.28", ({CLOSEST: Level.ALPHA}, {CLOSEST: Level.BETA})),
+    (
+        "topology_options",
+        "1.30",
+        "1.31",
+        ({CLOSEST: Level.BETA}, {CLOSEST: Level.BETA, MOST: Level.BETA}),
+    ),
+    (
+        "topology_options",
+        "1.31",
+        "1.32",
+        ({CLOSEST: Level.BETA, MOST: Level.BETA}, {CLOSEST: Level.STABLE, MOST: Level.BETA}),
+    ),
+    (
+        "topology_options",
+        "1.34",
+        "1.35",
+        ({CLOSEST: Level.STABLE, MOST: Level.BETA}, {CLOSEST: Level.STABLE, MOST: Level.STABLE}),
+    ),
+    (
+        "topology_options_gates",
+        "1.27",
+        "1.28",
+        (("TopologyManager", "TopologyManagerPolicyOptions"), ("TopologyManagerPolicyOptions",)),
+    ),
+    (
+        "get_allocatable_disabled",
+        "1.26",
+        "1.27",
+        (
+            "Pod Resources API GetAllocatableResources disabled",
+            "PodResources API GetAllocatableResources disabled",
+        ),
+    ),
+    ("podresources_metrics", "1.20", "1.21", ((), ("list", "get_allocatable"))),
+    (
+        "podresources_metrics",
+        "1.26",
+        "1.27",
+        (("list", "get_allocatable"), ("list", "get_allocatable", "get")),
+    ),
+    ("counts_allocatable_twice", "1.20", "1.21", (False, True)),
+    ("counts_allocatable_twice", "1.26", "1.27", (True, False)),
+    ("admission_metrics", "1.26", "1.27", ((), TOPOLOGY_METRICS)),
+    ("admission_metrics", "1.31", "1.32", (TOPOLOGY_METRICS, (*TOPOLOGY_METRICS, *SINCE_1_32))),
+    (
+        "admission_metrics",
+        "1.32",
+        "1.33",
+        (
+            (*TOPOLOGY_METRICS, *SINCE_1_32),
+            (*TOPOLOGY_METRICS, *SINCE_1_32, f"{SINCE_1_32[1].removesuffix('count')}failure_count"),
+        ),
+    ),
+]
+"""Field, the version just below a change and the one at it, and the value at each."""
+
+GATED_CHANGES = [
+    ("backed_fit", "1.33", "1.34", "DRAExtendedResource"),
+    ("backed_skip_plugins", "1.34", "1.35", "DRAExtendedResource"),
+    ("sidecars", "1.27", "1.28", "SidecarContainers"),
+    ("pod_level_refusal", "1.35", "1.36", "PodLevelResourceManagers"),
+    ("uses_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
+    ("annotates_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
+    ("get_allocatable_enabled", "1.20", "1.21", "KubeletPodResourcesGetAllocatable"),
+    ("get_enabled", "1.26", "1.27", "KubeletPodResourcesGet"),
+    ("tells_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
+    ("tells_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
+]
+"""Field, the version just below and the one from which on a gate switches it on."""
+
+
+@pytest.mark.parametrize(("field", "below", "version", "values"), CHANGES)
 def test_a_row_just_below_and_at_its_version(field, below, version, values):
     assert (getattr(at(below), field), getattr(at(version), field)) == values
+
+
+@pytest.mark.parametrize(("field", "below", "version", "gate"), GATED_CHANGES)
+def test_a_gate_switches_nothing_just_below_its_version(field, below, version, gate):
+    has = GATES[gate][0].since <= KubeletVersion.parse(below).minor
+    assert not getattr(at(below, **({gate: True} if has else {})), field)
+    assert getattr(at(version, **{gate: True}), field)
+
+
+def test_every_change_in_the_tables_is_looked_at():
+    """Each with a value of its own here: a slip in the table is no slip in the test."""
+    looked_at = {(change[0], change[2]) for change in (*CHANGES, *GATED_CHANGES)}
+    for field, steps in STEPS.items():
+        for version in (str(each) for step in steps[1:] for each in step.since):
+            zero = version if version.count(".") == 2 else f"{version}.0"
+            assert {(field, version), (field, zero)} & looked_at, (field, version)
 
 
 def test_a_patch_before_the_backport_has_it_not():
