@@ -65,6 +65,9 @@ class Limits:
     extra_descriptors: int = _limit(2)
     extra_threads: int = _limit(4)
     extra_memory_share: float = _limit(0.2)
+    extra_memory_bytes: int = _limit(8 << 20)
+    """What memory may grow by: the larger of both. A garbage collector moves a small program's
+    by more than its share."""
     idle_cpu_share: float = _limit(0.01)
     away_cpu_share: float = _limit(0.05)
     inotify_instances: int = _limit(1)

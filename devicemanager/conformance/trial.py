@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from devicemanager.calls import Call, Mark
 from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
 from devicemanager.conformance.limits import Limits
@@ -39,7 +41,10 @@ class Stage:
     def __init__(self, subject: Subject, limits: Limits, settings: Settings) -> None:
         self.subject = subject
         self.limits = limits
-        self.kubelet = MockKubelet(settings=settings)
+        # As every kubelet does: a plugin that has been replaced keeps its stream. One that comes
+        # back when its stream ends would take turns with its successor for ever.
+        quirks = settings.quirks | {"Q3"}
+        self.kubelet = MockKubelet(settings=attrs.evolve(settings, quirks=quirks))
         self.processes: list[PluginProcess] = []
 
     @property
@@ -165,6 +170,11 @@ class Trial:
         """What the plugin uses. Raises Skipped without psutil."""
         found: Usage = _hygiene().usage(self.process.pid)
         return found
+
+    def has_grown(self, before: int, now: int) -> bool:
+        """Whether memory has grown by more than the limits allow."""
+        share, more = self.limits.extra_memory_share, self.limits.extra_memory_bytes
+        return now - before > max(before * share, more)
 
     def begin_idle(self) -> None:
         """Note what the plugin has used so far, before it is left alone."""

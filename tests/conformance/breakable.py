@@ -248,6 +248,8 @@ class Service(dp_grpc.DevicePluginServicer):
     def _fill(self, answer: dp.ContainerAllocateResponse, ids: list[str]) -> None:
         on = self.switches
         answer.envs["DEVICES"] = ids[-1] if "last-only" in on and ids else ",".join(sorted(ids))
+        if "last-only" not in on:
+            answer.envs.update({f"DEVICE_{n}": id_ for n, id_ in enumerate(sorted(set(ids)))})
         if "same-variable" in on:
             answer.envs["RESOURCE"] = self.resource
         if "order-matters" in on and ids:

@@ -4,10 +4,12 @@ package example
 import (
 	"context"
 	"fmt"
+	"log"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -21,8 +23,6 @@ import (
 // Resource is what the plugin serves.
 const Resource = "vendor.com/gpu"
 
-const socket = "example.sock"
-
 // Plugin serves devices from its directory until its context ends.
 type Plugin struct {
 	Dir string
@@ -33,11 +33,20 @@ type Plugin struct {
 	mu      sync.Mutex
 	health  map[string]string
 	changes chan struct{}
+
+	// Those of Run alone: what serves now, and the kubelet.sock that it is registered with.
+	server     *grpc.Server
+	socket     string
+	generation int
+	registered os.FileInfo
+	streams    atomic.Int32  // list streams that are open
+	ended      chan struct{} // told when the last of them has ended
 }
 
 // New makes a plugin with healthy devices gpu-0, gpu-1 and so on.
 func New(dir string, count int) *Plugin {
-	p := &Plugin{Dir: dir, health: map[string]string{}, changes: make(chan struct{})}
+	p := &Plugin{Dir: dir, health: map[string]string{}, changes: make(chan struct{}),
+		ended: make(chan struct{}, 1)}
 	for i := 0; i < count; i++ {
 		p.health[fmt.Sprintf("gpu-%d", i)] = pluginapi.Healthy
 	}
@@ -75,6 +84,15 @@ func (p *Plugin) ListAndWatch(
 	if p.LosesChanges {
 		ended = nil
 	}
+	p.streams.Add(1)
+	defer func() {
+		if p.streams.Add(-1) == 0 {
+			select {
+			case p.ended <- struct{}{}:
+			default:
+			}
+		}
+	}()
 	for {
 		devices, changes := p.list()
 		err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: devices})
@@ -132,8 +150,11 @@ func (p *Plugin) PreStartContainer(
 }
 
 // Run serves and registers, and does both again whenever the kubelet makes a new
-// kubelet.sock, until the context ends.
+// kubelet.sock, removes the plugin's socket or ends its list stream, until the context ends.
 func (p *Plugin) Run(ctx context.Context) error {
+	if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is no directory", p.Dir)
+	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
@@ -142,54 +163,85 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if err := watcher.Add(p.Dir); err != nil {
 		return err
 	}
+	defer p.stop()
 	kubelet := filepath.Join(p.Dir, "kubelet.sock")
 	again := time.NewTimer(0)
-	var server *grpc.Server
-	defer func() {
-		if server != nil {
-			server.Stop()
-		}
-	}()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case event := <-watcher.Events:
-			if event.Name != kubelet || !event.Has(fsnotify.Create) {
+			ours := event.Name == p.socket && event.Has(fsnotify.Remove)
+			theirs := event.Name == kubelet && event.Has(fsnotify.Create) && !p.knows(kubelet)
+			if !ours && !theirs {
+				continue
+			}
+		case <-p.ended:
+			// While the kubelet is away, its new socket will tell.
+			if !p.knows(kubelet) || p.streams.Load() > 0 {
 				continue
 			}
 		case <-again.C:
 		}
-		if server != nil {
-			go server.Stop()
+		if _, err := os.Stat(kubelet); err != nil {
+			continue
 		}
-		if server, err = p.serve(); err == nil {
-			err = p.register(ctx, kubelet)
-		}
-		if err != nil {
+		if err := p.comeUp(ctx, kubelet); err != nil && ctx.Err() == nil {
+			log.Printf("cannot register: %v", err)
 			again.Reset(time.Second)
 		}
 	}
 }
 
-func (p *Plugin) serve() (*grpc.Server, error) {
-	path := filepath.Join(p.Dir, socket)
+// knows says whether this is the kubelet.sock that the plugin is registered with. An inode
+// alone does not tell: it may be given out again at once.
+func (p *Plugin) knows(kubelet string) bool {
+	now, err := os.Stat(kubelet)
+	return err == nil && p.registered != nil && os.SameFile(now, p.registered) &&
+		now.ModTime().Equal(p.registered.ModTime())
+}
+
+// comeUp serves on a socket of its own and registers it. Each has another name: nobody
+// removes what another instance, or a later server of this one, listens on.
+func (p *Plugin) comeUp(ctx context.Context, kubelet string) error {
+	p.stop()
+	p.generation++
+	name := fmt.Sprintf("example-%d-%d.sock", os.Getpid(), p.generation)
+	path := filepath.Join(p.Dir, name)
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return nil, err
+		return err
 	}
 	listener, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// The next server has the same path: this one must not remove it.
-	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	server := grpc.NewServer()
-	pluginapi.RegisterDevicePluginServer(server, p)
-	go server.Serve(listener)
-	return server, nil
+	p.server, p.socket = grpc.NewServer(), path
+	pluginapi.RegisterDevicePluginServer(p.server, p)
+	go p.server.Serve(listener)
+	if p.registered, err = os.Stat(kubelet); err != nil {
+		return err
+	}
+	return p.register(ctx, kubelet, name)
 }
 
-func (p *Plugin) register(ctx context.Context, kubelet string) error {
+// stop ends the server; its listener removes its socket.
+func (p *Plugin) stop() {
+	if p.server == nil {
+		return
+	}
+	p.socket = ""
+	if p.LosesChanges {
+		go p.server.Stop() // it waits for handlers that do not end
+	} else {
+		p.server.Stop()
+	}
+	select { // what ended with the server
+	case <-p.ended:
+	default:
+	}
+}
+
+func (p *Plugin) register(ctx context.Context, kubelet, endpoint string) error {
 	conn, err := grpc.NewClient("unix:"+kubelet,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -197,7 +249,7 @@ func (p *Plugin) register(ctx context.Context, kubelet string) error {
 	}
 	defer conn.Close()
 	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: socket, ResourceName: Resource,
+		Version: pluginapi.Version, Endpoint: endpoint, ResourceName: Resource,
 	})
 	return err
 }

@@ -375,7 +375,10 @@ def a13(trial: Trial) -> None:
             both = dict(_one(trial, client, ids[:2]).envs)
         for name in alone[0].keys() & alone[1].keys() & both.keys():
             first, second = (envs[name] for envs in alone)
-            if first != second and both[name] in (first, second):
+            if first == second or both[name] not in (first, second):
+                continue
+            lost = second if both[name] == first else first
+            if not any(lost in value for value in both.values()):
                 raise Failed(
                     f"{resource}: {name} is {first!r} for {ids[0]}, {second!r} for {ids[1]}, and "
                     f"{both[name]!r} for both"

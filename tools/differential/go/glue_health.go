@@ -9,20 +9,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
-// From 1.31 on the manager tells of the health of allocated devices.
-
-func healthUpdates(m *devicemanager.ManagerImpl) []string {
-	pods := []string{}
-	for {
-		select {
-		case update := <-m.Updates():
-			pods = append(pods, update.PodUIDs...)
-		default:
-			return pods
-		}
-	}
-}
-
 // resourceStatus is container → resource → device → health of the app containers.
 func resourceStatus(m *devicemanager.ManagerImpl, pod *v1.Pod) any {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.ResourceHealthStatus) {

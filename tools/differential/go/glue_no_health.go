@@ -7,6 +7,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
+func watchHealth(*devicemanager.ManagerImpl) func() { return func() {} }
+
 func healthUpdates(*devicemanager.ManagerImpl) []string { return []string{} }
 
 func resourceStatus(*devicemanager.ManagerImpl, *v1.Pod) any { return map[string]any{} }

@@ -38,6 +38,7 @@ type node struct {
 	log       callLog
 	topology  topologymanager.Manager
 	manager   *devicemanager.ManagerImpl
+	unwatch   func() // ends the reading of the manager's updates
 	predicate lifecycle.PodAdmitHandler
 	ready     bool
 
@@ -124,6 +125,7 @@ func (n *node) start(containers containermap.ContainerMap, running sets.Set[stri
 	if err != nil {
 		return err
 	}
+	n.unwatch = watchHealth(n.manager)
 	addProvider(n.topology, n.manager)
 	n.predicate = predicates(n.status, n.manager)
 	return startManager(n.manager, n.activePods, sources{n}, containers, running)
@@ -139,6 +141,8 @@ func (s sources) AllReady() bool { return s.ready }
 func (n *node) stop() {
 	if n.manager != nil {
 		stopManager(n.manager)
+		n.unwatch()
+		n.unwatch = func() {}
 	}
 	for _, plugins := range n.old {
 		for _, p := range plugins {

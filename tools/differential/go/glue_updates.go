@@ -1,0 +1,20 @@
+//go:build k132
+
+package main
+
+import "k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+
+// Updates of health wait in a queue.
+func watchHealth(*devicemanager.ManagerImpl) func() { return func() {} }
+
+func healthUpdates(m *devicemanager.ManagerImpl) []string {
+	pods := []string{}
+	for {
+		select {
+		case update := <-m.Updates():
+			pods = append(pods, update.PodUIDs...)
+		default:
+			return pods
+		}
+	}
+}
