@@ -40,6 +40,13 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, str | int], ...]] = (
 """Those of a channel between a kubelet and a plugin."""
 
 
+FRAME_HEAD: Final = 9
+"""Bytes of the head of an HTTP/2 frame."""
+_SETTINGS: Final = 4
+# RFC 9113, 3.4: the client's preface is this text and a SETTINGS frame, here an empty one.
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
+"""What a client of gRPC says first; the server's own SETTINGS frame is the answer."""
+
 _MOST_CONNECTIONS = 4096
 _FEWEST_CONNECTIONS = 8
 _GREETING_MS = 10_000
@@ -171,6 +178,22 @@ def is_alive(path: Path) -> bool:
     """Whether somebody listens there. What cannot be told counts as living."""
     # Else: a full backlog, or permissions: somebody is there.
     return _connect(path) not in (errno.ECONNREFUSED, errno.ENOENT)
+
+
+def is_settings(head: bytes) -> bool:
+    """Whether a frame's head is that of the frame that every HTTP/2 server begins with."""
+    return head[3] == _SETTINGS
+
+
+def greets(path: Path, seconds: float) -> bool:
+    """Whether somebody speaks HTTP/2 there, and says so within that time. gRPC could tell as
+    well, but only by a thread that fails if its channel is closed meanwhile."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(seconds)
+        peer.connect(str(path))
+        peer.sendall(PREFACE)
+        return is_settings(peer.recv(FRAME_HEAD, socket.MSG_WAITALL).ljust(FRAME_HEAD, b"\0"))
+    return False
 
 
 def _connect(path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,8 @@ __all__ = ["Relay"]
 
 _DIAL_SECONDS = 10.0
 """How long a kubelet waits for a plugin that has registered to be served."""
+_PAUSE, _PATIENCE = 0.02, 1.0
+"""Seconds between two attempts to reach it, and how long each waits for a greeting."""
 _WORKERS = 32
 _GRACE = 0.2
 
@@ -53,6 +56,7 @@ class Relay:
         self.error = ""
         self.kubelet_has_left = False
         """Set when the kubelet goes that this plugin was registered with."""
+        self._closing = threading.Event()
         # Guards all below.
         self._lock = threading.Lock()
         self._closed = False
@@ -66,16 +70,25 @@ class Relay:
 
     def _open(self) -> None:
         try:
-            grpc.channel_ready_future(self._channel).result(_DIAL_SECONDS)
+            if not self._is_served():
+                self.error = f"nobody has answered on {self.plugin}"
+                return
             with self._lock:
                 if not self._closed:
                     self._publish()
-        except grpc.FutureTimeoutError:
-            self.error = f"nobody has answered on {self.plugin}"
         except (PodResourcesError, OSError, RuntimeError, ValueError) as error:
             self.error = str(error)
         finally:
             self.opened.set()
+
+    def _is_served(self) -> bool:
+        end = time.monotonic() + _DIAL_SECONDS
+        while time.monotonic() < end:
+            if sockets.greets(self.plugin, _PATIENCE):
+                return True
+            if self._closing.wait(_PAUSE):
+                break
+        return False
 
     def _publish(self) -> None:
         sockets.prepare(self.front)
@@ -117,6 +130,7 @@ class Relay:
             if self._closed:
                 return
             self._closed = True
+        self._closing.set()
         self.remove_front()
         self._server.stop(_GRACE).wait()
         self._channel.close()

@@ -27,9 +27,6 @@ _FIRST_ATTEMPTS, _LATER_ATTEMPTS = 256, 128
 _RESERVE = 64
 """File descriptors that are left alone, for the checkpoint and for admissions."""
 
-_FRAME_HEAD, _SETTINGS = 9, 4
-# RFC 9113, 3.4: the client's preface is this text and a SETTINGS frame, here an empty one.
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -133,9 +130,9 @@ class Attempt:
         answer = b""
         try:
             async with asyncio.timeout(self._patience):
-                await loop.sock_sendall(peer, _PREFACE)
-                while len(answer) < _FRAME_HEAD:
-                    more = await loop.sock_recv(peer, _FRAME_HEAD - len(answer))
+                await loop.sock_sendall(peer, sockets.PREFACE)
+                while len(answer) < sockets.FRAME_HEAD:
+                    more = await loop.sock_recv(peer, sockets.FRAME_HEAD - len(answer))
                     if not more:
                         self.found = f"{self._path}: the connection was closed at once"
                         return False
@@ -145,4 +142,4 @@ class Attempt:
             self.found = f"{self._path}: it takes connections and says nothing"
             return False
         self.found = f"{self._path}: it does not speak HTTP/2"
-        return answer[3] == _SETTINGS
+        return sockets.is_settings(answer)

@@ -13,7 +13,7 @@ from devicemanager.plugin import UnknownDevice
 from devicemanager.plugin.simulated import (
     AllocateFault,
     ListFault,
-    RpcError,
+    SimulatedError,
     SimulatedPlugin,
     SimulationSettings,
     simulate_main,
@@ -53,7 +53,7 @@ def first_connection(kubelet):
 
 
 def status_of(call, *args):
-    with pytest.raises(grpc.RpcError) as error:
+    with pytest.raises(grpc.SimulatedError) as error:
         call(*args)
     return error.value.code(), error.value.details()
 
@@ -280,7 +280,7 @@ def test_errors_and_delays_of_any_rpc(kubelet, simulate):
     plugin.faults.clear()
     assert connection.allocate([A]).container_responses
     plugin.faults.delays["PreStartContainer"] = 0.05
-    plugin.faults.errors["PreStartContainer"] = RpcError("ABORTED")
+    plugin.faults.errors["PreStartContainer"] = SimulatedError("ABORTED")
     start = dp.PreStartContainerRequest(devices_ids=[A])
     code, text = status_of(connection.stub.PreStartContainer, start)
     assert (code.name, text) == ("ABORTED", "simulated")

@@ -15,7 +15,7 @@ from devicemanager.plugin.simulated import (
     IdShape,
     ListFault,
     PreferredPolicy,
-    RpcError,
+    SimulatedError,
     SimulationSettings,
     add_arguments,
     manifest,
@@ -73,8 +73,8 @@ VARIABLES = {
     "RPC_ERRORS": (
         "Allocate=INTERNAL:no driver,PreStartContainer=ABORTED",
         {
-            "Allocate": RpcError("INTERNAL", "no driver"),
-            "PreStartContainer": RpcError("ABORTED", "simulated"),
+            "Allocate": SimulatedError("INTERNAL", "no driver"),
+            "PreStartContainer": SimulatedError("ABORTED", "simulated"),
         },
     ),
     "LIST_FAULT": ("huge", ListFault.HUGE),

@@ -11,7 +11,12 @@ from devicemanager.lazy import TYPE_CHECKING, lazy_names
 if TYPE_CHECKING:
     from devicemanager.plugin.simulated.command import add_arguments, run, simulate_main
     from devicemanager.plugin.simulated.deployment import DeploymentError, deploy, undeploy
-    from devicemanager.plugin.simulated.faults import AllocateFault, Faults, ListFault, RpcError
+    from devicemanager.plugin.simulated.faults import (
+        AllocateFault,
+        Faults,
+        ListFault,
+        SimulatedError,
+    )
     from devicemanager.plugin.simulated.objects import manifest
     from devicemanager.plugin.simulated.plugin import SimulatedPlugin
     from devicemanager.plugin.simulated.recording import RpcCall
@@ -25,7 +30,7 @@ __all__ = [
     "ListFault",
     "PreferredPolicy",
     "RpcCall",
-    "RpcError",
+    "SimulatedError",
     "SimulatedPlugin",
     "SimulationSettings",
     "add_arguments",
@@ -47,7 +52,7 @@ __getattr__, __dir__ = lazy_names(
         "ListFault": "faults",
         "PreferredPolicy": "settings",
         "RpcCall": "recording",
-        "RpcError": "faults",
+        "SimulatedError": "faults",
         "SimulatedPlugin": "plugin",
         "SimulationSettings": "settings",
         "add_arguments": "command",

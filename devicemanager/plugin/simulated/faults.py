@@ -10,7 +10,7 @@ import attrs
 from devicemanager.api.deviceplugin import HEALTHY
 from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["RPCS", "AllocateFault", "Faults", "ListFault", "RpcError", "faulty_lists"]
+__all__ = ["RPCS", "AllocateFault", "Faults", "ListFault", "SimulatedError", "faulty_lists"]
 
 RPCS = (
     "GetDevicePluginOptions",
@@ -56,7 +56,7 @@ class AllocateFault(StrEnum):
 
 
 @attrs.frozen
-class RpcError:
+class SimulatedError:
     """A gRPC code by its name, such as ``UNAVAILABLE``, and the text."""
 
     code: str
@@ -74,7 +74,7 @@ class Faults:
     """
 
     delays: dict[str, float] = attrs.field(factory=dict)
-    errors: dict[str, RpcError] = attrs.field(factory=dict)
+    errors: dict[str, SimulatedError] = attrs.field(factory=dict)
     lists: ListFault = ListFault.NONE
     allocate: AllocateFault = AllocateFault.NONE
 

@@ -22,7 +22,7 @@ from devicemanager.plugin.simulated.faults import (
     RPCS,
     AllocateFault,
     ListFault,
-    RpcError,
+    SimulatedError,
 )
 from devicemanager.plugin.values import ContainerSettings, DeviceSpec
 
@@ -124,7 +124,7 @@ def _delays(value: str | Mapping[str, float]) -> dict[str, float]:
         raise _bad("rpc_delays", value, "seconds per RPC, such as Allocate=0.5") from None
 
 
-def _errors(value: str | Mapping[str, RpcError]) -> dict[str, RpcError]:
+def _errors(value: str | Mapping[str, SimulatedError]) -> dict[str, SimulatedError]:
     if not isinstance(value, str):
         return dict(value)
     errors = {}
@@ -132,7 +132,7 @@ def _errors(value: str | Mapping[str, RpcError]) -> dict[str, RpcError]:
         code, _, text = setting.partition(":")
         if code not in grpc.StatusCode.__members__:
             raise _bad("rpc_errors", value, "gRPC codes per RPC, such as Allocate=INTERNAL:text")
-        errors[rpc] = RpcError(code, text or "simulated")
+        errors[rpc] = SimulatedError(code, text or "simulated")
     return errors
 
 
@@ -268,7 +268,7 @@ class SimulationSettings:
     rpc_delays: Mapping[str, float] = attrs.field(
         factory=dict, converter=_delays, metadata=_help("delays in seconds: Allocate=0.5,…")
     )
-    rpc_errors: Mapping[str, RpcError] = attrs.field(
+    rpc_errors: Mapping[str, SimulatedError] = attrs.field(
         factory=dict,
         converter=_errors,
         metadata=_help("errors: Allocate=UNAVAILABLE:text,…"),
