@@ -152,5 +152,5 @@ def call_from_line(data: Mapping[str, Any]) -> RecordedCall:
 def _of(kind: Any, data: Mapping[str, Any], key: str) -> Any:
     value = data.get(key)
     if not isinstance(value, kind):
-        raise RecordingError(f"not a recorded call: {key} is {value!r}")
+        raise RecordingError(f"not a recorded call: {key} is {value!r:.200}")
     return value

@@ -128,7 +128,7 @@ def _header(path: Path, lines: list[str]) -> dict[str, Any]:
     header = _json(path, 1, lines[0]) if lines else {}
     schema = header.get("schema")
     if schema != SCHEMA:
-        what = f"schema is {schema!r}" if schema else "there is no schema in its first line"
+        what = f"schema is {schema!r:.200}" if schema else "there is no schema in its first line"
         raise RecordingError(f"{path} is no recording of this version ({SCHEMA}): {what}")
     return header
 

@@ -59,6 +59,13 @@ def targets() -> list[Target]:
             ("devicemanager.plugin.simulated",),
             ("Healthy", "Unhealthy", "gone", "#"),
         ),
+        Target(
+            "recording",
+            "what `devicemanager record` wrote, on any machine; and the answers it holds",
+            _recording,
+            ("devicemanager.recording",),
+            ('"rpc": "', '"stream": ', '"code": "', '"redacted": [', "Register", "ListAndWatch"),
+        ),
     ]
 
 
@@ -175,5 +182,28 @@ def _control() -> Run:
     def run(data: bytes) -> None:
         words = parse_control(data.decode(errors="replace"), "control")
         assert set(words.values()) <= {"Healthy", "Unhealthy", "gone"}, words
+
+    return run
+
+
+def _recording() -> Run:
+    from devicemanager.recording import Recording
+    from devicemanager.recording.answers import Answers
+    from devicemanager.recording.errors import RecordingError
+
+    path = scratch() / "recording"
+
+    def run(data: bytes) -> None:
+        path.write_bytes(data)
+        try:
+            recording = Recording.load(path)
+        except RecordingError as error:
+            return one_line(str(error))
+        for resource in recording.resources:
+            for registration in recording.registrations(resource):
+                answers = Answers(registration.calls)
+                for call in registration.calls:
+                    assert answers.take(call.rpc, call.request_bytes) is not None
+                    one_line(str(answers.miss(call.rpc, b"")))
 
     return run
