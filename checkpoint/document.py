@@ -10,8 +10,8 @@ hashes what has not changed:
   to any state is remembered (:class:`checkpoint.fnv.Effect`), so each costs a look-up;
 * devices register or change health: only what follows the entries is rendered.
 
-Two halves, for a caller with one lock: :class:`Document` is changed and photographed under
-the caller's lock, which costs pointers only; a :class:`Snapshot` is rendered outside of it.
+A caller with one lock changes the :class:`Document` and takes a :class:`Snapshot` under that
+lock, which copies pointers only, and renders the snapshot outside of it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Block:
     def on(self, state: int) -> int:
         """The hash's state after this block."""
         if self._effect is None:
-            # Only now: most blocks never see what comes before them change.
+            # Not earlier: before most blocks nothing ever changes.
             spaced = (part for pod in self.pods for part in (b" ", pod.hashed))
             self._effect = Effect(*tuple(spaced)[1:])
         return self._effect.on(state)
@@ -138,12 +138,12 @@ class _Rendering:
     states: list[int] = attrs.field(factory=list)
 
     def up_to(self, count: int, pods: tuple[Rendered, ...]) -> _Rendering:
-        """As much of this as is blocks of the first ``count`` pods, as the start of another."""
+        """Begin another rendering with the blocks that lie within the first ``count`` pods."""
         kept = bisect_right(self.ends, count)
         return _Rendering(pods, self.blocks[:kept], self.ends[:kept], self.states[:kept])
 
     def keep(self, block: _Block) -> None:
-        """Append a block that was there before, somewhere else."""
+        """Append a block of the last rendering that stood elsewhere."""
         if self._has_room(len(block.pods), _BLOCK // 2):
             self.add(block.pods)
         else:
@@ -196,10 +196,10 @@ class _Renderer:
 
 
 def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
-    """The rendering of ``pods``, with all that the last one has of it."""
+    """Render ``pods``, and reuse the blocks of the last rendering."""
     now = last.up_to(_common_prefix(last.pods, pods), pods)
     kept = len(now.blocks)
-    # By its first pod, which no other block has.
+    # A pod is in one block only, so its first pod names a block.
     others = {block.pods[0]: block for block in last.blocks[kept:]}
     at = now.ends[-1] if now.ends else 0
     while at < len(pods):
@@ -215,7 +215,7 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
 
 
 def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered, _Block]) -> int:
-    """Where, after ``start``, a block may begin; or as far as one block goes."""
+    """Return where the next known block begins after ``start``, or where a full block ends."""
     most = min(start + _BLOCK, len(pods))
     if not blocks:
         return most
@@ -223,8 +223,8 @@ def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered
 
 
 class _Tail:
-    """What follows the entries. It is hashed after every change of them, so its effect on
-    the hash is remembered."""
+    """Renders what follows the entries. It is hashed again whenever an entry changes, so its
+    effect on the hash is remembered."""
 
     def __init__(self) -> None:
         self._registered: RegisteredDevices | None = None
@@ -250,7 +250,7 @@ class _Tail:
 
 
 def _common_prefix(old: tuple[Rendered, ...], new: tuple[Rendered, ...]) -> int:
-    """How many pods both begin with, found with comparisons of slices at C speed."""
+    """Return how many pods both begin with. Whole slices are compared, at C speed."""
     low, high = 0, min(len(old), len(new))
     if old[:high] == new[:high]:
         return high

@@ -52,7 +52,7 @@ class NumaMachine:
 
 
 def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
-    """What ``--numa`` asks for: ``host``, node ids such as ``0,1`` or ``0-3``, or a file.
+    """Read what ``--numa`` names: ``host``, node ids such as ``0,1`` or ``0-3``, or a file.
 
     ``host`` reads the sysfs under ``root``.
     """
@@ -74,7 +74,7 @@ def from_ids(text: str) -> NumaMachine:
 def from_host(root: Path = Path("/")) -> NumaMachine:
     """The online nodes of the machine whose file system starts at ``root``.
 
-    A machine whose kernel knows no NUMA is one node, 0.
+    A kernel without NUMA support has one node, 0.
     """
     base = root / SYSFS_NODES
     if not base.is_dir():
@@ -100,7 +100,7 @@ def from_file(path: Path) -> NumaMachine:
 
 
 def from_content(path: object, content: object) -> NumaMachine:
-    """As ``from_file``, of what such a file holds; ``path`` names it in errors."""
+    """Like ``from_file``, for content that is read already; ``path`` names it in errors."""
     if not isinstance(content, Mapping) or not content:
         raise NumaError(f"{path}: expected a mapping with `nodes`")
     unknown = sorted(str(key) for key in content if key not in _KEYS)
@@ -125,7 +125,7 @@ def from_content(path: object, content: object) -> NumaMachine:
 
 
 def as_content(machine: NumaMachine) -> dict[str, object]:
-    """The same as plain data, of which ``from_content`` makes an equal machine."""
+    """Return plain data from which ``from_content`` makes an equal machine."""
     topology = machine.topology
     distances = [list(row) for row in topology.distances] if topology.has_distances else None
     return {
@@ -216,7 +216,7 @@ def _mapping(where: str, value: object) -> Mapping[Any, object]:
 
 
 def _node_key(where: str, key: object) -> int:
-    # JSON has no other keys than texts.
+    # In JSON every key is a string.
     if isinstance(key, str) and key.isascii() and key.isdigit():
         return int(key)
     return _id(where, key)
@@ -251,7 +251,7 @@ def _check_each_once(path: object, cpus: Mapping[int, tuple[int, ...]]) -> None:
 
 
 def _load(path: Path) -> object:
-    # For a file alone: most kubelets start with nodes that are counted, or with none.
+    # Imported here, since only a file needs it.
     from devicemanager.manifests.documents import load_documents
     from devicemanager.manifests.errors import ManifestError
 

@@ -1,8 +1,8 @@
 """Keeping the ledger in the checkpoint file.
 
-``Writer`` makes concurrent admissions share durable writes: whoever comes while a write
-is under way waits for the next one, which covers everybody who came in the meantime.
-Nobody is told "done" before a write that began after his change has reached the disk.
+``Writer`` makes concurrent admissions share durable writes: a caller that comes while a write
+is under way waits for the next one, which covers all callers that came in the meantime. No
+caller returns before a write that began after its change has reached the disk.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class _Round:
 
 
 class Writer:
-    """Shares durable writes among those who ask for one at the same time.
+    """Shares durable writes among callers that ask for one at the same time.
 
-    Everybody takes part in the round that has not begun yet, and waits for his turn to
-    write. The first of a round writes for all of it; the others find it done. Whoever is
-    interrupted on the way leaves the round to the next.
+    A caller joins the round that has not begun yet and waits for its turn. The first caller
+    of a round writes for all of them; the others find the round done. A caller that is
+    interrupted leaves the round to the next one.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Writer:
         render: Callable[[], checkpoint.Contents],
         written: Callable[[], None] = lambda: None,
     ) -> None:
-        """``written`` is called after each write that succeeded, when nobody waits for it
-        any more."""
+        """``written`` is called after each write that succeeded, once no caller waits for
+        that write."""
         self._store = store
         self._render = render
         self._written = written
@@ -71,8 +71,8 @@ class Writer:
         self._closed = False
 
     def close(self) -> None:
-        """Wait for the write under way; every later one fails. For a kubelet that stops:
-        its successor owns the file."""
+        """Wait for the write under way; every later one fails. A kubelet that stops calls
+        this, since its successor owns the file."""
         self._closed = True
         with self._turn:
             pass
@@ -82,7 +82,7 @@ class Writer:
 
         Raises CheckpointWriteError, to everybody who shared the write that failed.
         """
-        # Taken before the turn: a write that has begun may have missed the change.
+        # Read before taking the turn: a write that has begun may have missed our change.
         mine = self._next
         with self._turn:
             wrote = not mine.done
