@@ -96,8 +96,6 @@ class Connection:
             on_end(cause)
         except BaseException as error:
             on_error(error)
-        finally:
-            self._channel.close()
 
     def _follow(self, on_list: OnList) -> str:
         """Read the stream until it ends; returns why it did."""
