@@ -52,7 +52,7 @@ def needs(*, as_nodes: bool = False, events: bool = True) -> Iterator[Need]:
     for resource, verbs in {
         "nodes": ("get", "list", "watch", "create", "patch", "delete"),
         "nodes/status": ("patch",),
-        "pods": ("get", "list", "watch", "delete"),
+        "pods": ("list", "watch", "delete"),
         "pods/status": ("patch",),
         "events": ("create", "patch") if events else (),
     }.items():

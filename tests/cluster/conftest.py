@@ -1,5 +1,7 @@
 """A stub API server and a client of it."""
 
+import time
+
 import pytest
 
 from devicemanager.cluster.api import ApiClient
@@ -31,3 +33,16 @@ def connect(stub, tmp_path):
 @pytest.fixture
 def api(connect):
     return connect()
+
+
+@pytest.fixture
+def until():
+    """Waits until something is so."""
+
+    def until(test, seconds=30):
+        end = time.monotonic() + seconds
+        while not test():
+            assert time.monotonic() < end, f"not in {seconds} s"
+            time.sleep(0.01)
+
+    return until

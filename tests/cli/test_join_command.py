@@ -1,0 +1,135 @@
+"""``devicemanager join``: what it refuses in one line, and that it joins and leaves."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.cluster.stub import StubServer
+
+COMMAND = Path(sys.executable).with_name("devicemanager")
+
+
+@pytest.fixture
+def stub():
+    with StubServer() as server:
+        yield server
+
+
+@pytest.fixture
+def kubeconfig(stub, tmp_path):
+    return str(stub.kubeconfig(tmp_path / "kubeconfig"))
+
+
+@pytest.fixture
+def refused(capsys):
+    """The one line of a command that is refused."""
+
+    def refused(*args):
+        try:
+            status = main(["join", *args])
+        except SystemExit as exit_:
+            status = exit_.code
+        captured = capsys.readouterr()
+        assert status == 2
+        (line,) = [line for line in captured.err.splitlines() if "error:" in line]
+        return line
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["--nodes", "0"], "--nodes"),
+        (["--nodes", "100001"], "100001 nodes: give a number from 1 to 100000"),
+        (["--full", "2"], "2 full nodes: give a number from 0 to 1"),
+        (["--prefix", "No"], "'No' is no name"),
+        (["--label", "a"], "'a' is not like KEY=VALUE"),
+        (["--label", "a=b c"], "'a=b c' is not like KEY=VALUE"),
+        (["--taint", "a=b:Never"], "'a=b:Never' is not like KEY=VALUE:EFFECT with NoSchedule or"),
+        (["--simulate", "vendor.com/gpu"], "is not like vendor.com/gpu=8"),
+        (["--simulate", "cpu=8"], "cpu"),
+        (["--simulate", "v.com/g=1", "--simulate", "v.com/g=2"], "v.com/g is given twice"),
+        (["--start-delay", "soon"], "'soon' is not a time"),
+        (["--shard", "3/3"], "'3/3' is not like 0/3"),
+        (["--shard", "0/3", "--shards", "3"], "give one of them"),
+        (["--lease-duration", "1"], "--lease-duration"),
+        (["--leave", "never"], "--leave"),
+        (["--demo", "--kubeconfig", "x"], "--demo has a cluster of its own"),
+        (["--kubeconfig", "/nowhere/config"], "kubeconfig /nowhere/config: No such file"),
+    ],
+)
+def test_bad_input_is_one_line(refused, args, said):
+    assert said in refused(*args)
+
+
+def test_expired_credentials_touch_nothing(refused, tmp_path):
+    with StubServer(token="new") as stub:
+        path = stub.kubeconfig(tmp_path / "kubeconfig")
+        path.write_text(path.read_text().replace('"new"', '"old"'))
+        line = refused("--kubeconfig", str(path))
+        assert "the API server does not accept the credentials" in line
+        assert stub.all("nodes") == []
+
+
+def test_missing_rights_touch_nothing(refused, stub, kubeconfig):
+    stub.rights.allowed = frozenset()
+    assert "rights are missing: get nodes, list nodes" in refused("--kubeconfig", kubeconfig)
+    assert stub.all("nodes") == []
+
+
+def test_names_of_others_touch_nothing(refused, stub, kubeconfig):
+    stub.create("nodes", {"metadata": {"name": "virtual-1"}})
+    line = refused("--kubeconfig", kubeconfig, "--nodes", "2")
+    assert "1 of the names are nodes that are not ours" in line
+    assert [each["metadata"]["name"] for each in stub.all("nodes")] == ["virtual-1"]
+
+
+def test_nobody_there(refused, stub, kubeconfig):
+    stub.stop()
+    assert "the API server cannot be reached at http://127.0.0.1:" in refused(
+        "--kubeconfig", kubeconfig
+    )
+
+
+def started(*args):
+    return subprocess.Popen([COMMAND, "join", "-o", "json", *args], stdout=subprocess.PIPE)
+
+
+def until(process, test):
+    """The lines up to one that fits."""
+    found = []
+    for line in process.stdout:
+        found.append(json.loads(line))
+        if test(found[-1]):
+            return found
+    raise AssertionError(found)
+
+
+def test_it_joins_and_leaves(stub, kubeconfig):
+    stub.create("nodes", {"metadata": {"name": "cloud"}, "spec": {"providerID": "aws:///x"}})
+    args = ["--nodes", "3", "--simulate", "vendor.com/gpu=8", "--label", "a=b"]
+    taint = ["--taint", "k=v:NoExecute", "--no-taint"]
+    process = started("--kubeconfig", kubeconfig, *args, *taint)
+    with process:
+        lines = until(process, lambda line: line["kind"] == "ready")
+        assert [line for line in lines if line["kind"] == "cloud" and line["warning"]]
+        node = stub.get("nodes", "virtual-2")
+        assert node["metadata"]["labels"]["a"] == "b"
+        assert node["spec"]["taints"][0] == {"key": "k", "value": "v", "effect": "NoExecute"}
+        assert "devicemanager.io/virtual" not in {each["key"] for each in node["spec"]["taints"]}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert [each["metadata"]["name"] for each in stub.all("nodes")] == ["cloud"]
+
+
+def test_the_demo_does_its_job():
+    with started("--demo", "--nodes", "4", "--job-duration", "10ms") as process:
+        until(process, lambda line: line.get("succeeded") == 40)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0

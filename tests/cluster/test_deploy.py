@@ -1,0 +1,101 @@
+"""`deploy/`: exactly the rights that joining takes, and an image made from what is there."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devicemanager.cluster import Cluster
+from devicemanager.cluster.preflight import needs, shard_needs
+from devicemanager.cluster.stub import Controllers
+from devicemanager.cluster.stub.rights import Right, rights_of
+
+TOP = Path(__file__).parents[2]
+DOCUMENTS = list(yaml.safe_load_all((TOP / "deploy/join.yaml").read_text()))
+GPU = "vendor.com/gpu"
+
+
+def roles(kind, namespace=None):
+    return rights_of(
+        rule
+        for each in DOCUMENTS
+        if each["kind"] == kind and each["metadata"].get("namespace") == namespace
+        for rule in each["rules"]
+    )
+
+
+CLUSTER = roles("ClusterRole")
+LEASES = roles("Role", "kube-node-lease")
+SHARDS = roles("Role", "devicemanager")
+
+
+def test_what_is_looked_at_before_joining_is_what_the_roles_have():
+    asked = {Right(need.group, need.resource, need.verb) for need in needs()}
+    assert asked == CLUSTER | LEASES
+    assert {Right(need.group, need.resource, need.verb) for need in shard_needs("ns")} == SHARDS
+
+
+def pod(name, **spec):
+    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
+    tolerations = [{"operator": "Exists"}]
+    spec = {"containers": [container], "tolerations": tolerations, **spec}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_joining_uses_each_right_and_no_other(stub, tmp_path, until):
+    """A node's whole life, with nothing allowed but the roles."""
+    stub.rights.allowed = CLUSTER | LEASES
+    said = []
+    kubeconfig = stub.kubeconfig(tmp_path / "kubeconfig")
+
+    def phase(name):
+        found = stub.get("pods", name)
+        return found and found["status"]["phase"]
+
+    with Controllers(stub), Cluster.connect(kubeconfig, warn=said.append) as cluster:
+        (node,) = cluster.join_light("n", 1, {GPU: 1})
+        cluster.leave([node.name], "keep")
+        (node,) = cluster.join_light("n", 1, {GPU: 1})  # takes over: GET of Node and Lease
+        stub.create("pods", pod("a"))
+        until(lambda: phase("a") == "Running")
+        for name in ("b", "c"):  # refused twice for one reason: the event is counted up
+            stub.create("pods", pod(name, nodeName=node.name))
+            until(lambda name=name: phase(name) == "Failed")
+        stub.delete("pods", "a")
+        until(lambda: phase("a") is None)
+        node.kubelet.fail_device(GPU, "gpu-0")
+        node.look()
+        until(lambda: stub.get("nodes", "n-0")["status"]["allocatable"][GPU] == "0")
+        cluster.connection.heartbeat.add(node.name, node.uid)
+        until(lambda: stub.requests["update", "leases"] > 0)
+    assert stub.all("nodes") == []
+    assert not [line for line in said if "forbidden" in line]
+    assert stub.rights.used <= CLUSTER | LEASES
+    unused = (CLUSTER | LEASES) - stub.rights.used
+    # A kubelet's node may relabel itself and count its events up; both take longer than a test.
+    assert unused <= {Right("", "nodes", "patch"), Right("", "events", "patch")}
+
+
+def test_the_stateful_set_calls_the_command_with_flags_that_it_has():
+    from devicemanager.cli import whole_parser
+
+    (state,) = (each for each in DOCUMENTS if each["kind"] == "StatefulSet")
+    (container,) = state["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each.get("value", "x") for each in container["env"]}
+    args = [each.replace("$(SHARDS)", given["SHARDS"]) for each in container["args"]]
+    parsed = whole_parser().parse_args(["join", *args])
+    assert parsed.shards == 2
+    assert parsed.leave == "keep"
+    assert {"POD_NAME", "POD_NAMESPACE", "POD_IP"} <= given.keys()
+
+
+@pytest.mark.parametrize("recipe", ["deploy/Dockerfile"])
+def test_the_image_is_made_from_what_is_there(recipe):
+    lines = (TOP / recipe).read_text().splitlines()
+    copied = [part for line in lines if line.startswith("COPY ") for part in line.split()[1:-1]]
+    sources = [source for source in copied if not source.startswith(("/", "--"))]
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())
+    assert all((TOP / source).exists() for source in sources)
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(sources)
+    assert lines[-1] == 'ENTRYPOINT ["/join/bin/devicemanager", "join"]'
