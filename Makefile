@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines browser lint bench differential mutants attack power stress fuzz conformance site dist test-cluster
+.PHONY: setup demo test test-lines browser lint bench differential mutants attack damage power stress fuzz conformance site dist test-cluster
 .DELETE_ON_ERROR:
 
 # Tests wait more than they compute.
@@ -81,6 +81,9 @@ attack: $(READY)
 
 conformance: $(READY)
 	@$(BIN)/python -m tools.conformance $(ARGS)
+
+damage: $(READY)
+	@$(BIN)/python -m tools.damage $(ARGS)
 
 power: $(READY)
 	@$(BIN)/python -m tools.power $(ARGS)

@@ -45,8 +45,14 @@ class Inspection:
 
 
 def inspect(data: bytes) -> Inspection:
-    """Read as much of ``data`` as there is, also behind the place where it is damaged. Raises
-    nothing."""
+    """Read as much of ``data`` as there is, also behind the place where it is damaged, and where
+    nothing leads to it any more. Raises nothing."""
+    found = _read(data)
+    return _closer(data, found) if found.problems else found
+
+
+def _read(data: bytes) -> Inspection:
+    """As a kubelet reads, and on behind the damage."""
     problems: list[str] = []
     value, behind = _decoded(data, problems)
     found: int | None
@@ -74,6 +80,25 @@ def inspect(data: bytes) -> Inspection:
     lost = (*unread, *behind.lost)
     return Inspection(
         checkpoint, is_complete, tuple(problems), found, expected, lost, _is_text(data)
+    )
+
+
+def _closer(data: bytes, found: Inspection) -> Inspection:
+    """A refused file searched for entries from its beginning, if that finds more: what says
+    where they are may be what is damaged, or one may have run into others."""
+    everywhere = salvage(data.decode(errors="replace"), 0)
+    unread: list[str] = []
+    entries = tuple(_each(enumerate(everywhere.entries), _entry, unread))
+    if len(entries) <= len(found.checkpoint.entries or ()):
+        return found
+    saved = attrs.evolve(found.checkpoint, entries=entries)
+    return attrs.evolve(
+        found,
+        checkpoint=saved,
+        is_complete=False,
+        problems=(*found.problems, *unread),
+        expected=checksum(saved),
+        lost=(*unread, *everywhere.lost),
     )
 
 

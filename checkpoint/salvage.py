@@ -19,6 +19,7 @@ _TEXT: Final = r'"((?:[^"\\]|\\.)*)"'
 _RESOURCE: Final = re.compile(rf"{_TEXT}\s*:\s*(?=\[|null)")
 _NAMED: Final = re.compile(rf'"(PodUID|ContainerName|ResourceName)"\s*:\s*{_TEXT}')
 _NOUNS: Final = {"PodUID": "pod", "ContainerName": "container", "ResourceName": "resource"}
+_FIELDS: Final = {"PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp"}
 _EFFORT: Final = 2
 """How many times the length of a text may be read in vain; what is behind is given up."""
 
@@ -35,39 +36,41 @@ class Salvage:
 
 def salvage(text: str, start: int) -> Salvage:
     """Look for entries and resources from ``start`` on. Raises nothing."""
-    registered_at = _REGISTERED.search(text, start)
-    end = registered_at.start() if registered_at else len(text)
-    reader = _Reader(text, start, end)
+    reader = _Reader(text, start)
     entries = tuple(reader.entries())
     lost = tuple(reader.lost())
+    registered_at = _REGISTERED.search(text, start)
     registered = dict(_resources(text, registered_at.end())) if registered_at else {}
     return Salvage(entries, registered, lost)
 
 
 class _Reader:
-    """Reads the entries between two places, and remembers what lies between them."""
+    """Reads the entries from some place on, and remembers what lies between them."""
 
-    def __init__(self, text: str, start: int, end: int) -> None:
+    def __init__(self, text: str, start: int) -> None:
         self._text = text
         self._start = start
-        self._end = end
         self._gaps: list[tuple[int, int]] = []
 
     def entries(self) -> Iterator[Value]:
         """The whole entries, each once."""
         position = gap = self._start
-        effort = _EFFORT * (self._end - self._start)
-        while effort > 0 and (match := _ENTRY.search(self._text, position, self._end)):
+        effort = _EFFORT * (len(self._text) - self._start)
+        while effort > 0 and (match := _ENTRY.search(self._text, position)):
             try:
                 value, position = decode_at(self._text, match.start())
             except Problem as problem:
                 effort -= (problem.position or 0) - match.start()
                 position = match.end()
                 continue
+            if not _is_entry(value):
+                effort -= position - match.start()
+                position = match.end()
+                continue
             self._gaps.append((gap, match.start()))
             gap = position
             yield value
-        self._gaps.append((gap, self._end))
+        self._gaps.append((gap, len(self._text)))
 
     def lost(self) -> Iterator[str]:
         """What stood in the gaps, as far as it says whose it was."""
@@ -80,11 +83,27 @@ class _Reader:
                     yield f"an entry{f' of {known}' if known else ''}"
 
 
+def _is_entry(value: Value) -> bool:
+    """Not one that has run into others: a kubelet writes these fields alone."""
+    return isinstance(value, dict) and value.keys() <= _FIELDS
+
+
 def _names(piece: str) -> str:
     named = {match[1]: match[2] for match in reversed(list(_NAMED.finditer(piece)))}
     return ", ".join(
-        f"{noun} {shown(named[field])}" for field, noun in _NOUNS.items() if field in named
+        f"{noun} {shown(_unquoted(named[field]))}"
+        for field, noun in _NOUNS.items()
+        if field in named
     )
+
+
+def _unquoted(text: str) -> str:
+    """A JSON text without its quotes, as what it says; as it is where it says nothing."""
+    try:
+        value = decode_text(f'"{text}"')
+    except Problem:
+        return text
+    return value if isinstance(value, str) else text
 
 
 def _resources(text: str, start: int) -> Iterator[tuple[str, Value]]:
@@ -93,8 +112,6 @@ def _resources(text: str, start: int) -> Iterator[tuple[str, Value]]:
         position = match.end()
         try:
             ids, position = decode_at(text, match.end())
-            name = decode_text(f'"{match[1]}"')
         except Problem:
             continue
-        if isinstance(name, str):
-            yield name, ids
+        yield _unquoted(match[1]), ids

@@ -93,7 +93,7 @@ class Node:
     def gone(self) -> Mapping[str, bool]:
         """The UIDs of the checkpoint that no pod of the node has, each with whether that is
         sure. The kubelet's directory of pods is sure. PodResources is not: it has neither UIDs
-        nor init containers, so a pod is taken for gone if none holds what the checkpoint says.
+        nor init containers, so a pod is taken for gone if nobody holds any of its devices.
         """
         uids = {uid for each in self.entries.values() for uid in each}
         directories = self.snapshot.directories
@@ -103,7 +103,8 @@ class Node:
             return {uid: True for uid in uids if uid not in known and uid not in shown}
         if self.snapshot.pods is None:
             return {}
-        return {uid: False for uid in uids if uid not in shown}
+        held = {uid for key in self.holders for uid in self.entries.get(key, ())}
+        return {uid: False for uid in uids - held if uid not in shown}
 
     def _shown(self) -> frozenset[str]:
         """The UIDs whose holdings PodResources shows with some pod."""

@@ -4,11 +4,10 @@ not so on any node."""
 from __future__ import annotations
 
 import json
-from itertools import combinations
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import checkpoint
@@ -35,6 +34,8 @@ from tests.snapshot.made_up import (
     socket,
     without,
 )
+from tests.strategies import examples
+from tools.damage.claims import overlooked, untrue
 
 
 def evolve(**changes: object) -> Snapshot:
@@ -368,106 +369,34 @@ snapshots = st.builds(
 )
 
 
-def held_by(snapshot: Snapshot) -> dict[tuple[str, str], set[str]]:
-    """Counted afresh, device by device."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for each in snapshot.pods or ():
-        for container in each.containers:
-            for devices in container.devices:
-                for id_ in devices.device_ids:
-                    key = (devices.resource_name, id_)
-                    found.setdefault(key, set()).add(f"{each.namespace}/{each.name}")
-    return found
-
-
-def written(snapshot: Snapshot) -> dict[tuple[str, str], set[str]]:
-    found: dict[tuple[str, str], set[str]] = {}
-    for each in checkpoint.loads(snapshot.checkpoint or b"").entries or ():
-        for id_ in (each.device_ids or {})[0] or ():
-            found.setdefault((each.resource_name, id_), set()).add(each.pod_uid)
-    return found
-
-
+@settings(examples(0.5))
 @given(snapshots)
-def test_every_claim_is_so(snapshot):
-    holders, lines = held_by(snapshot), written(snapshot)
-    registered = checkpoint.loads(snapshot.checkpoint or b"").registered_devices or {}
-    offers = {
-        (d.resource_name, i)
-        for d in (snapshot.allocatable or Allocatable()).devices
-        for i in d.device_ids
-    }
-    on_disk = None if snapshot.directories is None else set(snapshot.directories.uids or ())
+def test_every_claim_is_so_and_nothing_is_overlooked(snapshot):
     found = findings(snapshot)
-    for each in found:
-        keys = [(each.resource, id_) for id_ in each.devices]
-        match each.kind:
-            case Kind.HELD_TWICE:
-                (key,) = keys
-                assert len(each.pods) > 1
-                assert set(each.pods) in (holders.get(key), *map(set, _parts(lines.get(key, ()))))
-            case Kind.NOT_IN_CHECKPOINT:
-                assert all(key in holders and key not in lines for key in keys)
-            case Kind.RESOURCE_WITHOUT_PLUGIN:
-                assert snapshot.allocatable is not None
-                assert not any(resource == each.resource for resource, _ in offers)
-            case Kind.DEVICES_NOT_OFFERED:
-                assert all(k not in offers and k[1] in registered[k[0]] for k in keys)
-            case Kind.HELD_NOT_OFFERED:
-                assert all(k in holders and k not in offers for k in keys)
-            case Kind.POD_GONE:
-                (uid,) = each.pods
-                assert any(uid in some for some in lines.values())
-                assert on_disk is None or uid not in on_disk
-                mine = {key for key, some in lines.items() if uid in some}
-                if on_disk is None:
-                    assert snapshot.pods is not None
-                    assert not any(
-                        mine == {key for key, names in holders.items() if name in names} != set()
-                        for name in {n for names in holders.values() for n in names}
-                    )
-            case Kind.UNREGISTERED_RESOURCE:
-                assert each.resource not in registered
-            case Kind.REPEATED_ENTRY | Kind.DEAD_SOCKET | Kind.REGISTRATION_CLOSED:
-                pass
-            case _:
-                raise AssertionError(each)
-    # Nothing is overlooked: a device that two pods of PodResources hold.
-    twice = {key for key, names in holders.items() if len(names) > 1}
-    assert twice <= {
-        (each.resource, each.devices[0]) for each in found if each.kind is Kind.HELD_TWICE
-    }
-    assert len([each for each in found if each.kind is Kind.DEAD_SOCKET]) == sum(
-        one.state is Listening.DEAD for one in snapshot.sockets or ()
-    )
+    assert list(untrue(snapshot, found)) == []
+    assert list(overlooked(snapshot, found)) == []
 
 
-def _parts(some: object) -> list[tuple[str, ...]]:
-    all_ = sorted(some)  # type: ignore[call-overload]
-    return [part for size in range(len(all_) + 1) for part in combinations(all_, size)]
+def test_a_claim_that_is_not_so_is_seen():
+    twice = evolve(pods=(pod("infer", "g2", "g0"), pod("train", "g0", "g1")))
+    (found,) = findings(twice)
+    assert list(untrue(WHOLE, [found])) == [f"not so: held-twice: {found.message}"]
+    assert list(overlooked(twice, [])) == [f"two pods hold {(GPU, 'g0')}: ['ml/infer', 'ml/train']"]
+    cut_off, _, _ = CASES["cut-off"]
+    assert list(overlooked(cut_off, [])) == ["a kubelet would refuse the checkpoint"]
 
 
+@settings(examples(0.5))
 @given(snapshots)
 def test_names_are_those_of_pods_that_hold_just_that(snapshot):
     for uid, name in Node(snapshot).names.items():
-        if name == "ml/train":
-            continue
-        mine = {
-            (e.container_name, e.resource_name, frozenset(e.device_ids[0]))
-            for e in checkpoint.loads(snapshot.checkpoint).entries or ()
-            if e.pod_uid == uid
-        }
-        theirs = {
-            (
-                "main",
-                d.resource_name,
-                frozenset(
-                    d2.device_ids[0] for d2 in c.devices if d2.resource_name == d.resource_name
-                ),
-            )
-            for p in snapshot.pods
-            if f"{p.namespace}/{p.name}" == name
-            for c in p.containers
-            for d in c.devices
-        }
-        assert mine & theirs
+        mine = [
+            (entry.resource_name, set((entry.device_ids or {})[0] or ()))
+            for entry in checkpoint.loads(snapshot.checkpoint).entries or ()
+            if entry.pod_uid == uid and entry.container_name == "main"
+        ]
+        (theirs,) = [
+            each.containers[0].devices for each in snapshot.pods if name == f"ml/{each.name}"
+        ]
+        held = {each.device_ids[0] for each in theirs}
+        assert (theirs[0].resource_name, held) in mine

@@ -100,13 +100,17 @@ def gone(node: Node) -> Iterator[Finding]:
     for uid, is_sure in sorted(node.gone.items()):
         held = {key for key, uids in node.entries.items() if uid in uids}
         devices = sorted(f"{id_} of {resource}" for resource, id_ in held)
+        others = sorted({name for key in held for name in node.holders.get(key, ())})
+        if others:
+            now = f"of these devices some are held by {', '.join(others)} now"
+        elif node.snapshot.pods is not None:
+            now = "no pod of PodResources holds these devices"
+        else:
+            now = "PodResources could not be asked"
         how = (
-            "the kubelet has no directory for it, and no pod of PodResources holds these devices"
-            if is_sure and node.snapshot.pods is not None
-            else "the kubelet has no directory for it"
+            f"the kubelet has no directory for it, and {now}"
             if is_sure
-            else "no pod of PodResources holds these devices; an init container's would not be "
-            "shown, so make sure"
+            else f"{now}; an init container's would not be shown, so make sure"
         )
         yield Finding(
             Kind.POD_GONE,
