@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.options import CommandError, add_format, command
-from devicemanager.cli.output import print_json, print_table
+from devicemanager.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import Check, Limits, Report, Subject, Verdict, Waivers
     from devicemanager.settings import Settings
+    from devicemanager.terminal.progress import Work
 
 _DESCRIPTION = """\
 Run a device plugin on mock kubelets and check what it owes to the kubelet: registration,
@@ -174,7 +174,7 @@ def _report_of(
     chosen: Sequence[Check],
     waivers: Waivers | None,
     settings: Settings,
-    show: Callable[[Verdict], None],
+    show: Callable[[Verdict, Work], None],
 ) -> Report:
     from devicemanager.conformance import run
     from devicemanager.terminal.progress import Work
@@ -182,7 +182,7 @@ def _report_of(
     with Work(f"check on {settings.kubelet_version}", len(chosen)) as work:
 
         def told(verdict: Verdict) -> None:
-            show(verdict)
+            show(verdict, work)
             work.advance(doing=f"{verdict.check.id} {verdict.check.title}")
 
         return run(
@@ -211,7 +211,7 @@ def _on_every_version(
     for version in ANCHORS:
         args.kubelet_version = version
         settings = settings_options.version_settings(args, durability="process")
-        reports.append(_report_of(args, subject, chosen, waivers, settings, lambda _: None))
+        reports.append(_report_of(args, subject, chosen, waivers, settings, _no_verdict))
         if args.output == "text":
             print(f"kubelet {version}: {_counted(reports[-1])}", flush=True)
     if args.output == "json":
@@ -267,27 +267,24 @@ def _again(args: argparse.Namespace, check: Check, version: str) -> str:
     return shlex.join([*words, "--", *args.command])
 
 
+def _no_verdict(verdict: Verdict, work: Work) -> None:
+    """Of many versions only the table is shown."""
+
+
 class _Progress:
     """Verdicts on standard output as they come; on a terminal in colour."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
-        self._terminal = sys.stdout.isatty()
 
-    def verdict(self, verdict: Verdict) -> None:
+    def verdict(self, verdict: Verdict, work: Work) -> None:
         if not self._wanted:
             return
         check = verdict.check
         outcome = verdict.outcome.value
         seen = f": {verdict.seen}" if verdict.seen else ""
         line = f"{check.id}  {outcome:6}  {check.severity.value:6}  {check.title}{seen}"
-        if not self._terminal:
-            print(line, flush=True)
-            return
-        from rich.console import Console
-        from rich.text import Text
-
-        Console(highlight=False).print(Text(line, style=_STYLES[outcome]))
+        work.print(clean(line), _STYLES[outcome])
 
     def end(self, report: Report) -> None:
         from devicemanager.conformance.reports.text import told

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.kubelet_log import KubeletLog
@@ -46,6 +46,7 @@ def live_view(
     look: Callable[[], NodeView],
     ended: Callable[[BaseException | None], None],
     lines: LogLines | None = None,
+    about: Sequence[str] = (),
 ) -> LiveView:
     """A view on the terminal of the command; not started."""
     from devicemanager.terminal.live import LiveView, glyphs_for
@@ -56,6 +57,7 @@ def live_view(
         look,
         ended,
         lines=lines,
+        about=about,
         colored=not args.no_color,
         glyphs=glyphs_for(sys.stdout.encoding),
     )
@@ -91,9 +93,16 @@ class _LiveLog(KubeletLog):
     def __init__(self, lines: LogLines, write: Callable[[str], None]) -> None:
         super().__init__(False, write)
         self.lines = lines
+        self.about: list[str] = []
+        """What was said before anything was shown: where the kubelet serves."""
         # Guards the field below, so that every line is in one of the two.
         self._turn = threading.Lock()
         self._showing = False
+
+    def say(self, kind: str, text: str, **facts: object) -> None:
+        if not self._showing:
+            self.about.append(text)
+        super().say(kind, text, **facts)
 
     def begin_showing(self) -> None:
         with self._turn:
@@ -147,7 +156,8 @@ class LiveDisplay(Display):
     def show(self, look: Callable[[], Callable[[], NodeView]]) -> None:
         from devicemanager.terminal.session import TerminalSignals
 
-        view = live_view(self._args, look(), self._ended, self._live_log.lines)
+        log = self._live_log
+        view = live_view(self._args, look(), self._ended, log.lines, log.about)
         self._output.drain()
         self._view = view
         self._stack.callback(view.close)

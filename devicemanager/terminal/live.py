@@ -74,18 +74,20 @@ class LiveView:
         ended: Ended,
         *,
         lines: LogLines | None = None,
+        about: Sequence[str] = (),
         colored: bool = True,
         glyphs: Glyphs = UNICODE,
     ) -> None:
         """``look`` makes the picture, and must not block. ``ended`` is called at most once, on
         the view's thread, when the terminal has been given back. Without ``lines`` no events
-        are shown."""
+        are shown. ``about`` stands below the help."""
         self.terminal = terminal
         self.notice = ""
         """What the program itself has to say; in the first line."""
         self._look = look
         self._ended = ended
         self._lines = lines
+        self._about = about
         self._glyphs = glyphs
         self._console = _console(colored)
         self._state = ScreenState()
@@ -156,7 +158,7 @@ class LiveView:
         picture, lines = self._seen()
         width, height = self.terminal.size()
         shown = Shown(lines, time.time(), self._glyphs)
-        self._screen = draw(picture, self._state, width, height, shown, self.notice)
+        self._screen = draw(picture, self._state, width, height, shown, self.notice, self._about)
         self.terminal.draw(self._rendered(self._screen, width))
 
     def _seen(self) -> tuple[NodeView, Sequence[LogLine] | None]:

@@ -83,6 +83,19 @@ class Work:
             is_first, self._begun = not self._begun, True
         self.advance(0 if is_first else 1, doing)
 
+    def print(self, line: str, style: str = "") -> None:
+        """A line on standard output, in a style if that is a terminal."""
+        from rich.console import Console
+        from rich.text import Text
+
+        if self._bar is not None and sys.stdout.isatty():
+            # Both are the same terminal: the bar makes way.
+            self._bar[0].console.print(Text(line, style=style))
+        elif sys.stdout.isatty():
+            Console(highlight=False).print(Text(line, style=style))
+        else:
+            print(line, flush=True)
+
     def tracked(self, items: Iterable[T]) -> Iterator[T]:
         """The items, each of which is a step."""
         for item in items:

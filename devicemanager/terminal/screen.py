@@ -56,16 +56,17 @@ def draw(
     height: int,
     shown: Shown,
     notice: str = "",
+    about: Sequence[str] = (),
 ) -> Screen:
     """The screen of so many cells and rows. ``notice`` is what the program itself has to say,
-    such as what it waits for."""
+    such as what it waits for; ``about`` stands below the help, such as where it serves."""
     head = [_header(picture, state, width, shown.glyphs)]
     if notice:
         head.append(joined([Text(f" {safe(notice)}", "bold yellow")], width, shown.glyphs))
     body = max(height - len(head) - 1, 0)
     last = 0
     if state.help:
-        middle = _help(picture, shown.glyphs, width)
+        middle = _help(picture, about, shown.glyphs, width)
     elif state.pane is not None:
         middle, last = _alone(picture, state, width, body, shown)
     elif width >= _WIDE:
@@ -116,7 +117,7 @@ def _keys_line(picture: NodeView, state: ScreenState, width: int, shown: Shown) 
     return joined([line, Text(rest, "dim")], width, glyphs)
 
 
-def _help(picture: NodeView, glyphs: Glyphs, width: int) -> list[Text]:
+def _help(picture: NodeView, about: Sequence[str], glyphs: Glyphs, width: int) -> list[Text]:
     legend = Text(" ")
     for state in DeviceState:
         legend.append(f"{glyphs.states[state]} {state}  ", STYLES[state])
@@ -125,6 +126,7 @@ def _help(picture: NodeView, glyphs: Glyphs, width: int) -> list[Text]:
         *(joined([line], width, glyphs) for line in lines),
         joined([legend], width, glyphs),
         Text(),
+        *(joined([f" {safe(line)}"], width, glyphs) for line in about),
         *_notes(picture, width, glyphs),
     ]
 

@@ -58,3 +58,24 @@ def test_on_a_terminal_it_is_a_bar_that_goes_away(doing, monkeypatch):
                 watched.wait_for(doing.replace("\x1b", "\\x1b")[:9])
             watched.wait_until(lambda: not watched.text.strip())
         assert b"\x1b[?25l" not in watched.output  # the cursor was there all the time
+
+
+def test_what_is_printed_meanwhile_stands_above_the_bar(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    clock = Clock()
+    with Watched() as watched, os.fdopen(os.dup(watched.slave), "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        with Work("check", 2, stream=stream, now=clock) as work:
+            work.print("A01 pass", "green")
+            clock.now = 1
+            work.advance()
+            watched.wait_for("1/2")
+            assert watched.screen.display[0].startswith("A01 pass ")
+            assert watched.screen.display[1].startswith("check ")
+        watched.wait_until(lambda: watched.text.split() == ["A01", "pass"])
+
+
+def test_without_a_terminal_lines_are_printed_as_they_are(capsys):
+    with Work("check", 2) as work:
+        work.print("A01 [red]pass[/]", "green")
+    assert capsys.readouterr().out == "A01 [red]pass[/]\n"

@@ -157,6 +157,13 @@ def test_a_notice_has_a_line_of_its_own() -> None:
     assert len(drawn.lines) == 24
 
 
+def test_the_help_says_where_the_program_serves() -> None:
+    about = ["page: http://127.0.0.1:10255/", *pictures.HOSTILE]
+    drawn = draw(pictures.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)
+    assert any("page: http://127" in line.plain for line in drawn.lines)
+    assert_fits([line.plain for line in drawn.lines], 80, 24)
+
+
 def test_what_a_source_does_not_tell_is_left_out_and_said() -> None:
     picture = attrs.evolve(pictures.small(), plugins=None, notes=("Plugins are not told.",))
     lines = texts(picture, lines=None)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from devicemanager.terminal.session import is_live_terminal
 from tests.terminal.watching import DEADLINE, Watched
 
 ROOT = Path(__file__).parents[2]
@@ -147,8 +148,12 @@ def test_in_the_background_it_leaves_the_terminal_alone():
         assert b"\x1b" not in watched.output[written : watched.output.rindex(b"\x1b[?1049h")]
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(root):
-    run = [*COMMAND, "run", "--root", root]
-    with Watched(width=200) as watched, under_a_shell(watched, run, TERM="dumb"):
-        watched.wait_for("ready; Ctrl-C stops")
-        assert b"\x1b" not in watched.output
+@pytest.mark.parametrize(("kind", "is_live"), [("xterm", True), ("dumb", False), ("", False)])
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(kind, is_live, monkeypatch):
+    monkeypatch.setenv("TERM", kind)
+    with Watched() as watched, os.fdopen(os.dup(watched.slave), "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        assert is_live_terminal() is is_live
+    with (HERE / "shell.py").open() as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        assert not is_live_terminal()
