@@ -20,7 +20,7 @@ from devicemanager.view import NodeView
 
 __all__ = ["LiveView", "LogLines", "glyphs_for"]
 
-_SHORTEST = 0.1
+_SHORTEST = 0.2
 """Seconds between two pictures, however much happens."""
 _LONGEST = 1.0
 """Seconds after which it is looked again, whatever happened."""
@@ -176,7 +176,7 @@ class LiveView:
         return capture.get().split("\n")[:-1]
 
     def _wait(self) -> None:
-        """Until a key, a change, or a second later. Of many changes there are at most ten
+        """Until a key, a change, or a second later. Of many changes there are at most five
         pictures a second."""
         soonest = time.monotonic() + _SHORTEST
         if self._changed(_LONGEST, self._woken):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-import attrs
 from rich.text import Text
 
 from devicemanager.terminal import devices
@@ -86,49 +86,36 @@ def _call_text(call: LastCall) -> str:
 # -- pods ----------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class _PodRow:
-    pod: PodView
-    container: ContainerView | None = None
-    """None for the pod itself."""
+_PodRow = PodView | ContainerView
 
 
 def _pods(picture: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
     """The latest first, where it is known which came last; alone on the screen with containers."""
     pods = picture.pods if picture.events is None else picture.pods[::-1]
-    return Rows(
-        list(_pod_rows(pods, shown.whole)),
-        _pod_words,
-        lambda row, width: _pod_line(row, shown.glyphs, width),
-    )
-
-
-def _pod_rows(pods: tuple[PodView, ...], whole: bool) -> Iterator[_PodRow]:
-    for pod in pods:
-        yield _PodRow(pod)
-        if whole:
-            for container in pod.containers:
-                yield _PodRow(pod, container)
+    rows: Sequence[_PodRow] = pods
+    if shown.whole:
+        rows = list(chain.from_iterable((pod, *pod.containers) for pod in pods))
+    return Rows(rows, _pod_words, lambda row, width: _pod_line(row, shown.glyphs, width))
 
 
 def _pod_words(row: _PodRow) -> str:
-    pod = row.pod
-    return f"{pod.title} {pod.phase} {pod.reason} {pod.message}"
+    if isinstance(row, ContainerView):
+        return f"{row.name} {row.state} {row.reason} {_holds_text(_held(row))}"
+    return f"{row.title} {row.phase} {row.reason} {row.message} {_pod_holds(row)}"
 
 
 def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
     name_width = max(width // 3, 8)
-    if row.container is not None:
-        return _container_line(row.container, name_width, glyphs, width)
-    pod = row.pod
-    phase = "Deleting" if pod.deleting else pod.phase
-    if pod.reason:
-        told = Text(safe(f"{pod.reason}: {pod.message}" if pod.message else pod.reason), "red")
+    if isinstance(row, ContainerView):
+        return _container_line(row, name_width, glyphs, width)
+    phase = "Deleting" if row.deleting else row.phase
+    if row.reason:
+        told = Text(safe(f"{row.reason}: {row.message}" if row.message else row.reason), "red")
     else:
-        told = Text(_pod_holds(pod), "" if pod.holds else "dim")
+        told = Text(_pod_holds(row), "" if row.holds else "dim")
     return joined(
         [
-            column(pod.title, name_width, "bold", glyphs),
+            column(row.title, name_width, "bold", glyphs),
             " ",
             column(phase, 10, _PHASES.get(phase, "yellow"), glyphs) if phase else "",
             " " if phase else "",

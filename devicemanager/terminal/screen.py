@@ -211,8 +211,8 @@ _NONE = {
 def _title(pane: Pane, picture: NodeView, width: int, glyphs: Glyphs, more: str) -> Text:
     line = Text(f"{glyphs.line} ", "blue").append(f"{pane.value.capitalize()} ", "bold blue")
     if pane in (Pane.DEVICES, Pane.HOLDERS):
-        states = [state for resource in picture.resources for state in resource.states]
-        line.append_text(counted(states, glyphs, words=True)).append(" ")
+        states = [resource.states for resource in picture.resources]
+        line.append_text(counted((), glyphs, *states, words=True)).append(" ")
     elif pane is Pane.PODS and picture.pods:
         line.append(f"{len(picture.pods)} ", "blue")
     line.append(f"{more.strip()} " if more else "", "dim")
