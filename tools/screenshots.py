@@ -1,4 +1,4 @@
-"""``python -m tools.screenshots``: pictures of the live page for the documentation.
+"""``python -m tools.screenshots``: pictures of live page and terminal for the documentation.
 
 Needs what ``make browser`` needs: it brings the driver, and a Chromium has to be there. Each
 picture is of a node made for it, in both themes, and stands in docs/images.
@@ -20,6 +20,7 @@ from devicemanager.control import ControlServer
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.web import HttpServer
+from tools import terminal_picture
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = ROOT / ".cache" / "browser"
@@ -131,6 +132,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, default=ROOT / "docs" / "images")
     directory = parser.parse_args().directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
+    terminal_picture.write(directory)
     path = _chromium()
     with _driver() as driver:
         browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
