@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -104,13 +105,19 @@ class Facts:
             return None if otherwise is None else otherwise.of(uid)
 
         runs = self.job_duration if _is_jobs(metadata) else self.run_for
-        play = Play(
+        play = _play(
             span(START_DELAY, self.start_delay) or 0.0,
             span(RUN_FOR, runs),
             _code(said, self.exit_code, faults),
             str(said.get(NEVER_READY, "")).lower() in ("true", "1", "yes"),
         )
         return play, faults
+
+
+@lru_cache(maxsize=256)
+def _play(start_delay: float, run_for: float | None, exit_code: int, never_ready: bool) -> Play:
+    """One for all pods that do the same, which most do."""
+    return Play(start_delay, run_for, exit_code, never_ready)
 
 
 def _is_jobs(metadata: Mapping[str, Any]) -> bool:

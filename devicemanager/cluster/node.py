@@ -22,6 +22,7 @@ from devicemanager.cluster.podsync import PodSync, Shared
 from devicemanager.cluster.protocol import Api, Heartbeats, JsonObject, Lane, Priority
 from devicemanager.cluster.recorder import Recorder, Subject
 from devicemanager.cluster.telling import Warn
+from devicemanager.cluster.topology import NodeTopology
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import node_amounts
 from devicemanager.core.nodestatus.changes import node_patch
@@ -29,6 +30,7 @@ from devicemanager.core.nodestatus.conditions import Pressure, node_conditions
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.qos import QosClass, qos_class
 from devicemanager.core.refusal import Refused
+from devicemanager.events import Event
 
 __all__ = ["ClusterNode", "Leave"]
 
@@ -103,7 +105,12 @@ class ClusterNode:
         self._told_at = float("-inf")
         self._was_ready = False
         self._others: frozenset[str] = frozenset()
-        self._unsubscribe = kubelet.events.subscribe(self.pods.happened)
+        self._topology = (
+            NodeTopology(name, kubelet, api=api, lane=lane, uid=lambda: self._uid, warn=warn)
+            if self.options.topology
+            else None
+        )
+        self._unsubscribe = kubelet.events.subscribe(self._happened)
 
     @property
     def uid(self) -> str:
@@ -114,6 +121,11 @@ class ClusterNode:
     def is_over(self) -> bool:
         """Whether it has left."""
         return self._is_over
+
+    def _happened(self, event: Event) -> None:
+        self.pods.happened(event)
+        if self._topology is not None:
+            self._topology.happened(event)
 
     # -- joining -------------------------------------------------------------------------
 
@@ -130,6 +142,8 @@ class ClusterNode:
         self._uid = found["metadata"]["uid"]
         self._heartbeat.add(self.name, self._uid)
         self.faults.annotated(found["metadata"].get("annotations") or {}, is_first=True)
+        if self._topology is not None:
+            self._topology.look()
         self._look_later()
 
     def _object(self, status: JsonObject) -> JsonObject:
@@ -216,6 +230,8 @@ class ClusterNode:
     def look(self) -> None:
         """Tell the status soon, if it has changed."""
         self._lane.put(Priority.NODE_STATUS, self._key, self._tell)
+        if self._topology is not None:
+            self._topology.look()
 
     def _tell(self, force: bool = False) -> None:
         if self._is_over or self._is_silent:
@@ -413,6 +429,8 @@ class ClusterNode:
             self._tell()
         self._end(keeps_pods=how == "shutdown")
         if how == "delete":
+            if self._topology is not None:
+                self._topology.remove()
             body = {"preconditions": {"uid": self._uid}}
             with contextlib.suppress(NotFound, Conflict):  # somebody was faster
                 self._api.request("DELETE", node_path(self.name), body)

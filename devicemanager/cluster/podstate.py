@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
@@ -100,7 +101,7 @@ class PodState:
         for condition in (object_.get("status") or {}).get("conditions") or ():
             kind = condition.get("type")
             if kind == "PodScheduled":
-                self.scheduled = str(condition.get("lastTransitionTime") or "")
+                self.scheduled = sys.intern(str(condition.get("lastTransitionTime") or ""))
             if self.gates is not None and kind in self.gates:
                 self.gates[kind] = str(condition.get("status"))
 

@@ -69,7 +69,9 @@ def read_resources(resources: object) -> tuple[Amounts, Amounts]:
         _check_against_limit(name, asked, limits.get(name))
     limit_amounts = {name: quantity.amount() for name, quantity in limits.items()}
     request_amounts = {name: quantity.amount() for name, quantity in requests.items()}
-    return limit_amounts, limit_amounts | request_amounts
+    requested = limit_amounts | request_amounts
+    # Most containers request what limits them: one mapping is enough then.
+    return limit_amounts, limit_amounts if requested == limit_amounts else requested
 
 
 def _quantities(field: str, amounts: object) -> dict[ResourceName, _Quantity]:

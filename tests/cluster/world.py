@@ -34,6 +34,7 @@ _CONTENT = {
     "strategic": "application/strategic-merge-patch+json",
     "merge": "application/merge-patch+json",
 }
+_GROUPS = {"noderesourcetopologies": "/apis/topology.node.k8s.io/v1alpha2"}
 _PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -200,6 +201,7 @@ class World:
         gpus: int = 1,
         annotations: Mapping[str, str] | None = None,
         owner: str = "",
+        settle: bool = True,
         **spec: Any,
     ) -> str:
         """A pod that is bound to a node; its UID."""
@@ -213,7 +215,8 @@ class World:
             "spec": {"containers": [container], "nodeName": node, **spec},
         }
         uid: str = self.ask("POST", _PODS, made)["metadata"]["uid"]
-        self.settle()
+        if settle:
+            self.settle()
         return uid
 
     def pod(self, name: str) -> JsonObject:
@@ -247,7 +250,8 @@ class World:
         return [each for each in found if not reason or each["reason"] == reason]
 
     def all(self, plural: str) -> list[JsonObject]:
-        found: list[JsonObject] = self.ask("GET", f"/api/v1/{plural}")["items"]
+        group = _GROUPS.get(plural, "/api/v1")
+        found: list[JsonObject] = self.ask("GET", f"{group}/{plural}")["items"]
         return found
 
     def patches(self, name: str) -> int:

@@ -1,0 +1,91 @@
+"""NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``), which NUMA-aware schedulers
+read: what is free on which NUMA node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from devicemanager.core.topology import NumaTopology
+
+__all__ = ["PlacedDevice", "topology_object"]
+
+Object = dict[str, Any]
+
+_POLICIES = {
+    ("none", "container"): "None",
+    ("none", "pod"): "None",
+    ("best-effort", "container"): "BestEffortContainerLevel",
+    ("best-effort", "pod"): "BestEffortPodLevel",
+    ("restricted", "container"): "RestrictedContainerLevel",
+    ("restricted", "pod"): "RestrictedPodLevel",
+    ("single-numa-node", "container"): "SingleNUMANodeContainerLevel",
+    ("single-numa-node", "pod"): "SingleNUMANodePodLevel",
+}
+"""``topologyPolicies``, for readers that know no attributes yet."""
+
+
+@attrs.frozen
+class PlacedDevice:
+    """One device, as far as a scheduler looks at it."""
+
+    resource: str
+    nodes: tuple[int, ...]
+    is_healthy: bool
+    is_free: bool
+
+
+def topology_object(
+    name: str,
+    policy: str,
+    scope: str,
+    numa: NumaTopology,
+    devices: Iterable[PlacedDevice],
+    *,
+    owner: Mapping[str, Any] | None = None,
+) -> Object:
+    """The zones of one node, each with its devices; what has no NUMA node is in none. A device
+    that is on several counts in each, as in those that topology exporters write."""
+    counts: dict[int, dict[str, list[int]]] = {node: {} for node in numa.nodes}
+    for device in devices:
+        for node in device.nodes:
+            if node in counts:
+                found = counts[node].setdefault(device.resource, [0, 0, 0])
+                found[0] += 1
+                found[1] += device.is_healthy
+                found[2] += device.is_healthy and device.is_free
+    metadata: Object = {"name": name}
+    if owner is not None:
+        metadata["ownerReferences"] = [dict(owner)]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": metadata,
+        "topologyPolicies": [_POLICIES[policy, scope]],
+        "attributes": [
+            {"name": "topologyManagerPolicy", "value": policy},
+            {"name": "topologyManagerScope", "value": scope},
+        ],
+        "zones": [_zone(node, numa, counts[node]) for node in numa.nodes],
+    }
+
+
+def _zone(node: int, numa: NumaTopology, resources: Mapping[str, list[int]]) -> Object:
+    return {
+        "name": f"node-{node}",
+        "type": "Node",
+        "costs": [
+            {"name": f"node-{other}", "value": numa.distance(node, other)} for other in numa.nodes
+        ],
+        "resources": [
+            {
+                "name": resource,
+                "capacity": str(capacity),
+                "allocatable": str(allocatable),
+                "available": str(available),
+            }
+            for resource, (capacity, allocatable, available) in sorted(resources.items())
+        ],
+    }

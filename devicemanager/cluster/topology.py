@@ -1,0 +1,121 @@
+"""The NodeResourceTopology object of a node, kept up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from devicemanager.apiobjects.topology import PlacedDevice, topology_object
+from devicemanager.cluster.errors import ApiError, Conflict, Forbidden, NotFound
+from devicemanager.cluster.kubelet import NodeKubelet
+from devicemanager.cluster.protocol import Api, JsonObject, Lane, Priority
+from devicemanager.cluster.telling import Warn
+from devicemanager.core.status import Health
+from devicemanager.core.topology import NumaTopology
+from devicemanager.events import Event, EventKind
+
+__all__ = ["NodeTopology"]
+
+_PATH: Final = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+_CHANGES: Final = frozenset(
+    {EventKind.ALLOCATED, EventKind.TERMINATED, EventKind.FINISHED, EventKind.LISTED}
+)
+"""Events after which something else may be free."""
+
+
+class NodeTopology:
+    """Tells what is free on each NUMA node of one node. May be used from any thread."""
+
+    def __init__(
+        self,
+        node: str,
+        kubelet: NodeKubelet,
+        *,
+        api: Api,
+        lane: Lane,
+        uid: Callable[[], str],
+        warn: Warn,
+    ) -> None:
+        """``uid`` is that of the Node once it has one."""
+        self._node = node
+        self._kubelet = kubelet
+        self._api = api
+        self._lane = lane
+        self._uid = uid
+        self._warn = warn
+        # Guards the next one.
+        self._lock = threading.Lock()
+        self._is_queued = False
+        # What follows belongs to the lane's thread for our key.
+        self._digest = 0
+        self._is_over = False
+
+    def happened(self, event: Event) -> None:
+        """Something happened in the kubelet, which may hold locks of its own."""
+        if event.kind in _CHANGES:
+            self.look()
+
+    def look(self) -> None:
+        """Tell what is free, if that is something else."""
+        with self._lock:
+            if self._is_queued or not self._uid():
+                return
+            self._is_queued = True
+        self._lane.put(Priority.NODE_STATUS, f"topology/{self._node}", self._tell)
+
+    def _tell(self) -> None:
+        with self._lock:
+            self._is_queued = False
+        if self._is_over:
+            return
+        made = self._object()
+        digest = hash(json.dumps(made))
+        if digest == self._digest:
+            return
+        try:
+            self._write(made)
+        except (NotFound, Forbidden) as error:
+            self._is_over = True
+            self._warn(
+                f"node {self._node}: NodeResourceTopology objects cannot be written, so none is: "
+                f"{error.message} (is their CustomResourceDefinition installed?)"
+            )
+        else:
+            self._digest = digest
+
+    def _write(self, made: JsonObject) -> None:
+        if not self._digest:
+            try:
+                self._api.request("POST", _PATH, made)
+            except Conflict:
+                pass
+            else:
+                return
+        self._api.request("PATCH", f"{_PATH}/{self._node}", made, patch="merge")
+
+    def _object(self) -> JsonObject:
+        settings = self._kubelet.settings
+        rows = self._kubelet.inventory()
+        nodes = {node for row in rows for node in row.numa_nodes or ()}
+        numa = settings.numa or NumaTopology.equidistant(nodes or {0})
+        devices = {
+            (row.resource, row.id): PlacedDevice(
+                row.resource, row.numa_nodes or (), row.health is Health.HEALTHY, row.pod is None
+            )
+            for row in rows
+        }
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid()}
+        policy, scope = settings.topology_policy, settings.topology_scope
+        return topology_object(
+            self._node, str(policy), str(scope), numa, devices.values(), owner=owner
+        )
+
+    def remove(self) -> None:
+        """Delete the object, if there is one. Blocks."""
+        self._is_over = True
+        if self._digest:
+            with contextlib.suppress(ApiError):
+                self._api.request("DELETE", f"{_PATH}/{self._node}")
