@@ -41,9 +41,21 @@ class Limits:
     """How long to look on that something does not happen; 5 if thorough."""
     restarts: int = _limit(20)
     """How many kubelet restarts in a row (K02, L04)."""
+    warm_restarts: int = _limit(3)
+    """How many before what a plugin uses is first looked at (L04)."""
     allocations: int = _limit(1000)
     """How many allocations in a row (A07, L06)."""
     parallel_allocations: int = _limit(8)
+    parallel_rounds: int = _limit(20)
+    """How often so many at a time (A08)."""
+    single_devices: int = _limit(64)
+    """How many devices are looked at one by one."""
+    streams: int = _limit(10)
+    """How many list streams are opened and ended (W15)."""
+    changes: int = _limit(50)
+    """How often a device changes (W13, L06)."""
+    repeats: int = _limit(3)
+    """How often a call is made again that must have the same answer (O01, S02)."""
     options_seconds: float = _limit(1.0)
     allocate_warn_seconds: float = _limit(1.0)
     allocate_seconds: float = _limit(10.0)
@@ -73,6 +85,8 @@ class Limits:
     inotify_instances: int = _limit(1)
     random_preferences: int = _limit(30)
     """How many random inputs of GetPreferredAllocation (P01)."""
+    same_preferences: int = _limit(10)
+    """How often one input of it: that answers are the same by chance must be unlikely (P05)."""
 
     @classmethod
     def thorough(cls) -> Self:

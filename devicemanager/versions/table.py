@@ -59,7 +59,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     "unknown_init_requests": (
         since("1.20"),
-        since("1.31", value=False, row="seen in 1.29.6, read in 1.30.14, 1.31.14"),
+        since("1.31", value=False, row="seen in 1.30.14, not in 1.31.14"),
     ),
     "several_plugins": (
         since("1.20", value=False),

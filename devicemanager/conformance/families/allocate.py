@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from protos import deviceplugin_v1beta1 as dp
 
 MUST, SHOULD = Severity.MUST, Severity.SHOULD
-_MANY = 64
-"""How many devices are looked at one by one."""
 _ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
 _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _UNKNOWN = "no-such-device"
@@ -64,7 +62,7 @@ def _some(ids: list[str]) -> str:
 def _every_answer(trial: Trial) -> Iterator[tuple[str, dp.ContainerAllocateResponse]]:
     """The answers for each of the first devices alone, and for all of them together."""
     for resource in trial.resources:
-        ids = trial.healthy_ids(resource)[:_MANY]
+        ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
         with trial.client(resource) as client:
             for group in (*([id_] for id_ in ids), ids):
                 yield f"{resource} {_some(group)}", _one(trial, client, group)
@@ -181,7 +179,7 @@ def a04(trial: Trial) -> None:
 )
 def a05(trial: Trial) -> str:
     for resource in trial.resources:
-        ids = trial.healthy_ids(resource)[:_MANY]
+        ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
         with trial.client(resource) as client:
             for group in (*([id_] for id_ in ids), ids):
                 _one(trial, client, group)
@@ -236,7 +234,8 @@ def a07(trial: Trial) -> str:
     "A08",
     MUST,
     "allocates in parallel",
-    does="sends parallel_allocations calls at a time, 20 times, with a list stream open",
+    does="sends parallel_allocations calls at a time, parallel_rounds times, with a list stream "
+    "open",
     expects="answers to all",
     production="admission is serial: one call that hangs blocks the node",
     links="rdma#51",
@@ -247,7 +246,7 @@ def a08(trial: Trial) -> None:
     with trial.client() as client, client.watch() as stream:
         trial.first_list(stream)
         with ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
-            for _ in range(20):
+            for _ in range(trial.limits.parallel_rounds):
                 calls = [
                     pool.submit(_one, trial, client, [ids[number % len(ids)]])
                     for number in range(count)
@@ -488,7 +487,7 @@ def a18(trial: Trial) -> str:
     count = 0
     for resource in trial.resources:
         holders: dict[str, list[str]] = {}
-        ids = trial.healthy_ids(resource)[:_MANY]
+        ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
         with trial.client(resource) as client:
             for id_ in ids:
                 for path in {device.host_path for device in _one(trial, client, [id_]).devices}:

@@ -95,7 +95,7 @@ def l03(trial: Trial) -> None:
     "uses no more with each restart",
     does="restarts the kubelet as many times as the limit restarts says",
     expects="at most extra_descriptors, extra_threads and extra_memory_share (or bytes) more "
-    "than after 3 restarts, and no listening socket more",
+    "than after warm_restarts, and no listening socket more",
     production="descriptors run out after weeks",
     links="rdma#51",
     scene=OWN,
@@ -103,14 +103,14 @@ def l03(trial: Trial) -> None:
 def l04(trial: Trial) -> str:
     trial.start()
     limits = trial.limits
-    for number in range(1, 4):
+    for number in range(1, limits.warm_restarts + 1):
         trial.restart_and_wait(number)
     if trial.process.starts > 1:
         raise Skipped("the plugin ends with the kubelet, so nothing can pile up")
     trial.settle(0.5)
     before = trial.usage()
-    for number in range(4, 4 + limits.restarts):
-        trial.restart_and_wait(number)
+    for number in range(1, limits.restarts + 1):
+        trial.restart_and_wait(limits.warm_restarts + number)
     now = before
 
     def fits() -> bool:
@@ -149,8 +149,8 @@ def l05(trial: Trial) -> str:
     "L06",
     SHOULD,
     "uses no more with each allocation",
-    does="allocates as often as the limit allocations says, twice, with 50 preferences or options "
-    "between",
+    does="allocates as often as the limit allocations says, twice, with as many changes of a "
+    "device as the limit changes says in between, if there are hooks",
     expects="memory after the second round within extra_memory_share of that after the first",
     production="killed for want of memory",
     scene=OWN,
@@ -166,13 +166,20 @@ def l06(trial: Trial) -> str:
                     client.allocate([ids[number % len(ids)]])
                 except CallFailed as error:
                     raise Failed(f"allocation {number + 1}: {error}") from None
-            for _ in range(50):
-                client.options()
+            _change_often(trial, ids[0])
             memory.append(trial.usage().memory)
     growth = memory[1] / memory[0] - 1
     if trial.has_grown(*memory):
         raise Failed(f"memory grew by {growth:.0%} with {trial.limits.allocations} allocations")
     return f"memory {growth:+.1%}"
+
+
+def _change_often(trial: Trial, id_: str) -> None:
+    hooks = ("break-device", "mend-device")
+    if all(map(trial.subject.has, hooks)):
+        for number in range(trial.limits.changes):
+            trial.hook(hooks[number % 2], id_)
+        trial.hook("mend-device", id_)
 
 
 @check(

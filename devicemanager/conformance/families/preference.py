@@ -10,8 +10,6 @@ from devicemanager.conformance.registry import check
 from devicemanager.conformance.trial import Trial
 
 MUST, SHOULD = Severity.MUST, Severity.SHOULD
-_TIMES = 10
-"""How often one question is asked: that answers are equal by chance must be unlikely."""
 
 
 def _offered(client: PluginClient) -> None:
@@ -135,13 +133,13 @@ def p04(trial: Trial) -> None:
     "P05",
     SHOULD,
     "prefers quickly, and the same each time",
-    does=f"asks {_TIMES} times for 8 of up to 64 devices",
+    does="asks same_preferences times for 8 of up to single_devices devices",
     expects="the same answer within preferred_seconds",
     production="slow admissions",
     links="DM",
 )
 def p05(trial: Trial) -> str:
-    ids = sorted(trial.healthy_ids())[:64]
+    ids = sorted(trial.healthy_ids())[: trial.limits.single_devices]
     size = min(8, (len(ids) + 1) // 2)
     with trial.client() as client:
         _offered(client)
@@ -150,7 +148,7 @@ def p05(trial: Trial) -> str:
         def ask() -> None:
             answers.append(sorted(_preferred(client, ids, [], size)))
 
-        took = max(trial.timed(ask, "a preference") for _ in range(_TIMES))
+        took = max(trial.timed(ask, "a preference") for _ in range(trial.limits.same_preferences))
     for other in answers:
         if other != answers[0]:
             raise Failed(f"the same question had the answers {answers[0]} and {other}")

@@ -51,7 +51,8 @@ def s01(trial: Trial) -> str:
     "S02",
     MUST,
     "prepares a container again",
-    does="calls PreStartContainer three times with the same ids, with no Allocate between",
+    does="calls PreStartContainer with the same ids as often as the limit repeats says, with no "
+    "Allocate between",
     expects="an answer each time",
     production="the second start of a container fails",
     links="DOC, PROTO",
@@ -59,7 +60,7 @@ def s01(trial: Trial) -> str:
 def s02(trial: Trial) -> None:
     with trial.client() as client:
         ids = _allocated(trial, client)
-        for number in (1, 2, 3):
+        for number in range(1, trial.limits.repeats + 1):
             _pre_start(trial, client, ids, f"call {number}")
 
 
