@@ -43,6 +43,8 @@ class LightPlugin:
     @property
     def devices(self) -> tuple[Device, ...]:
         """What it lists, or will when it comes back."""
+        if not self._lost:
+            return self._devices
         return tuple(each for each in self._devices if each.id not in self._lost)
 
     @property

@@ -216,6 +216,13 @@ def test_a_device_is_lost() -> None:
     node.admit(train())
     node.lose_device(GPU, "gpu-0")
     assert node.node_status().capacity == {GPU: 3}
+    node.return_device(GPU, "gpu-0")
+    assert node.node_status().capacity == {GPU: 4}
+    node.lose_all(GPU)
+    assert node.node_status().capacity == {GPU: 0}
+    node.return_all(GPU)
+    node.lose_device(GPU, "gpu-0")
+    assert node.node_status().capacity == {GPU: 3}
     (status,) = node.allocated_resources_status("train")["app"]
     assert status.resources[0].health == "Unknown"
 
