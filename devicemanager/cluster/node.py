@@ -16,6 +16,7 @@ from devicemanager.cluster.api import node_path
 from devicemanager.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
+from devicemanager.cluster.mirrors import Mirrors
 from devicemanager.cluster.nodefaults import NodeFaults, device_faults
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL, NodeOptions
 from devicemanager.cluster.podsync import PodSync, Shared
@@ -85,6 +86,17 @@ class ClusterNode:
             lane=lane,
             clock=clock,
             recorder=self._recorder,
+            mirrors=Mirrors(
+                name,
+                kubelet,
+                options=self.options,
+                api=api,
+                lane=lane,
+                clock=clock,
+                owner=lambda: self._uid,
+                warn=warn,
+                forbidden=self._denied,
+            ),
             gate=self._gate,
             shared=shared or Shared(),
             warn=warn,

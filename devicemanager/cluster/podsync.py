@@ -24,6 +24,7 @@ from devicemanager.cluster.api import pod_path
 from devicemanager.cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
+from devicemanager.cluster.mirrors import Mirrors
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.cluster.podstate import MIRROR, PodState, Stage, made_up_ip
 from devicemanager.cluster.protocol import Api, JsonObject, Lane, Priority
@@ -61,6 +62,7 @@ _CHANGES: Final = frozenset(
         EventKind.REFUSED,
         EventKind.DEVICE_HEALTH,
         EventKind.HEALTH_DROPPED,
+        EventKind.TERMINATED,
     }
 )
 """Events after which a pod's status may be another one."""
@@ -88,6 +90,7 @@ class PodSync:
         lane: Lane,
         clock: Clock,
         recorder: Recorder,
+        mirrors: Mirrors,
         gate: Gate,
         shared: Shared,
         warn: Warn,
@@ -102,6 +105,7 @@ class PodSync:
         self._lane = lane
         self._clock = clock
         self._recorder = recorder
+        self._mirrors = mirrors
         self._gate = gate
         self._shared = shared
         self._warn = warn
@@ -177,9 +181,13 @@ class PodSync:
         # Those that ran here come first: they hold what they hold.
         for each in sorted(objects, key=_order):
             self._take(each)
+        self._mirrors.listed(there)
         if not self._knows_all:
             self._knows_all = True
             self._kubelet.sources_ready()
+            for uid in self._kubelet.pods():
+                if uid not in self._pods:
+                    self._mirrors.touch(uid)
 
     def _take(self, object_: JsonObject) -> None:
         pod = self._pods.get(object_["metadata"]["uid"])
@@ -207,6 +215,7 @@ class PodSync:
     def _take_new(self, object_: JsonObject) -> None:
         metadata, status = object_["metadata"], object_.get("status") or {}
         if MIRROR in (metadata.get("annotations") or {}):
+            self._mirrors.taken(object_)
             return
         play, faults = self._facts.of(metadata)
         pod = PodState.of(object_, play)
@@ -325,10 +334,16 @@ class PodSync:
             return
         if event.kind in (EventKind.DEVICE_HEALTH, EventKind.HEALTH_DROPPED):
             self._drain()
-        pod = self._pods.get(event.pod or "")
+        if not event.pod:
+            return
+        pod = self._pods.get(event.pod)
         if pod is None:
+            if self._knows_all:
+                self._later(partial(self._static, event.pod))
             return
         match event.kind:
+            case EventKind.TERMINATED:
+                return  # we did that ourselves
             case EventKind.CONTAINER_STARTED:
                 if pod.play.run_for is not None:
                     self._later(partial(self._watch_running, pod))
@@ -340,6 +355,11 @@ class PodSync:
                 if pod.stage in _ALIVE:
                     self._later(partial(self._refused_later, pod))
         self._touch(pod)
+
+    def _static(self, uid: str) -> None:
+        """Something happened to a pod that the API does not know, or knew no more."""
+        if uid not in self._pods:
+            self._mirrors.touch(uid)
 
     def _drain(self) -> None:
         """Take the reports of changed health out: the events have told."""
@@ -444,6 +464,7 @@ class PodSync:
         with self._lock:
             pod = self._pods.pop(uid, None)
         if pod is None:
+            self._mirrors.gone(uid)
             return
         self._move(pod, Stage.GONE)
         self._let_go(pod)
@@ -577,6 +598,7 @@ class PodSync:
 
     def close(self) -> None:
         """Do nothing any more. What is under way comes to its end."""
+        self._mirrors.close()
         with self._lock:
             self._closed = True
             self._inbox.clear()

@@ -1,0 +1,131 @@
+"""Static pods of a node, and their likenesses in the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from devicemanager.light.kubelet import LightKubelet
+from tests.cluster.world import GPU, World
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def kubelet(world: World) -> LightKubelet:
+    return LightKubelet(None, {GPU: 2}, clock=world.clock)
+
+
+def manifest(name: str = "static") -> dict[str, Any]:
+    limits = {GPU: 1, "cpu": "500m"}
+    container = {"name": "main", "image": "i:1", "resources": {"limits": limits}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container]},
+    }
+
+
+def names(world: World) -> list[str]:
+    return [each["metadata"]["name"] for each in world.all("pods")]
+
+
+def test_a_static_pod_is_shown_in_the_api(world: World, kubelet: LightKubelet) -> None:
+    node = world.join(kubelet=kubelet, address="127.1.0.1")
+    uid = kubelet.admit(manifest()).uid
+    world.settle()
+    found = world.pod("static-n")
+    assert found["metadata"]["annotations"] == {
+        "kubernetes.io/config.source": "file",
+        "kubernetes.io/config.seen": "2027-01-15T08:00:00Z",
+        "kubernetes.io/config.hash": uid,
+        "kubernetes.io/config.mirror": uid,
+    }
+    assert found["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": node.uid, "controller": True}
+    ]
+    (container,) = found["spec"]["containers"]
+    assert container["resources"]["limits"] == {GPU: "1", "cpu": "500m"}
+    status = found["status"]
+    assert status["phase"] == "Running"
+    (main,) = status["containerStatuses"]
+    assert main["allocatedResourcesStatus"][0]["resources"][0]["resourceID"] == "gpu-0"
+    assert found["metadata"]["uid"] != uid and kubelet.devices(uid)
+    kubelet.exit_container(uid, "main", 1)
+    world.settle()
+    assert world.status("static-n")["containerStatuses"][0]["restartCount"] == 1
+
+
+def test_what_was_there_before_the_node_joined_is_shown_too(
+    world: World, kubelet: LightKubelet
+) -> None:
+    kubelet.admit(manifest())
+    world.join(kubelet=kubelet)
+    assert world.status("static-n")["phase"] == "Running"
+
+
+def test_a_likeness_goes_with_its_pod(world: World, kubelet: LightKubelet) -> None:
+    world.join(kubelet=kubelet)
+    uid = kubelet.admit(manifest()).uid
+    world.settle()
+    kubelet.terminate(uid)
+    world.settle()
+    assert names(world) == [] and world.warnings == []
+
+
+@pytest.mark.parametrize("grace", [None, 0])
+def test_a_likeness_that_somebody_deletes_is_made_again(
+    world: World, kubelet: LightKubelet, grace: int | None
+) -> None:
+    world.join(kubelet=kubelet)
+    uid = kubelet.admit(manifest()).uid
+    world.settle()
+    first = world.pod("static-n")["metadata"]["uid"]
+    world.delete("static-n", grace)
+    assert world.pod("static-n")["metadata"]["uid"] != first
+    assert world.status("static-n")["phase"] == "Running"
+    assert kubelet.devices(uid) == {"main": {GPU: ["gpu-0"]}}, "it runs on"
+
+
+def test_a_likeness_is_taken_over_and_an_orphan_removed(
+    world: World, kubelet: LightKubelet
+) -> None:
+    world.join(kubelet=kubelet)
+    kubelet.admit(manifest())
+    kubelet.admit(manifest("other"))
+    world.settle()
+    uid = world.pod("static-n")["metadata"]["uid"]
+    world.nodes.pop("n").pods.close()
+    new = LightKubelet(None, {GPU: 2}, clock=world.clock)
+    new.admit(manifest())
+    world.join(kubelet=new)
+    assert names(world) == ["static-n"]
+    assert world.pod("static-n")["metadata"]["uid"] == uid
+    assert world.patches("other-n") == 1
+
+
+def test_a_name_that_is_taken_is_said(world: World, kubelet: LightKubelet) -> None:
+    world.run("static-n", node="elsewhere")
+    world.join(kubelet=kubelet)
+    kubelet.admit(manifest())
+    world.settle()
+    assert world.warnings == [
+        "node n: pod default/static-n is there and is no mirror pod: the static pod is not shown "
+        "in the API"
+    ]
+
+
+def test_a_refused_static_pod_has_failed(world: World, kubelet: LightKubelet) -> None:
+    world.join(kubelet=kubelet)
+    world.run("train", gpus=2)
+    kubelet.admit(manifest())
+    world.settle()
+    status = world.status("static-n")
+    assert (status["phase"], status["reason"]) == ("Failed", "UnexpectedAdmissionError")
