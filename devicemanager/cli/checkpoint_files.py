@@ -28,7 +28,7 @@ class CheckpointFile(NamedTuple):
     def read(cls, text: str) -> CheckpointFile:
         """A checkpoint file, the checkpoint of a snapshot, or one of them on standard input.
         Raises CommandError and SnapshotError."""
-        from devicemanager.snapshot.archive import is_packed
+        from devicemanager.snapshot.packing import is_packed
 
         data = read_checkpoint(text)
         if not is_packed(data):

@@ -1,6 +1,6 @@
 """A node as it is, in one file: taken where somebody may only read, looked at anywhere.
 
-What belongs here: reading a node (``collecting``), the archive (``layout``, ``archive``,
+What belongs here: reading a node (``collecting``), the archive (``layout``, ``packing``,
 ``writing``, ``reading``), what it says of pods and devices (``node``, ``names``), and what is
 wrong with it (``rules``, ``report``). What never does: changing anything on a node, and
 decisions of a kubelet's, which the core has.

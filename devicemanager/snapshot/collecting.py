@@ -22,9 +22,10 @@ from devicemanager.manifests.errors import ManifestError
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.errors import SnapshotError
 from devicemanager.snapshot.kubeletconfig import merged_settings
-from devicemanager.snapshot.listeners import sockets_in, text_of
+from devicemanager.snapshot.listeners import look, sockets_in, text_of
 from devicemanager.snapshot.model import (
     KubeletConfig,
+    Listening,
     LoggedPod,
     Part,
     PodDirectories,
@@ -67,9 +68,11 @@ def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
         directories=_directories(reader, places),
     )
     if not reader.found:
+        why = next((part.problem for part in reader.parts if not part.absent), None)
         raise SnapshotError(
-            f"there is nothing of a kubelet to be read in {places.root} and {places.plugin_dir}: "
-            "give its directory with --root, or the machine's file system with --host"
+            f"nothing of a kubelet can be read in {places.root} and {places.plugin_dir}"
+            + (f" ({why})" if why else "")
+            + ": give its directory with --root, or the machine's file system with --host"
         )
     numa = reader.get(layout.NUMA, places.host / SYSFS_NODES, lambda _: _numa(places))
     return attrs.evolve(snapshot, numa=numa, parts=tuple(reader.parts))
@@ -144,11 +147,20 @@ def _file(path: Path) -> bytes:
 
 
 def _listed(socket: Path) -> tuple[Pod, ...]:
+    _check_reachable(socket)
     with PodResourcesClient(socket, rate_limit_attempts=_ATTEMPTS) as client:
         return tuple(sorted(client.list(), key=lambda pod: (pod.namespace, pod.name)))
 
 
+def _check_reachable(socket: Path) -> None:
+    """gRPC's own words about a socket that it may not use are long and say less."""
+    seen = look(socket)
+    if seen.state is not Listening.LISTENING and socket.exists():
+        raise SnapshotError(seen.problem or "nobody listens on it")
+
+
 def _allocatable(socket: Path) -> Allocatable:
+    _check_reachable(socket)
     with PodResourcesClient(socket, rate_limit_attempts=_ATTEMPTS) as client:
         return client.get_allocatable()
 

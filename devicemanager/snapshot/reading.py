@@ -10,9 +10,9 @@ import msgspec
 
 from devicemanager.host.numa import NumaError, from_content
 from devicemanager.snapshot import layout
-from devicemanager.snapshot.archive import unpack
 from devicemanager.snapshot.errors import SnapshotError
 from devicemanager.snapshot.model import KubeletConfig, Part, PodDirectories, Snapshot, SocketSeen
+from devicemanager.snapshot.packing import unpack
 from podresources.values import (
     Allocatable,
     Container,

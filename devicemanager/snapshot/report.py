@@ -25,7 +25,7 @@ def _lines(node: Node) -> Iterator[str]:
     snapshot, found = node.snapshot, findings(node)
     yield f"node {snapshot.node}, {snapshot.taken}, kubelet in {snapshot.root}"
     yield ""
-    yield _verdict(found)
+    yield _verdict(node, found)
     for finding in found:
         yield ""
         yield from _finding(finding)
@@ -36,10 +36,14 @@ def _lines(node: Node) -> Iterator[str]:
     yield from _machine(node)
 
 
-def _verdict(found: Sequence[Finding]) -> str:
+def _verdict(node: Node, found: Sequence[Finding]) -> str:
+    unread = sum(part.problem is not None and not part.absent for part in node.snapshot.parts)
+    parts = f"{unread} part{'s' if unread > 1 else ''} could not be" if unread else ""
     counts = {each: sum(one.severity is each for one in found) for each in Severity}
     named = [f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items() if n]
-    return ", ".join(named) if named else "nothing is wrong in what could be read"
+    if named:
+        return ", ".join(named)
+    return "nothing is wrong in what could be read" + (f", and {parts}" if parts else "")
 
 
 def _finding(finding: Finding) -> Iterator[str]:

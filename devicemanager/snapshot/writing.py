@@ -11,8 +11,8 @@ import attrs
 
 from devicemanager.host.numa import as_content
 from devicemanager.snapshot import layout
-from devicemanager.snapshot.archive import pack
 from devicemanager.snapshot.model import Snapshot
+from devicemanager.snapshot.packing import pack
 from podresources.data import allocatable_data, pod_data
 
 __all__ = ["TIME", "archive"]

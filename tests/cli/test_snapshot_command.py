@@ -95,7 +95,7 @@ def test_through_pipes(
 def test_no_kubelet_is_one_line(tmp_path: Path, capsys: Any) -> None:
     status, out, err = run(capsys, "--root", str(tmp_path), "-o", str(tmp_path / "x"))
     assert (status, out) == (2, "")
-    assert "there is nothing of a kubelet to be read in" in err
+    assert "nothing of a kubelet can be read in" in err
     assert not (tmp_path / "x").exists()
 
 
@@ -109,6 +109,7 @@ def test_what_was_not_read_is_a_warning_on_the_terminal_and_in_the_report(
     assert err == f"devicemanager: warning: {seen}: not in the snapshot\n"
     assert "4 of 9 parts; not on this node: kubelet_internal_checkpoint, memory" in out
     _, out, _ = run(capsys, "show", str(file))
+    assert "\nnothing is wrong in what could be read, and 1 part could not be\n" in out
     assert f"\ncould not be read:\n  cpu_manager_state: {seen}\n" in out
     assert "  memory_manager_state: " in out
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.snapshot import SnapshotError, archive, layout, read_snapshot
-from devicemanager.snapshot.archive import pack, unpack
 from devicemanager.snapshot.model import Snapshot
+from devicemanager.snapshot.packing import pack, unpack
 from tests.snapshot import made_up
 from tests.snapshot.made_up import WHOLE
 

@@ -178,8 +178,8 @@ def test_what_cannot_be_read_is_said_and_costs_no_other(host: Path, root: Path) 
     listening(root / "pod-resources/kubelet.sock").close()
     found = problems(host)
     assert {name: text.partition("/")[0] for name, text in found.items()} == {
-        layout.POD_RESOURCES: "nobody answers on ",
-        layout.ALLOCATABLE: "nobody answers on ",
+        layout.POD_RESOURCES: "nobody listens on it",
+        layout.ALLOCATABLE: "nobody listens on it",
         layout.CPU_STATE: "it is a directory, not a regular file",
         layout.MEMORY_STATE: "it is a pipe, not a regular file",
         layout.CONFIG: found[layout.CONFIG],
@@ -197,7 +197,7 @@ def test_what_may_not_be_read_is_said(host: Path, root: Path) -> None:
 
 
 def test_where_nothing_is_of_a_kubelet_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotError, match=r"nothing of a kubelet to be read in .*--root"):
+    with pytest.raises(SnapshotError, match=r"nothing of a kubelet can be read in .*--root"):
         collect(Places.find(tmp_path))
     with pytest.raises(SnapshotError, match="nothing of a kubelet"):
         collect(Places.find(tmp_path, root=tmp_path / "none"))
@@ -252,3 +252,15 @@ def test_a_checkpoint_that_changes_meanwhile_is_read_again(
     snapshot = collect(Places.find(host))
     assert (snapshot.checkpoint, contents) == (b"3", [])
     assert sum(part.name == layout.CHECKPOINT for part in snapshot.parts) == 1
+
+
+def test_public_names_are_no_modules() -> None:
+    import importlib
+    import pkgutil
+
+    import devicemanager.snapshot as package
+
+    modules = {each.name for each in pkgutil.iter_modules(package.__path__)}
+    for name in modules:
+        importlib.import_module(f"devicemanager.snapshot.{name}")
+    assert not modules & set(package.__all__)

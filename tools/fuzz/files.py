@@ -89,8 +89,10 @@ def _checkpoint() -> Run:
     from devicemanager.manager.manager import DeviceManager
 
     def run(data: bytes) -> None:
-        for problem in checkpoint.inspect(data).problems:
-            one_line(problem)
+        found, mended = checkpoint.inspect(data), checkpoint.repair(data)
+        for line in (*found.problems, *found.lost, *mended.dropped):
+            one_line(line)
+        assert checkpoint.loads(mended.data) == mended.checkpoint, "not what it says"
         try:
             saved = checkpoint.loads(data, verify=False)
         except checkpoint.CheckpointError as error:

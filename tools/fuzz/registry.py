@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.fuzz import claims, controlapi, files, messages
+from tools.fuzz import claims, controlapi, files, messages, snapshots
 from tools.fuzz.guard import Guard
 from tools.fuzz.model import Target
 
@@ -14,7 +14,9 @@ from tools.fuzz.model import Target
 def targets() -> list[Target]:
     """Every target."""
     return [
-        target for module in (files, messages, claims, controlapi) for target in module.targets()
+        target
+        for module in (files, messages, claims, controlapi, snapshots)
+        for target in module.targets()
     ]
 
 

@@ -13,6 +13,8 @@ from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
 
 __all__ = ["RULES"]
 
+_SHOWN = 20
+
 
 def damaged(node: Node) -> Iterator[Finding]:
     """A kubelet that starts goes on without it: ``Start`` logs the error
@@ -25,10 +27,16 @@ def damaged(node: Node) -> Iterator[Finding]:
         details: tuple[str, ...] = ("kubelets from v1.22 to v1.30 read it, no other does",)
     else:
         message = "the checkpoint is damaged"
-        details = (*saved.problems, *(f"lost: {each}" for each in saved.lost))
+        lost = [f"lost: {each}" for each in saved.lost]
+        details = _first((*saved.problems, *lost))
         entries = len(saved.checkpoint.entries or ())
         details += (f"{entries} pod device entries can be read",)
     yield Finding(Kind.CHECKPOINT_DAMAGED, Severity.ERROR, message, tuple(dict.fromkeys(details)))
+
+
+def _first(lines: tuple[str, ...]) -> tuple[str, ...]:
+    more = len(lines) - _SHOWN
+    return (*lines[:_SHOWN], f"and {more} more") if more > 0 else lines
 
 
 def _is_of_first_format(data: bytes) -> bool:
