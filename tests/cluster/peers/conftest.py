@@ -1,5 +1,6 @@
 """Two peers for the same tests: the stub, and a real control plane where its programs are."""
 
+import contextlib
 import itertools
 import os
 import time
@@ -147,22 +148,25 @@ def control_plane(tmp_path_factory):
         yield plane
 
 
-@pytest.fixture(
-    params=[
-        "stub",
-        pytest.param("real", marks=[pytest.mark.interop]),
-    ]
-)
-def peer(request, tmp_path):
-    if request.param == "stub":
-        with StubServer() as stub, Controllers(stub):
-            found = Peer("stub", stub.kubeconfig(tmp_path / "kubeconfig"), 25)
+@pytest.fixture
+def make_peer(request, tmp_path):
+    """Makes a peer of a kind, ``stub`` or ``real``."""
+    with contextlib.ExitStack() as stack:
+
+        def make_peer(kind):
+            if kind == "stub":
+                stub = stack.enter_context(StubServer())
+                stack.enter_context(Controllers(stub))
+                found = Peer(kind, stub.kubeconfig(tmp_path / "kubeconfig"), 25)
+            else:
+                found = Peer(kind, request.getfixturevalue("control_plane").kubeconfig, 120)
+            stack.callback(found.close)
             found.start()
-            yield found
-            found.close()
-        return
-    plane = request.getfixturevalue("control_plane")
-    found = Peer("real", plane.kubeconfig, 120)
-    found.start()
-    yield found
-    found.close()
+            return found
+
+        yield make_peer
+
+
+@pytest.fixture(params=["stub", pytest.param("real", marks=[pytest.mark.interop])])
+def peer(request, make_peer):
+    return make_peer(request.param)

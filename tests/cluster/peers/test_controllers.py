@@ -1,0 +1,310 @@
+"""What only a real control plane has: its scheduler, its controllers, its admission."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cluster import Cluster, ClusterError, NodeOptions
+from devicemanager.cluster.api import node_path, pod_path
+from devicemanager.cluster.errors import Forbidden
+from devicemanager.settings import Settings
+
+GPU = "vendor.com/gpu"
+COMMAND = Path(sys.executable).with_name("devicemanager")
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def peer(make_peer):
+    return make_peer("real")
+
+
+@pytest.fixture
+def cluster(peer):
+    with Cluster.connect(peer.kubeconfig) as found:
+        yield found
+
+
+def join(cluster, peer, count=1, gpus=2, **more):
+    options = NodeOptions(labels={"group": peer.name})
+    nodes = cluster.join_light(peer.name, count, {GPU: gpus}, options=options, **more)
+    peer.ready(*(node.name for node in nodes))
+    return nodes
+
+
+def workload(peer, plural, name, gpus=1, **spec):
+    container = {
+        "name": "main",
+        "image": "example.com/main",
+        "resources": {"limits": {GPU: str(gpus)}} if gpus else {},
+    }
+    labels = {"app": name}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [container],
+            "tolerations": [{"operator": "Exists"}],
+            "nodeSelector": {"group": peer.name},
+            "terminationGracePeriodSeconds": 1,
+        },
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": template, **spec}
+    body = {"plural": plural, "metadata": {"name": name}, "spec": spec}
+    peer.create("/apis/apps/v1", body)
+
+
+def running(peer, app=None):
+    return [
+        each
+        for each in peer.pods()
+        if each["status"]["phase"] == "Running"
+        and "deletionTimestamp" not in each["metadata"]
+        and app in (None, each["metadata"]["labels"].get("app"))
+    ]
+
+
+def held(nodes):
+    found = []
+    for node in nodes:
+        node.kubelet.self_check()
+        found += [each.pod for each in node.kubelet.inventory() if each.pod is not None]
+    return found
+
+
+def test_a_deployment_beside_a_daemon_set(cluster, peer):
+    nodes = join(cluster, peer, 5)
+    workload(peer, "daemonsets", "d", 0)
+    workload(peer, "deployments", "w", replicas=8)
+    peer.wait(lambda: len(running(peer, "d")) == 5 and len(running(peer, "w")) == 8)
+    path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
+    peer.wait(lambda: peer.request("GET", path)["status"].get("readyReplicas") == 8)
+    assert len(held(nodes)) == 8
+    peer.request("PATCH", path, {"spec": {"replicas": 3}}, patch="merge")
+    peer.wait(lambda: len(running(peer, "w")) == 3 and len(held(nodes)) == 3)
+
+
+def test_a_quota_is_kept_to_the_unit(cluster, peer):
+    join(cluster, peer, 3, 4)
+    hard = {"hard": {f"requests.{GPU}": "5"}}
+    quota = {"plural": "resourcequotas", "metadata": {"name": "q"}, "spec": hard}
+    peer.create("/api/v1", quota)
+    path = f"/api/v1/namespaces/{peer.name}/resourcequotas/q"
+    peer.wait(lambda: peer.request("GET", path).get("status", {}).get("hard"))
+    workload(peer, "deployments", "w", replicas=9)
+    peer.wait(lambda: len(running(peer)) == 5)
+    used = peer.wait(lambda: peer.request("GET", path)["status"]["used"])
+    assert used[f"requests.{GPU}"] == "5"
+
+
+def test_a_drained_node_loses_its_pods_to_others(cluster, peer):
+    first, second = join(cluster, peer, 2)
+    workload(peer, "deployments", "w", replicas=2)
+    peer.wait(lambda: len(running(peer)) == 2)
+    peer.request("PATCH", node_path(first.name), {"spec": {"unschedulable": True}}, patch="merge")
+    for each in running(peer):
+        if each["spec"]["nodeName"] == first.name:
+            name = each["metadata"]["name"]
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            peer.request("POST", pod_path(peer.name, name, "eviction"), eviction)
+    peer.wait(lambda: [each["spec"]["nodeName"] for each in running(peer)] == [second.name] * 2)
+    assert not held([first])
+
+
+def test_as_nodes_the_real_restrictions_apply(peer, control_plane):
+    with Cluster.connect(peer.kubeconfig, as_nodes=True) as cluster:
+        (node,) = join(cluster, peer)
+        peer.pod("a")
+        peer.phase("a", "Running")
+        peer.delete("a")
+        peer.gone("a")
+        with pytest.raises(Forbidden):
+            peer.request("PATCH", node_path(node.name), {}, patch="merge", user="somebody")
+
+
+def test_certificates_that_have_expired_touch_nothing(peer, control_plane):
+    kubeconfig = control_plane.kubeconfig_of("late", "system:masters", days="-1")
+    with (
+        Cluster.connect(kubeconfig) as cluster,
+        pytest.raises(ClusterError, match="does not accept the credentials"),
+    ):
+        cluster.join_light(peer.name)
+
+
+def test_nobody_without_rights_joins(peer, control_plane):
+    kubeconfig = control_plane.kubeconfig_of("nobody")
+    with (
+        Cluster.connect(kubeconfig) as cluster,
+        pytest.raises(ClusterError, match="rights are missing: get nodes, list nodes"),
+    ):
+        cluster.join_light(peer.name)
+
+
+def test_the_roles_that_we_ship_are_enough(peer, control_plane):
+    import yaml
+
+    documents = yaml.safe_load_all((Path(__file__).parents[3] / "deploy/join.yaml").read_text())
+    for each in documents:
+        if each["kind"] not in ("ClusterRole", "Role") or each["metadata"]["name"].endswith(
+            "shards"
+        ):
+            continue
+        namespace = each["metadata"].get("namespace")
+        base = "/apis/rbac.authorization.k8s.io/v1" + (
+            f"/namespaces/{namespace}" if namespace else ""
+        )
+        plural = each["kind"].lower() + "s"
+        peer.request("POST", f"{base}/{plural}", each)
+        binding = {
+            "apiVersion": each["apiVersion"],
+            "kind": f"{each['kind']}Binding",
+            "metadata": {"name": "joiner"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": each["kind"],
+                "name": each["metadata"]["name"],
+            },
+            "subjects": [
+                {"kind": "User", "name": "joiner", "apiGroup": "rbac.authorization.k8s.io"}
+            ],
+        }
+        peer.request("POST", f"{base}/{each['kind'].lower()}bindings", binding)
+    said = []
+    with Cluster.connect(control_plane.kubeconfig_of("joiner"), warn=said.append) as cluster:
+        (node,) = join(cluster, peer)
+        for name in ("a", "b"):
+            peer.pod(name)
+            peer.phase(name, "Running")
+        peer.pod("c", nodeName=node.name)
+        peer.phase("c", "Failed")
+        peer.delete("a")
+        peer.gone("a")
+    assert not [line for line in said if "forbidden" in line]
+
+
+def test_a_storm_of_refusals_is_explained(cluster, peer):
+    """Replicas that fit nowhere: the scheduler counts devices, a node aligns them."""
+    settings = Settings(topology_policy="single-numa-node")
+    nodes = join(cluster, peer, 20, "2@0,2@1", settings=settings)
+    workload(peer, "deployments", "w", 3, replicas=20)
+
+    def storm():
+        refused = [each for each in peer.pods() if each["status"].get("reason")]
+        return refused if len(refused) > 60 else None
+
+    refused = peer.wait(storm)
+    path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
+    peer.request("PATCH", path, {"spec": {"replicas": 0}}, patch="merge")
+    assert {each["status"]["reason"] for each in refused} == {"TopologyAffinityError"}
+    assert {each["status"]["message"] for each in refused} == {
+        "Pod was rejected: Resources cannot be allocated with Topology locality"
+    }
+    assert not held(nodes)
+
+
+def processes(peer, count, nodes):
+    command = [COMMAND, "join", "--kubeconfig", peer.kubeconfig, "--prefix", peer.name]
+    more = ["--nodes", nodes, "--shards", count, "--namespace", peer.name, "--leave", "keep"]
+    label = ["--label", f"group={peer.name}", "--simulate", f"{GPU}=4"]
+    words = [str(each) for each in (*command, *more, *label)]
+    return [
+        subprocess.Popen(
+            words,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "POD_NAME": f"process-{number}"},
+        )
+        for number in range(count)
+    ]
+
+
+def holders(peer):
+    found = {}
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{peer.name}/leases"
+    for each in peer.request("GET", path)["items"]:
+        found[each["metadata"]["name"]] = each["spec"]["holderIdentity"]
+    return found
+
+
+class NotReady(threading.Thread):
+    """Looks all the time whether a node is not Ready; and whether two pods have one device."""
+
+    def __init__(self, peer, names):
+        super().__init__(daemon=True)
+        self.peer, self.names = peer, names
+        self.found, self.stopping = set(), threading.Event()
+
+    def run(self):
+        while not self.stopping.wait(1):
+            query = {"labelSelector": f"group={self.peer.name}"}
+            for each in self.peer.request("GET", "/api/v1/nodes", query=query)["items"]:
+                ready = {c["type"]: c["status"] for c in each["status"]["conditions"]}["Ready"]
+                if ready != "True":
+                    self.found.add((each["metadata"]["name"], ready))
+
+
+def devices(pods):
+    """Which devices the status of each pod names, by node."""
+    return [
+        (each["spec"]["nodeName"], device["resourceID"])
+        for each in pods
+        for container in each["status"].get("containerStatuses", ())
+        for resource in container.get("allocatedResourcesStatus", ())
+        for device in resource["resources"]
+    ]
+
+
+def test_one_of_three_processes_is_killed_under_load(peer):
+    count = 30
+    names = [f"{peer.name}-{index}" for index in range(count)]
+    them = processes(peer, 3, count)
+    watching = NotReady(peer, names)
+    try:
+        peer.wait(lambda: len(holders(peer)) == 3)
+        peer.ready(*names)
+        workload(peer, "deployments", "w", replicas=60)
+        peer.wait(lambda: len(running(peer)) == 60)
+        watching.start()
+        uids = {each["metadata"]["uid"] for each in running(peer)}
+        before = holders(peer)
+        victims = [number for number in range(3) if f"process-{number}" in before.values()]
+        victim = victims[0]
+        os.killpg(them[victim].pid, signal.SIGKILL)
+        killed = time.monotonic()
+        path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
+        peer.request("PATCH", path, {"spec": {"replicas": 90}}, patch="merge")
+        peer.wait(lambda: f"process-{victim}" not in holders(peer).values())
+        print(f"taken over after {time.monotonic() - killed:.1f} s")
+        peer.wait(lambda: len(running(peer)) == 90)
+        print(f"90 pods Running after {time.monotonic() - killed:.1f} s")
+        time.sleep(max(0.0, 55 - (time.monotonic() - killed)))  # the grace period
+        there = running(peer)
+        assert uids <= {each["metadata"]["uid"] for each in there}
+        found = devices(there)
+        assert len(found) == len(set(found)) == 90
+        assert not watching.found
+        restarted = [
+            status["restartCount"]
+            for each in there
+            for status in each["status"]["containerStatuses"]
+            if status["restartCount"]
+        ]
+        assert not restarted
+    finally:
+        watching.stopping.set()
+        for each in them:
+            if each.poll() is None:
+                os.killpg(each.pid, signal.SIGTERM)
+        for each in them:
+            each.wait(30)
+        for name in names:
+            if re.fullmatch(rf"{peer.name}-\d+", name):
+                peer.request("DELETE", node_path(name))
