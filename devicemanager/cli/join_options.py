@@ -116,6 +116,12 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         "restart registers again, or it registers again (default: leave)",
     )
     group.add_argument(
+        "--node-resource-topology",
+        action="store_true",
+        help="also keep a NodeResourceTopology object for each node, for schedulers that look "
+        "at NUMA nodes; takes the rights create, patch and delete on them",
+    )
+    group.add_argument(
         "--events", action="store_true", help="also Pulled, Created, Started and Killing events"
     )
 
@@ -234,6 +240,7 @@ def node_options(args: argparse.Namespace) -> NodeOptions:
         taints=(*(() if args.no_taint else (VIRTUAL_TAINT,)), *args.taint),
         on_deleted=args.on_deleted,
         all_events=args.events,
+        topology=args.node_resource_topology,
     )
 
 

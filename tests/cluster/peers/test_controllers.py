@@ -51,7 +51,7 @@ def workload(peer, plural, name, gpus=1, **spec):
         "metadata": {"labels": labels},
         "spec": {
             "containers": [container],
-            "tolerations": [{"operator": "Exists"}],
+            "tolerations": [{"key": "devicemanager.io/virtual", "operator": "Exists"}],
             "nodeSelector": {"group": peer.name},
             "terminationGracePeriodSeconds": 1,
         },

@@ -21,7 +21,8 @@ def cluster(peer):
 
 
 def options(peer):
-    return NodeOptions(labels={"group": peer.name})
+    # A kubelet looks every 10 s.
+    return NodeOptions(labels={"group": peer.name}, status_interval=0.5)
 
 
 def join(cluster, peer, count=1, gpus=2, **more):

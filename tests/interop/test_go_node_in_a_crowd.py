@@ -1,0 +1,63 @@
+"""A real plugin, in Go, serves one whole node among a hundred light ones."""
+
+import time
+
+import pytest
+
+from devicemanager.cluster import Cluster, Facts, NodeOptions
+from devicemanager.cluster.members import light_members
+from devicemanager.cluster.stub import Controllers, StubServer
+
+GPU = "vendor.com/gpu"
+
+
+def until(test, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := test()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with StubServer() as stub, Controllers(stub):
+        kubeconfig = stub.kubeconfig(tmp_path / "kubeconfig")
+        with Cluster.connect(kubeconfig) as found:
+            yield stub, found
+
+
+def pod(name, **spec):
+    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
+    tolerations = [{"operator": "Exists"}]
+    spec = {"containers": [container], "tolerations": tolerations, **spec}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin):
+    stub, joined = cluster
+    options, facts = NodeOptions(), Facts()
+    members = light_members("n", 101, {GPU: 1}, None, options, facts, full=1, root=node_dir)
+    nodes = joined.join_members(members)
+
+    def allocatable(name):
+        return stub.get("nodes", name)["status"]["allocatable"].get(GPU)
+
+    assert allocatable("n-0") is None, "nobody has registered there"
+    plugin = spawn(go_bin / "plugin", "-dir", nodes[0].kubelet.plugin_dir, "-count", "2")
+    plugin.wait_for("registered", unless="register-failed")
+    until(lambda: allocatable("n-0") == "2")
+    for number in range(102):
+        stub.create("pods", pod(f"p-{number}"))
+    until(lambda: joined.pod_counts() == {"Running": 102})
+    assert sorted(event["ids"] for event in plugin.events("allocate")) == [["gpu-0"], ["gpu-1"]]
+    on_it = [each for each in stub.all("pods") if each["spec"]["nodeName"] == "n-0"]
+    assert len(on_it) == 2
+    stub.create("pods", pod("one-more", nodeName="n-0"))
+    refused = until(lambda: stub.get("pods", "one-more")["status"].get("reason"))
+    assert refused == "UnexpectedAdmissionError"
+    plugin.terminate()
+    until(lambda: allocatable("n-0") == "0")
+    assert all(
+        stub.get("pods", each["metadata"]["name"])["status"]["phase"] == "Running" for each in on_it
+    )
