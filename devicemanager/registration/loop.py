@@ -27,8 +27,7 @@ class LoopThread:
         self._name = name
         # Guards the fields below.
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
         self._stopped = False
 
     def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
@@ -43,13 +42,13 @@ class LoopThread:
                 future.cancel()
                 return future
             try:
-                loop = self._loop or self._start()
+                loop, _ = self._running or self._start()
             except BaseException:
                 task.close()
                 raise
             return asyncio.run_coroutine_threadsafe(task, loop)
 
-    def _start(self) -> asyncio.AbstractEventLoop:
+    def _start(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         loop = asyncio.SelectorEventLoop()
         thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
         try:
@@ -57,17 +56,17 @@ class LoopThread:
         except BaseException:
             loop.close()
             raise
-        self._loop, self._thread = loop, thread
-        return loop
+        self._running = loop, thread
+        return self._running
 
     def stop(self) -> None:
         """Cancel every task and end the thread. Stopping twice does nothing."""
         with self._lock:
             self._stopped = True
-            loop, self._loop = self._loop, None
-            thread, self._thread = self._thread, None
-        if loop is None or thread is None:
+            running, self._running = self._running, None
+        if running is None:
             return
+        loop, thread = running
         asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_JOIN_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_JOIN_SECONDS)

@@ -59,6 +59,7 @@ def test_the_calls_of_a_plugin_and_a_pod(kubelet: MockKubelet, plugin: Simulated
     registered = kubelet.calls(GPU, rpc="Register")[0]
     assert registered.direction == "to-kubelet"
     assert registered.request["resource_name"] == GPU
+    assert registered.response_bytes == b""
     assert {call.plugin for call in kubelet.calls(GPU)} == {registered.request["endpoint"]}
     kubelet.terminate(admission.uid)
 

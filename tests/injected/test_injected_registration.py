@@ -82,11 +82,15 @@ def test_the_connection_is_dropped(
     kubelet: MockKubelet, plugin: hostile.RawPlugin, when: str, registered: bool
 ) -> None:
     kubelet.faults.set("drop-register", when=when, times=1)
+    latest = kubelet.events.latest
     outcome = register(kubelet, "p.sock")
     assert outcome.code == "UNAVAILABLE"
     assert "not" not in outcome.text
     if registered:
         kubelet.wait_for_resource(R, 2)
+    else:
+        refused = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=latest)
+        assert " refused: the connection was cut" in refused.message
     assert plugin.streams == registered
     assert register(kubelet, "p.sock") == OK  # kubelet.sock serves on
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tools.mutants.equivalents import explanation, read_equivalents
 from tools.mutants.mutations import Mutant, mutants_of
 from tools.mutants.report import share_killed, survivor_text, table
-from tools.mutants.running import CannotMeasure, Result, run, select
+from tools.mutants.running import MEASURED, CannotMeasure, Result, run, select
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutants"
@@ -51,18 +51,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def all_mutants(paths: Sequence[str]) -> list[Mutant]:
-    """The mutants of these files and directories, relative to the repository."""
+def all_mutants(paths: Sequence[str], root: Path = ROOT) -> list[Mutant]:
+    """The mutants of these files and directories, relative to ``root``."""
     files: list[Path] = []
     for path in paths:
-        whole = ROOT / path
+        whole = root / path
         if not whole.exists():
             raise SystemExit(f"make mutants: there is no {path}")
         files += sorted(whole.rglob("*.py")) if whole.is_dir() else [whole]
     return [
         mutant
         for file in files
-        for mutant in mutants_of(file.relative_to(ROOT).as_posix(), file.read_text())
+        for mutant in mutants_of(file.relative_to(root).as_posix(), file.read_text())
     ]
 
 
@@ -70,8 +70,8 @@ def _key(mutant: Mutant) -> list[str]:
     return [mutant.file, mutant.where, mutant.old, mutant.new]
 
 
-def _chosen(options: argparse.Namespace) -> list[Mutant]:
-    mutants = all_mutants(options.module or MODULES)
+def _chosen(options: argparse.Namespace, root: Path) -> list[Mutant]:
+    mutants = all_mutants(options.module or MODULES, root)
     if options.again:
         last = json.loads((CACHE / "survivors.json").read_text())
         mutants = [mutant for mutant in mutants if _key(mutant) in last]
@@ -85,26 +85,28 @@ def main() -> int:
     # In a shell's background it is ignored, and tests that interrupt a process would hang.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _parser().parse_args()
-    mutants = _chosen(options)
     if options.list:
-        print(f"{len(mutants)} mutants")
+        print(f"{len(_chosen(options, ROOT))} mutants")
         return 0
     CACHE.mkdir(parents=True, exist_ok=True)
     equivalents = read_equivalents()
     lock, done = threading.Lock(), 0
+    measured, mutants = CACHE / MEASURED, list[Mutant]()
 
     def on_result(result: Result) -> None:
         nonlocal done
         with lock:
             done += 1
             if not result.is_killed and explanation(result.mutant, equivalents) is None:
-                print(f"\n{result.outcome}: {survivor_text(ROOT, result.mutant)}", flush=True)
+                print(f"\n{result.outcome}: {survivor_text(measured, result.mutant)}", flush=True)
             if done % 25 == 0:
                 print(f"{done} of {len(mutants)}", file=sys.stderr)
 
     try:
         selection = select(ROOT, CACHE, [*TESTS, *(options.tests or [])])
-        results = run(ROOT, CACHE, mutants, selection, options.workers, on_result)
+        # From here on the copy that was measured counts: the work goes on meanwhile.
+        mutants = _chosen(options, measured)
+        results = run(measured, CACHE, mutants, selection, options.workers, on_result)
     except CannotMeasure as error:
         raise SystemExit(f"make mutants: {error}") from error
     survivors = [_key(each.mutant) for each in results if not each.is_killed]

@@ -21,6 +21,7 @@ from tools.mutants.trees import Tree
 
 __all__ = [
     "KILLED",
+    "MEASURED",
     "SURVIVED",
     "TIMED_OUT",
     "UNTESTED",
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 KILLED, TIMED_OUT, SURVIVED, UNTESTED = "killed", "timed out", "survived", "no test runs it"
+MEASURED = "measured"
+"""The directory in the cache with the copy that was measured."""
 _NO_TESTS_RAN = 5
 _TOO_SLOW = 4.0
 """How many times as long as without the mutant the tests may take."""
@@ -57,7 +60,7 @@ class Result:
 def select(repository: Path, cache: Path, arguments: Sequence[str]) -> Selection:
     """Which tests run which lines: one run of the suite, remembered in ``cache`` until a
     source or test changes. ``arguments`` are pytest's. Raises CannotMeasure."""
-    tree = Tree(repository, cache / "measured")
+    tree = Tree(repository, cache / MEASURED)
     version = _digest(tree.path, arguments)
     data, durations = cache / f"coverage-{version}", cache / f"durations-{version}.json"
     if not durations.exists():
