@@ -7,11 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.cli import claims_options, device_option, settings_options
-from devicemanager.cli.files import (
-    check_one_standard_input,
-    load_checkpoint,
-    read_standard_input,
-)
+from devicemanager.cli.explain_nodes import papers
+from devicemanager.cli.files import check_one_standard_input, read_standard_input
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
@@ -20,11 +17,9 @@ if TYPE_CHECKING:
     from devicemanager.claims.explanation import Explanation
     from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.offline_node import Inventory, OfflineNode
-    from devicemanager.cli.offline_snapshot import SnapshotNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
     from devicemanager.pods.admission import Admission
-    from devicemanager.settings import Settings
 
 _EPILOG = """\
 examples:
@@ -139,14 +134,14 @@ def _ids(text: str) -> tuple[str, list[str]]:
 def _run(args: argparse.Namespace) -> int:
     _check(args)
     with failures(args.output, "explain"):
-        papers = _papers(args)
+        nodes = papers(args)
         claims = claims_options.load(args) if claims_options.given(args) else None
         pods = list(_pods(args.manifests))
-        results = [_admitted(papers[0].node(), pods, papers[0].inventory, claims)]
+        results = [_admitted(nodes[0].node(), pods, nodes[0].inventory, claims)]
         # Without a claim being asked for twice: what the node would say as it is.
-        results += [_admitted(each.node(), pods, each.inventory, None) for each in papers[1:]]
+        results += [_admitted(each.node(), pods, each.inventory, None) for each in nodes[1:]]
     shown = results[0] if args.all else results[0][-1:]
-    notes = [*papers[0].notes, *_kept(shown, papers[0].saved), *_notes(args, papers[0].inventory)]
+    notes = [*nodes[0].notes, *_kept(shown, nodes[0].saved), *_notes(args, nodes[0].inventory)]
     notes += [*_without_claims(shown, claims), *(_as_it_is(each[-1]) for each in results[1:])]
     if args.output == "json":
         print_json("explain", {"pods": [_as_dict(each) for each in shown], "notes": notes})
@@ -172,80 +167,11 @@ def _check(args: argparse.Namespace) -> None:
     check_one_standard_input([*args.manifests, args.checkpoint, args.allocatable, args.snapshot])
 
 
-class Paper(NamedTuple):
-    """A node on paper before any pod of the command line."""
-
-    inventory: Inventory
-    settings: Settings
-    saved: Checkpoint | None = None
-    names: Mapping[str, str] = {}
-    notes: tuple[str, ...] = ()
-
-    def node(self) -> OfflineNode:
-        """The node, ready to admit."""
-        from devicemanager.cli.offline_node import OfflineNode
-
-        return OfflineNode(self.settings, self.inventory, self.saved, self.names)
-
-
-def _papers(args: argparse.Namespace) -> list[Paper]:
-    """The node to explain, and as it is without what --what-if and --without-pod change."""
-    from devicemanager.cli.offline_node import nodes_of
-
-    if args.snapshot is None:
-        saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
-        inventory = _inventory(args, saved)
-        return [Paper(inventory, settings_options.settings_from(args, nodes_of(inventory)), saved)]
-    from devicemanager.cli.snapshot_files import load_snapshot
-
-    snapshot = load_snapshot(args.snapshot)
-    from devicemanager.cli.offline_snapshot import SnapshotNode
-    from devicemanager.snapshot.node import Node
-
-    there = SnapshotNode.of(Node(snapshot))
-    if not args.what_if and not args.without_pod:
-        return [_paper(args, there)]
-    return [_paper(args, there.changed(args.what_if, args.without_pod)), _paper(args, there)]
-
-
-def _paper(args: argparse.Namespace, there: SnapshotNode) -> Paper:
-    from devicemanager.cli import offline_node as paper_node
-
-    inventory = there.inventory()
-    for option in args.devices:
-        paper_node.add_option(inventory, option)
-    for resource, ids in args.unhealthy:
-        paper_node.make_unhealthy(inventory, resource, ids)
-    given = argparse.Namespace(**vars(args))
-    given.topology_policy = args.topology_policy or there.aligned.policy
-    given.topology_scope = args.topology_scope or there.aligned.scope
-    given.topology_options = [*there.aligned.options.items(), *args.topology_options]
-    settings = settings_options.settings_from(
-        given, paper_node.nodes_of(inventory), there.machine(inventory)
-    )
-    return Paper(inventory, settings, there.saved, there.names, there.notes)
-
-
 def _as_it_is(result: Explained) -> str:
     admission = result.admission
     verdict = "admitted" if admission.admitted else f"refused: {admission.reason}"
     pod = admission.pod
     return f"as the node is, pod {pod.namespace}/{pod.name} is {verdict}"
-
-
-def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
-    from devicemanager.cli import offline_node as paper_node
-
-    inventory: Inventory = {}
-    if saved is not None:
-        paper_node.add_checkpoint(inventory, saved)
-    if args.allocatable is not None:
-        paper_node.add_allocatable(inventory, args.allocatable)
-    for option in args.devices:
-        paper_node.add_option(inventory, option)
-    for resource, ids in args.unhealthy:
-        paper_node.make_unhealthy(inventory, resource, ids)
-    return inventory
 
 
 def _pods(manifests: Iterable[str]) -> Iterator[Pod]:

@@ -14,16 +14,12 @@ import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.api.deviceplugin import UNHEALTHY
 from devicemanager.cli.offline_node import Inventory, add_checkpoint, nodes_of
+from devicemanager.cli.offline_providers import cpu_provider, memory_provider
 from devicemanager.cli.options import CommandError
-from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device
-from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.providers.cpu import CpuProvider
-from devicemanager.core.providers.memory import MemoryProvider, PodMemory
-from devicemanager.core.providers.provider import MemoryBlock
+from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.topology import NumaTopology
 from devicemanager.core.topology.numa import MAX_NODE_ID
-from devicemanager.host.numa import NumaError, id_list
 from devicemanager.snapshot.errors import SnapshotError
 from devicemanager.snapshot.kubeletconfig import Alignment
 from devicemanager.snapshot.node import Node
@@ -157,10 +153,10 @@ class SnapshotNode:
         self, topology: NumaTopology, cpus: Mapping[int, tuple[int, ...]]
     ) -> Iterator[HintProvider]:
         if self.aligned.cpu_policy == STATIC_CPU and cpus:
-            yield _cpu_provider(topology, cpus, self.aligned, self._cpus(), self.dropped)
+            yield cpu_provider(topology, cpus, self.aligned, self._cpus(), self.dropped)
         state = self._memory()
         if self.aligned.memory_policy == STATIC_MEMORY and state is not None:
-            yield _memory_provider(topology, state, self.dropped)
+            yield memory_provider(topology, state, self.dropped)
 
     def _cpus(self) -> CpuState | None:
         data = self.node.snapshot.cpu_state
@@ -225,51 +221,3 @@ def _offered(
         for id_ in each.device_ids:
             found.setdefault((ResourceName(each.resource_name), DeviceId(id_)), set()).update(here)
     return found
-
-
-def _cpu_provider(
-    topology: NumaTopology,
-    cpus: Mapping[int, tuple[int, ...]],
-    aligned: Alignment,
-    state: CpuState | None,
-    dropped: frozenset[str],
-) -> CpuProvider:
-    try:
-        reserved = id_list("reservedSystemCPUs", aligned.reserved_cpus)
-    except NumaError as error:
-        raise CommandError(str(error)) from None
-    assigned = {
-        PodUid(uid): {ContainerName(name): bitset.of(ids) for name, ids in held.items()}
-        for uid, held in (state.assigned if state else {}).items()
-        if uid not in dropped
-    }
-    used = bitset.union(ids for held in assigned.values() for ids in held.values())
-    provider = CpuProvider.of(topology, cpus, reserved)
-    return attrs.evolve(provider, assigned=assigned, used=used)
-
-
-def _memory_provider(
-    topology: NumaTopology, state: MemoryState, dropped: frozenset[str]
-) -> MemoryProvider:
-    provider = MemoryProvider.of(topology, state.allocatable)
-    free = provider.free()
-    pods = {}
-    for uid, held in state.assigned.items():
-        if uid in dropped:
-            continue
-        charged: dict[tuple[str, int], int] = {}
-        for block in (block for blocks in held.values() for block in blocks):
-            missing = block.size
-            # As the kubelet fills one node after another (``updateExpectedMachineState``).
-            for place in ((block.type, number) for number in block.nodes):
-                taken = min(missing, free.get(place, 0))
-                if taken:
-                    free[place] -= taken
-                    charged[place] = charged.get(place, 0) + taken
-                    missing -= taken
-        blocks = {
-            ContainerName(name): tuple(MemoryBlock(b.type, b.size, b.nodes) for b in blocks)
-            for name, blocks in held.items()
-        }
-        pods[PodUid(uid)] = PodMemory(blocks, charged)
-    return attrs.evolve(provider, pods=pods, free=free)
