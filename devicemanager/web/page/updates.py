@@ -30,8 +30,10 @@ __all__ = ["KEEP_ALIVE", "Node", "Updates"]
 LEAST_PAUSE: Final = 0.1
 """Seconds between two looks."""
 _SHARE: Final = 30
-"""A look is followed by a pause so many times as long as it computed: about 3 % of one
-processor is the most that pages take for looking."""
+"""A look is followed by a pause so many times as long as it and what is sent take: about 3 %
+of one processor is the most that pages cost."""
+_SENDING: Final = 1e-4
+"""About the seconds that it takes to send a message to one page."""
 _LONGEST_PAUSE: Final = 5.0
 _PATIENCE: Final = 1.0
 """Seconds after which a look is made although nothing has happened: time passes, too."""
@@ -181,13 +183,16 @@ class Updates:
                     if not self._is_fresh:
                         self._is_fresh = True
                         self._tell()
-                    await asyncio.sleep(min(max(self._least_pause, cost * _SHARE), _LONGEST_PAUSE))
+                    await asyncio.sleep(self._pause_after(cost + self._readers * _SENDING))
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_PATIENCE):
                             await self._woken.wait()
                     self._woken.clear()
             finally:
                 unsubscribe()
+
+    def _pause_after(self, cost: float) -> float:
+        return min(max(self._least_pause, cost * _SHARE), _LONGEST_PAUSE)
 
     async def _looked(self) -> float:
         """Look, whatever comes of it. Returns the seconds that it computed."""
