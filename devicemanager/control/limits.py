@@ -81,3 +81,13 @@ class Account:
         """Raises HttpError if that is more than there is."""
         self._budget.take(count)
         self.taken += count
+
+    @contextlib.contextmanager
+    def holding(self, count: int) -> Iterator[None]:
+        """The same for as long as a with block lasts."""
+        self.take(count)
+        try:
+            yield
+        finally:
+            self._budget.used -= count
+            self.taken -= count

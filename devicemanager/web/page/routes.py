@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from devicemanager.control.errors import HttpError
+from devicemanager.control.limits import Account
 from devicemanager.web.page import actions
 from devicemanager.web.page.headers import HEADERS
 from devicemanager.web.page.node import SiteNode
@@ -75,14 +76,17 @@ def _file(body: bytes, kind: str) -> Callable[[Request], Any]:
 async def _stream(updates: Updates, request: Request) -> Any:
     # A browser that connects again by itself says so in the header.
     since = request.headers.get("last-event-id") or request.query_params.get("since", "")
-    return _Messages(updates.messages(since))
+    return _Messages(updates.messages(since), request.scope["account"])
 
 
 class _Messages:
     """Server-sent events until either side ends."""
 
-    def __init__(self, messages: AsyncGenerator[bytes]) -> None:
+    def __init__(self, messages: AsyncGenerator[bytes], account: Account) -> None:
+        """``account`` has to have room for a message while it is sent: who does not read
+        what he asked for keeps it in memory."""
         self._messages = messages
+        self._account = account
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {**HEADERS, "content-type": "text/event-stream"}
@@ -106,11 +110,16 @@ class _Messages:
     async def _send(self, send: Send) -> None:
         async with contextlib.aclosing(self._messages) as messages:
             async for message in messages:
-                view = memoryview(message)
-                for at in range(0, len(view), _PIECE):
-                    piece = bytes(view[at : at + _PIECE])
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                with self._account.holding(len(message)):
+                    await _send_pieces(message, send)
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _send_pieces(message: bytes, send: Send) -> None:
+    view = memoryview(message)
+    for at in range(0, len(view), _PIECE):
+        piece = bytes(view[at : at + _PIECE])
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 async def _disconnect(receive: Receive) -> None:

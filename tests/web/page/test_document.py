@@ -131,6 +131,14 @@ def test_a_document_made_of_the_one_before_is_as_one_made_anew(pictures):
         assert documents.of(each, ()) == Documents().of(each, ())
 
 
+def test_a_pod_that_is_what_it_was_before_is_shown_so():
+    documents = Documents()
+    pending, running = PodView("u", "ns", "p", "Pending"), PodView("u", "ns", "p", "Running")
+    for pod in (pending, running, pending):
+        shown = documents.of(picture(pods=(pod,)), ())["pods", ""]["u"]
+        assert shown["phase"] == pod.phase
+
+
 @pytest.mark.parametrize("before", [(), (PodView("u", "ns", "p"),)])
 def test_pods_come_and_go(before):
     documents = Documents()

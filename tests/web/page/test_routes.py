@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
+import threading
 from importlib.resources import files
 
 import pytest
 
 from devicemanager.control import ControlServer
+from devicemanager.control.errors import HttpError
+from devicemanager.control.limits import Budget
 from devicemanager.testing import pod_manifest
 from devicemanager.web import HttpServer
 from devicemanager.web.page.headers import POLICY
+from devicemanager.web.page.node import SiteNode
+from devicemanager.web.page.routes import _Messages
+from devicemanager.web.site import Site
 
 from ..conftest import asked
 
@@ -179,6 +186,26 @@ def test_a_stopped_kubelet_is_shown_and_the_stream_goes_on(mock_kubelet, stream)
     assert opened.until(lambda name, *_: name == "node")["serving"] is True
 
 
+def test_messages_under_way_count_as_all_other_answers_do():
+    """Who does not read keeps a message in memory, and there is not room for any number."""
+    budget, sent = Budget(10), []
+
+    async def messages():
+        yield b"12345678"
+        yield b"12345678901"
+
+    async def send(message):
+        sent.append((message["type"], budget.used))
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    with budget.account() as account, pytest.raises(HttpError, match="try again"):
+        asyncio.run(_Messages(messages(), account)({"method": "GET"}, receive, send))
+    assert sent[-1] == ("http.response.body", 8)
+    assert budget.used == 0
+
+
 def test_a_server_that_stops_ends_the_stream(mock_kubelet):
     with HttpServer(mock_kubelet, "127.0.0.1:0") as server:
         opened = Stream(server.address)
@@ -218,6 +245,24 @@ def test_what_cannot_break_is_said(simulated_plugin, simulated, post, body, stat
     answer = post("/page/device-health", body)
     assert answer.status == status
     assert text in answer.text and "\n" not in answer.text.rstrip("\n")
+
+
+def test_a_body_has_a_limit(post):
+    answer = post("/page/settings", {"uid": "x" * (1 << 20)})
+    assert answer.status == 413
+
+
+def test_a_call_that_is_no_event_is_looked_at_too(mock_kubelet, simulated_plugin):
+    simulated_plugin(GPU, 1)
+    mock_kubelet.wait_for_resource(GPU, 1)
+    called = threading.Event()
+    end = SiteNode(Site(mock_kubelet, None, None)).subscribe(called.set)
+    mock_kubelet.options(GPU)
+    assert called.wait(20)
+    end()
+    called.clear()
+    mock_kubelet.options(GPU)
+    assert not called.is_set()
 
 
 def test_the_settings_of_a_pod_need_the_token(mock_kubelet, simulated_plugin, post):
