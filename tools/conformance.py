@@ -16,7 +16,7 @@ from collections.abc import Sequence
 # gRPC reads it when it is imported: a plugin that ends would be a line of its own each time.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-from devicemanager.conformance import Outcome, Verdict, run, select
+from devicemanager.conformance import Outcome, Report, Verdict, run, select
 from devicemanager.settings import Settings
 from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, subject
 
@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [each for each in CASES if not options.switch or each.switch in options.switch]
     seeds = () if options.switch else _SEEDS
     begin = time.monotonic()
-    wrong = sum(_good(seed) for seed in seeds)
+    reports = [_good(seed) for seed in seeds]
+    wrong = sum(len(report.of(*_BAD)) for report in reports) + _changes(reports)
     wrong += sum(_broken(case, options.own) for case in chosen)
     verdict = f"{wrong} wrong" if wrong else "all as they should be"
     print(
@@ -42,16 +43,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def _good(seed: int) -> int:
+def _good(seed: int) -> Report:
     report = run(subject(*GOOD), select(), limits=limits(), seed=seed, settings=_SETTINGS)
-    bad = report.of(*_BAD)
-    for each in bad:
+    for each in report.of(*_BAD):
         print(f"good plugin, seed {seed}: {_told(each)}")
     if seed == _SEEDS[0]:
         for each in report.verdicts:
             print(f"  {each.check.id} {each.outcome.value:5} {each.seconds:6.2f} s")
     print(f"good plugin, seed {seed}: {report.seconds:.1f} s", flush=True)
-    return len(bad)
+    return report
+
+
+def _changes(reports: Sequence[Report]) -> int:
+    """How many checks have another verdict with another seed."""
+    found = 0
+    for verdicts in zip(*(report.verdicts for report in reports), strict=True):
+        outcomes = [each.outcome.value for each in verdicts]
+        if len(set(outcomes)) > 1:
+            found += 1
+            print(f"{verdicts[0].check.id} with other seeds: {', '.join(outcomes)}")
+    return found
 
 
 def _broken(case: Case, own: bool) -> int:

@@ -303,6 +303,11 @@ class Trial:
         """Whether the plugin has ended, and nobody starts it again."""
         return self.subject.restart == "never" and not self.process.is_running
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the plugin has ended since it was started last, even if it runs again."""
+        return self.process.starts > 1 or not self.process.is_running
+
     # -- the machine -----------------------------------------------------------------------
 
     def numa_nodes(self) -> frozenset[int]:

@@ -262,7 +262,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 nodes = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
                 path = nodes[0 if "shared-node" in on else number % len(nodes)]
                 if "relative-path" in on:
-                    path = "dev/null"
+                    path = path.lstrip("/")
                 answer.devices.add(
                     host_path=path, container_path=f"/dev/mock/{id_}", permissions="rw"
                 )

@@ -312,6 +312,8 @@ def a11(trial: Trial) -> str:
     seen = set()
     for what, answer in _every_answer(trial):
         for device in answer.devices:
+            if not device.host_path.startswith("/"):
+                raise Skipped(f"{what}: {device.host_path!r} is no absolute path: see A10")
             path = trial.host_path(device.host_path)
             if not path.exists():
                 raise Failed(f"{what}: {device.host_path} is not there")

@@ -219,9 +219,9 @@ def _without_inotify(trial: Trial) -> str:
             _, took = trial.restart_and_wait(1)
             return f"back after {took:.2f} s"
         except Failed as failed:
-            if not trial.has_ended:
+            if not trial.has_stopped:
                 raise Failed(f"without inotify: {failed}") from None
-    if not trial.has_ended:
+    if not trial.has_stopped:
         raise Failed("without inotify it neither registered nor ended")
     return _says_why(trial)
 
@@ -230,10 +230,10 @@ def _comes_up(trial: Trial, instances: int) -> bool:
     since = trial.kubelet.mark()
     trial.launch(*scarce(instances))
     trial.until(
-        lambda: trial.has_ended or trial.is_registered(since, trial.resources),
+        lambda: trial.has_stopped or trial.is_registered(since, trial.resources),
         trial.limits.start_seconds,
     )
-    return not trial.has_ended and trial.is_registered(since, trial.resources)
+    return not trial.has_stopped and trial.is_registered(since, trial.resources)
 
 
 def _says_why(trial: Trial) -> str:

@@ -159,16 +159,11 @@ def r06(trial: Trial) -> str:
     def attempts() -> int:
         return len(trial.registrations(since, code=None))
 
-    def ended() -> bool:
-        return trial.process.starts > 1 or not trial.process.is_running
-
-    if trial.until(lambda: bool(attempts()) or ended(), limits.start_seconds) is None:
+    if trial.until(lambda: bool(attempts()) or trial.has_stopped, limits.start_seconds) is None:
         raise Failed(f"it did not try to register within {limits.start_seconds:g} s")
-    trial.until(ended, limits.register_window_seconds)
-    if ended():
-        if trial.process.exit_status == 0:
-            raise Failed("it ended with exit status 0 although it was refused")
-        return trial.exit_text()
+    trial.until(lambda: trial.has_stopped, limits.register_window_seconds)
+    if trial.has_stopped:
+        return _ended_refused(trial)
     # The first attempt begins the window.
     allowed = 1 + limits.register_attempts * limits.register_window_seconds / 30
     if attempts() / len(trial.resources) > allowed:
@@ -182,14 +177,23 @@ def r06(trial: Trial) -> str:
     trial.kubelet.faults.clear()
     trial.step("registrations are taken again")
     took = trial.until(
-        lambda: ended() or trial.is_registered(since, trial.resources), limits.recover_seconds
+        lambda: trial.has_stopped or trial.is_registered(since, trial.resources),
+        limits.recover_seconds,
     )
+    if trial.has_stopped:
+        return _ended_refused(trial)
     if took is None:
         raise Failed(
             "after one refusal it neither ended nor registered again within "
             f"{limits.recover_seconds:g} s"
         )
     return f"came back after {took:.1f} s"
+
+
+def _ended_refused(trial: Trial) -> str:
+    if trial.process.exit_status == 0:
+        raise Failed("it ended with exit status 0 although it was refused")
+    return trial.exit_text()
 
 
 @check(
@@ -215,7 +219,10 @@ def r07(trial: Trial) -> None:
     for resource in trial.resources:
         if trial.until(partial(_is_answered, trial, resource, since), seconds) is None:
             raise Failed("Register was given up")
-        call = trial.registrations(since, resource, code=None)[0]
+        calls = trial.registrations(since, resource, code=None)
+        if not calls:
+            raise Failed(f"it ended while Register waited: {trial.exit_text()}")
+        call = calls[0]
         if call.code != "OK":
             raise Failed(f"it gave up waiting: Register ended with {call.code}")
         if not any(each.number < call.number for each in trial.lists(resource, since)):
