@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from devicemanager.calls.call import Call, Direction
+from devicemanager.calls.call import Call
 from devicemanager.core.topology import PolicyName, ScopeName
 from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -83,7 +83,7 @@ class Reader:
     def _call(self, call: Call) -> None:
         if call.rpc == "Allocate":
             self._note(Allocated(call.resource or "", call.duration))
-        elif call.rpc == "Register" and call.direction is Direction.TO_KUBELET:
+        elif call.rpc == "Register":
             self._note(Registered(call.resource or ""))
 
     def _note(self, happened: Happened | None) -> None:

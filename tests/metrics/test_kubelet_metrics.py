@@ -76,6 +76,11 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
     kubelet.wait_for_resource(GPU, 4)
     kubelet.admit(pod_manifest("train", {GPU: 3}))
     kubelet.admit(pod_manifest("greedy", {GPU: 2}))
+    done = pod_manifest("done", {}, uid="done")
+    done["spec"]["restartPolicy"] = "Never"
+    done["spec"]["containers"].append({"name": "two", "image": "i"})
+    kubelet.admit(done)
+    kubelet.finish("done")
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         client.list()
         client.list_v1alpha1()
@@ -86,11 +91,11 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
         ("kubelet_device_plugin_registration_total", [gpu], 1),
         ("kubelet_device_plugin_alloc_duration_seconds_count", [gpu], 1),
         ("kubelet_device_plugin_alloc_duration_seconds_bucket", [("le", "10"), gpu], 1),
-        ("kubelet_topology_manager_admission_requests_total", [], 2),
+        ("kubelet_topology_manager_admission_requests_total", [], 3),
         ("kubelet_topology_manager_admission_errors_total", [], 1),
-        ("kubelet_topology_manager_admission_duration_ms_count", [], 2),
+        ("kubelet_topology_manager_admission_duration_ms_count", [], 3),
         (REJECTIONS, [("reason", "UnexpectedAdmissionError")], 1),
-        (ALIGNED + "_total", [("boundary", "numa_node"), ("scope", "container")], 1),
+        (ALIGNED + "_total", [("boundary", "numa_node"), ("scope", "container")], 3),
         (ALIGNED + "_total", [("boundary", "numa_node"), ("scope", "pod")], 0),
         ("kubelet_pod_resources_endpoint_requests_total", [("server_api_version", "v1")], 1),
         ("kubelet_pod_resources_endpoint_requests_total", [("server_api_version", "v1alpha1")], 1),
@@ -102,6 +107,7 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
         ("kubelet_node_name", [("node", "mock")], 1),
         ("kubelet_running_pods", [], 1),
         ("kubelet_running_containers", [("container_state", "running")], 1),
+        ("kubelet_running_containers", [("container_state", "exited")], 2),
         ("devicemanager_devices_capacity", [gpu], 4),
         ("devicemanager_devices_allocatable", [gpu], 4),
         ("devicemanager_devices_held", [gpu], 3),

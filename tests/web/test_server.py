@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from devicemanager import EventKind, RequestError
 from devicemanager.control import ControlServer, MockKubeletClient
+from devicemanager.control.access import TcpAddress
 from devicemanager.web import HttpServer
 from tests.web.conftest import asked
 
@@ -73,6 +74,26 @@ def test_the_control_api_is_on_the_same_server(mock_kubelet):
         server.url  # noqa: B018
 
 
+def test_without_the_control_api_nobody_may_change_anything(served):
+    for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer "}):
+        answer = asked(served.address, "/page/device-health", headers, "POST", "{}")
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    ("listener", "there", "takes"),
+    [
+        ("127.0.0.1:1", ("127.0.0.1", 1), True),
+        ("127.0.0.1:1", ("127.0.0.2", 1), False),
+        ("127.0.0.1:1", ("127.0.0.1", 2), False),
+        ("0.0.0.0:1", ("192.0.2.1", 1), True),
+        ("[::]:1", ("::1", 1), True),
+    ],
+)
+def test_a_connection_comes_to_the_listener_of_its_address(listener, there, takes):
+    assert TcpAddress.parse(listener).takes(*there) is takes
+
+
 def test_one_address_for_both_is_one_listener(mock_kubelet):
     control = ControlServer(mock_kubelet)
     with HttpServer(mock_kubelet, "127.0.0.1:0", control=control) as server:
@@ -112,5 +133,7 @@ def test_much_that_happened_is_counted_while_nobody_asks(mock_kubelet, monkeypat
             assert time.monotonic() < deadline
             time.sleep(0.01)
         text = asked(server.address, "/metrics").text
+        reader = server._metrics._reader
     assert "kubelet_topology_manager_admission_requests_total 6.0" in text
-    happen()  # counted by nobody
+    happen()
+    assert not reader._happened
