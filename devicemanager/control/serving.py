@@ -8,6 +8,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -20,7 +21,7 @@ from devicemanager.control.limits import IDLE_SECONDS, max_connections
 from devicemanager.control.listening import BACKLOG
 from devicemanager.core.errors import RequestError, StartError, StopError
 
-__all__ = ["HttpService", "Prepared", "Serving"]
+__all__ = ["Certificate", "HttpService", "Prepared", "Serving"]
 
 _LAST_WORDS: Final = 2
 """Seconds that answers may take which are under way when the server stops."""
@@ -36,12 +37,22 @@ class HttpService(Protocol):
 
 
 @attrs.frozen
+class Certificate:
+    """Files in PEM form: the certificate, with those that vouch for it, and its key."""
+
+    certificate: Path
+    key: Path
+
+
+@attrs.frozen
 class Prepared:
     """What a server is about to serve, and where."""
 
     listeners: list[socket.socket]
     make: Callable[[], HttpService]
     """Makes what answers, on the server's loop."""
+    certificate: Certificate | None = None
+    """None: nothing is encrypted."""
 
 
 class Serving(abc.ABC):
@@ -119,9 +130,12 @@ class _Server(uvicorn.Server):
         self._service: HttpService | None = None
         self.ready = threading.Event()
         self.failure: str | None = None
+        files = prepared.certificate
         super().__init__(
             uvicorn.Config(
                 self._answer,
+                ssl_certfile=None if files is None else files.certificate,
+                ssl_keyfile=None if files is None else str(files.key),
                 http=Connection,
                 ws="none",
                 interface="asgi3",

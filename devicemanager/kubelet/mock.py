@@ -203,11 +203,12 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
     def telemetry(self) -> Telemetry:
         """What ``run --http`` tells: health, counters, pods with their statuses."""
         return Telemetry(
-            self.settings.behaviour.health_check,
-            self._life,
-            self._pods,
-            lambda: self._latest,
+            lambda: self.manager,
             self.allocated_resources_status,
+            self._pods,
+            self.settings.behaviour.health_check,
+            lambda: self._life.process,
+            lambda: self._latest,
         )
 
     # -- faults on purpose -------------------------------------------------------------

@@ -17,6 +17,7 @@ from devicemanager.kubelet import inventory
 from devicemanager.kubelet.arguments import parser
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.podlife import PodLife
+from devicemanager.kubelet.telemetry import NodeTelemetry
 from devicemanager.manager.healthupdates import HealthUpdates
 from devicemanager.manager.manager import Capacity, DeviceManager
 from devicemanager.pods.admission import Admission
@@ -116,6 +117,11 @@ class NodePods(PodLife):
         with self._lock:
             self._node_status.update(counts.capacity, counts.allocatable, removed)
             return self._node_status.copy()
+
+    @property
+    def telemetry(self) -> NodeTelemetry:
+        """What is told of it over HTTP: pods with their statuses, counts of devices."""
+        return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._pods)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
         """``allocatedResourcesStatus`` by container: each resource a container holds, and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -15,15 +15,24 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.core.status import ResourceStatus
+from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.records import PodRecord, PodStore
 from devicemanager.versions.behaviour import HealthCheck
 
 if TYPE_CHECKING:
+    from devicemanager.clock import Clock
     from devicemanager.core.podstatus.status import Resources
-    from devicemanager.kubelet.lifecycle import Lifecycle
     from devicemanager.kubelet.process import KubeletProcess
+    from devicemanager.settings import Settings
 
-__all__ = ["DeviceCounts", "PodReport", "Telemetry", "registration_failure"]
+__all__ = [
+    "DeviceCounts",
+    "NodeTelemetry",
+    "PodReport",
+    "Telemetry",
+    "Told",
+    "registration_failure",
+]
 
 
 @attrs.frozen
@@ -48,37 +57,22 @@ class PodReport:
 
 
 @attrs.frozen(eq=False)
-class Telemetry:
-    """For ``MockKubelet.telemetry``. May be asked from any thread, also of a stopped kubelet,
-    and waits for no plugin."""
+class NodeTelemetry:
+    """For ``NodePods.telemetry``. May be asked from any thread, also of a stopped kubelet, and
+    waits for no plugin."""
 
-    _check: HealthCheck
-    _life: Lifecycle
-    _pods: PodStore
-    _latest: Callable[[], KubeletProcess | None]
-    """The process that serves, or served last."""
+    _manager: Callable[[], DeviceManager]
+    """Raises RequestError if the kubelet is stopped, as the next one does."""
     _resources: Callable[[str], Mapping[str, tuple[ResourceStatus, ...]]]
-    """``allocatedResourcesStatus`` by container, of a pod's UID; raises RequestError."""
-
-    def registration_failure(self) -> str:
-        """Why no plugin can register, as the check ``device-plugin`` of ``/healthz`` says it
-        in this kubelet's version; empty if nothing is wrong, or the version has no such check."""
-        process = self._latest()
-        error = None if process is None else process.registration_error
-        return registration_failure(self._check, has_started=process is not None, error=error)
-
-    def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
-        """(metric name, ``server_api_version``) → count of PodResources calls since the
-        kubelet started; empty while it is stopped."""
-        process = self._life.process
-        return {} if process is None else process.pod_resources.counters()
+    """``allocatedResourcesStatus`` by container, of a pod's UID."""
+    _pods: PodStore
 
     def device_counts(self) -> Mapping[str, DeviceCounts]:
         """The devices of each known resource, sorted; empty while the kubelet is stopped."""
-        process = self._life.process
-        if process is None:
+        try:
+            state = self._manager().state
+        except RequestError:
             return {}
-        state = process.manager.state
         with state.lock:
             return {
                 str(resource): DeviceCounts(
@@ -100,6 +94,13 @@ class Telemetry:
         # Each for itself: a thousand of them under one lock would hold up admissions.
         return tuple([self._report(record) for record in self._pods.records()])
 
+    def pod(self, namespace: str, name: str) -> PodReport | None:
+        """The pod of that name; None if there is none."""
+        for record in self._pods.records():
+            if (record.pod.namespace, record.pod.name) == (namespace, name):
+                return self._report(record)
+        return None
+
     def _report(self, record: PodRecord) -> PodReport:
         held: Resources = {}
         if not record.refused:
@@ -108,6 +109,42 @@ class Telemetry:
                 held = {ContainerName(name): each for name, each in found.items()}
         with self._pods.lock:
             return PodReport(record.pod, record.api_status(held), record.deletion_grace)
+
+
+@attrs.frozen(eq=False)
+class Telemetry(NodeTelemetry):
+    """For ``MockKubelet.telemetry``: what only a kubelet with servers has, too."""
+
+    _check: HealthCheck
+    _serving: Callable[[], KubeletProcess | None]
+    _latest: Callable[[], KubeletProcess | None]
+    """The process that serves, or served last."""
+
+    def registration_failure(self) -> str:
+        """Why no plugin can register, as the check ``device-plugin`` of ``/healthz`` says it
+        in this kubelet's version; empty if nothing is wrong, or the version has no such check."""
+        process = self._latest()
+        error = None if process is None else process.registration_error
+        return registration_failure(self._check, has_started=process is not None, error=error)
+
+    def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
+        """(metric name, ``server_api_version``) → count of PodResources calls since the
+        kubelet started; empty while it is stopped."""
+        process = self._serving()
+        return {} if process is None else process.pod_resources.counters()
+
+
+class Told(Protocol):
+    """A kubelet that can be told of over HTTP; every kind can."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def is_serving(self) -> bool: ...
+    @property
+    def telemetry(self) -> NodeTelemetry: ...
 
 
 def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:

@@ -10,11 +10,12 @@ from prometheus_client.registry import Collector
 
 from devicemanager.core.podstatus.containers import Running, Terminated
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.telemetry import Told
 from devicemanager.metrics import families
 from devicemanager.metrics.exposition import text_of
 from devicemanager.metrics.reader import Reader
 
-__all__ = ["KubeletMetrics"]
+__all__ = ["KubeletMetrics", "node_text", "resource_text"]
 
 
 class KubeletMetrics(Collector):
@@ -43,11 +44,6 @@ class KubeletMetrics(Collector):
         """Everything, in Prometheus' text form."""
         return text_of(self.registry)
 
-    def resource_text(self) -> bytes:
-        """What a kubelet serves at ``/metrics/resource``, as far as there is something to tell:
-        nothing runs here that would take CPU or memory."""
-        return text_of(_Resources(self._kubelet))
-
     def collect(self) -> Iterable[Metric]:
         """The families that the kubelet's version has, as of now."""
         kubelet = self._kubelet
@@ -57,35 +53,53 @@ class KubeletMetrics(Collector):
                 lambda tally: [*families.of_plugins(tally), *families.of_admissions(tally, names)]
             ),
             *families.of_pod_resources(kubelet.telemetry.pod_resources_counters()),
-            *self._of_pods(),
-            *families.of_devices(kubelet.telemetry.device_counts()),
+            *_Now(kubelet).collect(),
         ]
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: families come and go with what happens."""
         return []
 
-    def _of_pods(self) -> Iterable[Metric]:
+
+def node_text(node: Told) -> bytes:
+    """Gauges of a node whose kubelet nobody counts for: its pods, containers and devices."""
+    return text_of(_Now(node))
+
+
+def resource_text(node: Told) -> bytes:
+    """What a kubelet serves at ``/metrics/resource``, as far as there is something to tell:
+    nothing runs here that would take CPU or memory."""
+    return text_of(_Resources(node))
+
+
+class _Now(Collector):
+    def __init__(self, node: Told) -> None:
+        self._node = node
+
+    def collect(self) -> Iterable[Metric]:
         pods = running = exited = 0
-        for _, statuses in self._kubelet.telemetry.containers():
+        telemetry = self._node.telemetry
+        for _, statuses in telemetry.containers():
             states = [status.state for status in statuses]
             here = sum(isinstance(state, Running) for state in states)
             pods += here > 0
             running += here
             exited += sum(isinstance(state, Terminated) for state in states)
-        return families.of_pods(self._kubelet.settings.node_name, pods, running, exited)
+        return [
+            *families.of_pods(self._node.settings.node_name, pods, running, exited),
+            *families.of_devices(telemetry.device_counts()),
+        ]
 
 
 class _Resources(Collector):
-    def __init__(self, kubelet: MockKubelet) -> None:
-        self._kubelet = kubelet
+    def __init__(self, node: Told) -> None:
+        self._node = node
 
     def collect(self) -> Iterable[Metric]:
         started = (
             ((str(status.name), pod.name, pod.namespace), status.state.started_at)
-            for pod, statuses in self._kubelet.telemetry.containers()
+            for pod, statuses in self._node.telemetry.containers()
             for status in statuses
             if isinstance(status.state, Running) and status.state.started_at is not None
         )
-        errors = self._kubelet.settings.behaviour.scrape_errors
-        return families.of_resources(started, errors)
+        return families.of_resources(started, self._node.settings.behaviour.scrape_errors)

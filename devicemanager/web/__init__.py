@@ -9,8 +9,9 @@ from __future__ import annotations
 from devicemanager.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
+    from devicemanager.web.nodes import NodesServer
     from devicemanager.web.server import HttpServer
 
-__all__ = ["HttpServer"]
+__all__ = ["HttpServer", "NodesServer"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"HttpServer": "server"})
+__getattr__, __dir__ = lazy_names(__name__, {"HttpServer": "server", "NodesServer": "nodes"})

@@ -11,33 +11,38 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Router
 from starlette.types import Message, Receive, Scope, Send
 
+from devicemanager.control.access import Gate
 from devicemanager.control.app import Application
 from devicemanager.control.errors import problem_of
 from devicemanager.control.limits import Budget
 from devicemanager.control.sending import Answer
-from devicemanager.events import EventKind
-from devicemanager.web.endpoints import NOSNIFF, TEXT
-from devicemanager.web.site import Site
+from devicemanager.web.answers import NOSNIFF, TEXT
 
 __all__ = ["WebApplication"]
 
 _CONTROL: Final = ("/v1/", "/openapi.json")
-
-Routes = Callable[[Site], Sequence[BaseRoute]]
 
 
 class WebApplication:
     """Answers the requests of one server. To be made on the server's loop."""
 
     def __init__(
-        self, site: Site, parts: Sequence[Routes], control: Application | None = None
+        self,
+        gate: Gate,
+        routes: Sequence[BaseRoute],
+        *,
+        failed: Callable[[str], object],
+        closing: Callable[[], None] = lambda: None,
+        control: Application | None = None,
     ) -> None:
-        """``parts`` make the routes."""
-        self._site = site
+        """``failed`` is told of a mistake of ours, in one line; ``closing`` is called when the
+        server ends."""
+        self._gate = gate
+        self._failed = failed
+        self._closing = closing
         self._control = control
         self._budget = Budget()
-        found = [route for part in parts for route in part(site)]
-        self._router = Router(found, redirect_slashes=False)
+        self._router = Router(list(routes), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,7 +59,7 @@ class WebApplication:
         with self._budget.account() as account:
             scope.update(account=account, app=self)  # with an app, the router raises
             try:
-                self._site.gate.check_sender(scope)
+                self._gate.check_sender(scope)
                 await self._router(scope, receive, sending)
             except ClientDisconnect:
                 return
@@ -66,7 +71,7 @@ class WebApplication:
 
     def close(self) -> None:
         """The server ends: let streams come to their ends."""
-        self._site.close()
+        self._closing()
         if self._control is not None:
             self._control.close()
 
@@ -78,7 +83,7 @@ class WebApplication:
             problem = problem_of(error)
             status, text = HTTPStatus(problem.status), problem.detail
             if problem.reason == "internal":
-                self._site.kubelet.events.publish(EventKind.SERVER_ERROR, f"HTTP: {text}")
+                self._failed(f"HTTP: {text}")
         # The rest of a body that was not read would be taken for the next request.
         headers = [*NOSNIFF, (b"connection", b"close")]
         return Answer(status, TEXT, f"{text}\n".encode(), headers=headers)

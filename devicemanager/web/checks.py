@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.telemetry import Told
 from devicemanager.versions.behaviour import HealthCheck
 from devicemanager.web.health import Check
 
-__all__ = ["checks_of", "live_checks"]
+__all__ = ["checks_of", "live_checks", "node_checks"]
 
 
 def live_checks() -> tuple[Check, ...]:
@@ -14,14 +15,18 @@ def live_checks() -> tuple[Check, ...]:
     return (Check("ping", lambda: ""), Check("log", lambda: ""))
 
 
-def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
-    """Those of the kubelet's version. A kubelet that does not run would not answer at all; here
-    ``syncloop`` says so."""
+def node_checks(kubelet: Told) -> tuple[Check, ...]:
+    """Whether the kubelet runs: one that does not would not answer at all, but here it does."""
 
     def syncloop() -> str:
         return "" if kubelet.is_serving else "the kubelet is stopped"
 
-    checks = (*live_checks(), Check("syncloop", syncloop))
+    return (*live_checks(), Check("syncloop", syncloop))
+
+
+def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
+    """Those of the kubelet's version."""
+    checks = node_checks(kubelet)
     if kubelet.settings.behaviour.health_check is HealthCheck.NONE:
         return checks
     return (*checks, Check("device-plugin", kubelet.telemetry.registration_failure))

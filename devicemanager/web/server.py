@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from anyio import CapacityLimiter
+from starlette.routing import BaseRoute
 
 from devicemanager.control.access import Access, Gate, TcpAddress
 from devicemanager.control.app import Application
@@ -16,10 +17,11 @@ from devicemanager.control.listening import listen_tcp
 from devicemanager.control.server import ControlServer, Opened
 from devicemanager.control.serving import Prepared, Serving
 from devicemanager.core.errors import RequestError
+from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.metrics.kubelet import KubeletMetrics
 from devicemanager.web import endpoints, page
-from devicemanager.web.app import Routes, WebApplication
+from devicemanager.web.app import WebApplication
 from devicemanager.web.site import Breakable, Site
 
 __all__ = ["DEFAULT_ADDRESS", "HttpServer"]
@@ -27,7 +29,7 @@ __all__ = ["DEFAULT_ADDRESS", "HttpServer"]
 DEFAULT_ADDRESS: Final = "127.0.0.1:10255"
 """Where it listens unless told otherwise: the kubelet's read-only port, on this host only."""
 
-PARTS: Final[tuple[Routes, ...]] = (endpoints.routes, page.routes)
+PARTS: Final[tuple[Callable[[Site], Sequence[BaseRoute]], ...]] = (endpoints.routes, page.routes)
 """What makes the routes, besides the control API."""
 
 
@@ -107,7 +109,13 @@ class HttpServer(Serving):
         site = Site(self._kubelet, metrics, CapacityLimiter(WORKERS), steers=steers, gate=gate)
         if self._simulated is not None:
             site.simulated = self._simulated
-        return WebApplication(site, PARTS, Application(self._kubelet, gate) if steers else None)
+        return WebApplication(
+            gate,
+            [route for part in PARTS for route in part(site)],
+            failed=lambda text: self._kubelet.events.publish(EventKind.SERVER_ERROR, text),
+            closing=site.close,
+            control=Application(self._kubelet, gate) if steers else None,
+        )
 
     def _wake(self) -> None:
         """Much has happened; on the thread of any of it. While nobody serves, that thread has

@@ -13,7 +13,7 @@ from devicemanager import EventKind, MockKubelet, Settings
 from devicemanager.calls.call import Direction
 from devicemanager.metrics import families, reader
 from devicemanager.metrics.exposition import text_of
-from devicemanager.metrics.kubelet import KubeletMetrics
+from devicemanager.metrics.kubelet import KubeletMetrics, resource_text
 from devicemanager.metrics.reader import Reader
 from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient
@@ -117,7 +117,7 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
     assert kinds[ALIGNED] == kinds["kubelet_pod_resources_endpoint_requests_list"] == "counter"
     assert kinds["kubelet_device_plugin_alloc_duration_seconds"] == "histogram"
     assert not [name for name in kinds if name.endswith(("_total_total", "_created"))]
-    resources = samples(metrics.resource_text())
+    resources = samples(resource_text(kubelet))
     started = ("container", "main"), ("namespace", "default"), ("pod", "train")
     assert resources["container_start_time_seconds", *started] > 1.7e9
     assert resources["resource_scrape_error",] == 0
@@ -162,7 +162,7 @@ def test_m1_metrics_of_admissions(stopped, version, names):
     ],
 )
 def test_how_a_scrape_of_resources_tells_that_it_failed(stopped, version, names):
-    assert set(told(KubeletMetrics(stopped(kubelet_version=version)).resource_text())) == names
+    assert set(told(resource_text(stopped(kubelet_version=version)))) == names
 
 
 def test_policy_none_aligns_nothing(stopped):
