@@ -174,7 +174,8 @@ class Cluster:
         errors = self._join_all(nodes)
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-            raise ClusterError(f"node {nodes[0].name}: {errors[0]}{more}")
+            name, error = errors[0]
+            raise ClusterError(f"node {name}: {error}{more}")
         return nodes
 
     def _node(
@@ -197,15 +198,15 @@ class Cluster:
             left=self._has_left,
         )
 
-    def _join_all(self, nodes: Iterable[ClusterNode]) -> list[Exception]:
-        """Let them join, many at once; returns what went wrong."""
+    def _join_all(self, nodes: Iterable[ClusterNode]) -> list[tuple[str, Exception]]:
+        """Let them join, many at once; returns which could not, and why."""
         nodes = list(nodes)
         connection = self._connection
         late = connection.pods.has_listed
         for node in nodes:
             connection.pods.expect(node.name)
         connection.follow()
-        errors: list[Exception] = []
+        errors: list[tuple[str, Exception]] = []
         open_ = _Countdown(len(nodes))
         for node in nodes:
 
@@ -214,7 +215,7 @@ class Cluster:
                     self._join_one(node, late)
                 except (ClusterError, ClientClosing) as error:
                     connection.pods.drop(node.name)
-                    errors.append(error)
+                    errors.append((node.name, error))
                 finally:
                     open_.one()
 
@@ -263,9 +264,9 @@ class Cluster:
 
         indexes = [index for index in members.indexes if shard.has(index)]
         nodes = [self._node(members, index, shard.number, is_over) for index in indexes]
-        for error in self._join_all(nodes)[:1]:
+        for name, error in self._join_all(nodes)[:1]:
             if not isinstance(error, ClientClosing):
-                self._warn(f"shard {shard.number}: {error}")
+                self._warn(f"shard {shard.number}: node {name}: {error}")
         if is_over():
             self.abandon([node.name for node in nodes])
 

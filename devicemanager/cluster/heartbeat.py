@@ -140,6 +140,11 @@ class HeartbeatLane:
                 wait = 0.0 if lease.silent else self._beat(lease)
             except ClientClosing:
                 return
+            except Exception as error:  # an answer that is none, such as a proxy's
+                self._late(
+                    f"lease of node {lease.node}: unexpected {type(error).__name__}: {error}"
+                )
+                wait = LONGEST_WAIT
             self._again(lease, due, wait)
 
     def _next(self) -> _Lease | None:

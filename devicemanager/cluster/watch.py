@@ -120,6 +120,10 @@ class Reflector:
                     return
                 self._warn(f"{self._path} cannot be followed, trying again: {error}")
                 self._pause(began, error.wait if isinstance(error, Unavailable) else 0.0)
+            except Exception as error:  # of somebody who was told: to stop looking helps nobody
+                self._warn(f"{self._path}: unexpected {type(error).__name__}: {error} (a bug)")
+                self._version = None
+                self._pause(began)
             else:
                 if self._monotonic() - began < SHORT:
                     self._pause(began)

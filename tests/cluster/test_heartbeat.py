@@ -124,6 +124,15 @@ def test_an_unavailable_server_is_tried_again(leases, lane):
     assert leases.methods[:5] == ["POST"] * 5
 
 
+def test_an_answer_that_is_none_ends_no_thread(leases, monkeypatch):
+    monkeypatch.setattr(heartbeat, "LONGEST_WAIT", 0.01)
+    lane = HeartbeatLane(leases, duration=0.2, threads=1)
+    leases.errors = [KeyError("metadata")]
+    lane.add("a", "uid")
+    leases.wait(renewed(1))
+    lane.close()
+
+
 def test_removed_and_silent_nodes_are_not_renewed(leases, lane):
     lane.add("gone", "uid")
     lane.add("silent", "uid")

@@ -168,6 +168,17 @@ def test_an_event_that_could_not_be_taken_is_asked_for_again():
     assert versions(source) == ["1", "1"]
 
 
+def test_a_bug_of_who_is_told_means_list_again():
+    class Broken(Told):
+        def seen(self, kind, object_):
+            raise KeyError("spec")
+
+    source, said = Script(page("1"), [event("ADDED", "a", "2")], page("5"), []), []
+    Reflector(source, "/x", Broken(), warn=said.append).run()
+    assert versions(source) == ["1", "5"]
+    assert "unexpected KeyError" in said[0]
+
+
 def test_failures_are_waited_for_longer_and_longer():
     errors = [Unavailable("down")] * 8
     source, _, _ = run(*errors, END, [])

@@ -27,6 +27,7 @@ from tools.cluster.peer import ControlPlane
 __all__ = ["main"]
 
 GPU: Final = "vendor.com/gpu"
+DEFAULT: Final = "/api/v1/namespaces/default"
 _PATIENCE: Final = 600.0
 
 
@@ -38,6 +39,10 @@ class Measuring:
     api: ApiClient
     nodes: int
     pods: int
+    soak: float
+    """Seconds."""
+    rate: float
+    """Pods a second while soaking."""
 
     def say(self, what: str, value: float, unit: str) -> None:
         """A figure, with the load of the machine at that time."""
@@ -45,8 +50,8 @@ class Measuring:
 
     def run(self) -> None:
         """Join, idle, run pods, delete them."""
-        before = _rss()
         with Cluster.connect(self.plane.kubeconfig, warn=_warn) as cluster:
+            before = _rss()
             began, cpu = time.monotonic(), time.process_time()
             cluster.join_light("m", self.nodes, {GPU: 8}, options=NodeOptions(taints=()))
             self.say(f"{self.nodes} nodes registered", time.monotonic() - began, "s")
@@ -59,6 +64,8 @@ class Measuring:
             self._leases(cluster)
             if self.pods:
                 self._run_pods(cluster)
+            if self.soak:
+                self._soak(cluster)
             self.say("nodes that are NotReady", self.nodes - self._count_ready(), "")
             for node in cluster.nodes.values():
                 cast(LightKubelet, node.kubelet).self_check()
@@ -95,6 +102,43 @@ class Measuring:
             "processor time per deletion", 1000 * (time.process_time() - cpu) / self.pods, "ms"
         )
 
+    def _soak(self, cluster: Cluster) -> None:
+        """Pods come at a rate, run for some seconds and are deleted."""
+        lane = cluster.connection.heartbeat
+        began, cpu, created = time.monotonic(), time.process_time(), 0
+        worst = not_ready = 0.0
+        looked = began
+        while (now := time.monotonic()) < began + self.soak:
+            while created < (now - began) * self.rate:
+                self.api.request("POST", f"{DEFAULT}/pods", _pod(f"s-{created}"))
+                created += 1
+                if created > 10 * self.rate:
+                    name = f"s-{created - 1 - int(10 * self.rate)}"
+                    self.api.request("DELETE", f"{DEFAULT}/pods/{name}")
+            if now > looked + 10:
+                looked = now
+                not_ready = max(not_ready, self.nodes - self._count_ready())
+                worst = max(worst, lane.lag.worst)
+            time.sleep(0.02)
+        for number in range(max(0, created - int(10 * self.rate)), created):
+            self.api.request("DELETE", f"{DEFAULT}/pods/s-{number}")
+        _wait(lambda: not self._phases(cluster))
+        seconds = time.monotonic() - began
+        self.say("soak: pods per second", created / seconds, "/s")
+        self.say(
+            "soak: processor time per second, the load included",
+            (time.process_time() - cpu) / seconds,
+            "s",
+        )
+        self.say("soak: most nodes NotReady at once", not_ready, "")
+        self.say("soak: worst lateness of a lease", worst, "s")
+        held = sum(
+            each.pod is not None
+            for node in cluster.nodes.values()
+            for each in node.kubelet.inventory()
+        )
+        self.say("soak: devices held at the end", held, "")
+
     def _phases(self, cluster: Cluster) -> dict[str, int]:
         return cluster.pod_counts()
 
@@ -116,6 +160,12 @@ class Measuring:
     def _scale(self, replicas: int) -> None:
         path = "/apis/apps/v1/namespaces/default/deployments/m"
         self.api.request("PATCH", path, {"spec": {"replicas": replicas}}, patch="merge")
+
+
+def _pod(name: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
@@ -159,6 +209,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.cluster.measure", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--soak", type=float, default=0, help="seconds of pods that come and go")
+    parser.add_argument("--rate", type=float, default=20, help="of these, a second")
     args = parser.parse_args()
     try:
         programs = binaries()
@@ -170,7 +222,7 @@ def main() -> int:
         ControlPlane(programs, Path(directory)) as plane,
     ):
         api = ApiClient(load(plane.kubeconfig))
-        Measuring(plane, api, args.nodes, args.pods).run()
+        Measuring(plane, api, args.nodes, args.pods, args.soak, args.rate).run()
         api.close()
     return 0
 

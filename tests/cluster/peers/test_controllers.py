@@ -192,12 +192,12 @@ def test_the_roles_that_we_ship_are_enough(peer, control_plane):
 def test_a_storm_of_refusals_is_explained(cluster, peer):
     """Replicas that fit nowhere: the scheduler counts devices, a node aligns them."""
     settings = Settings(topology_policy="single-numa-node")
-    nodes = join(cluster, peer, 20, "2@0,2@1", settings=settings)
-    workload(peer, "deployments", "w", 3, replicas=20)
+    nodes = join(cluster, peer, 200, "2@0,2@1", settings=settings)
+    workload(peer, "deployments", "w", 3, replicas=60)
 
     def storm():
         refused = [each for each in peer.pods() if each["status"].get("reason")]
-        return refused if len(refused) > 60 else None
+        return refused if len(refused) > 200 else None
 
     refused = peer.wait(storm)
     path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
@@ -308,3 +308,29 @@ def test_one_of_three_processes_is_killed_under_load(peer):
         for name in names:
             if re.fullmatch(rf"{peer.name}-\d+", name):
                 peer.request("DELETE", node_path(name))
+
+
+def test_the_api_server_is_gone_for_a_minute(cluster, peer, control_plane):
+    nodes = join(cluster, peer, 5)
+    workload(peer, "deployments", "w", replicas=8)
+    peer.wait(lambda: len(running(peer)) == 8)
+    before = {each["metadata"]["uid"] for each in running(peer)}
+    control_plane.end("kube-apiserver")
+    time.sleep(60)
+    assert len(held(nodes)) == 8
+    control_plane.start_server()
+    peer.ready(*(node.name for node in nodes))
+    assert {each["metadata"]["uid"] for each in running(peer)} == before
+    path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
+    peer.request("PATCH", path, {"spec": {"replicas": 0}}, patch="merge")
+    peer.wait(lambda: not peer.pods() and not held(nodes))
+
+
+def test_an_api_server_that_lost_everything(cluster, peer, control_plane):
+    join(cluster, peer, 3)
+    control_plane.wipe()
+    peer.wait(lambda: not cluster.nodes)
+    peer.start()
+    join(cluster, peer, 3)
+    peer.pod("a")
+    peer.phase("a", "Running")
