@@ -83,7 +83,7 @@ class LiveView:
         are shown. ``about`` stands below the help."""
         self.terminal = terminal
         self.notice = ""
-        """What the program itself has to say; in the first line."""
+        """What the program itself has to say; in the second line, if it is not empty."""
         self._look = look
         self._ended = ended
         self._lines = lines
@@ -124,7 +124,7 @@ class LiveView:
             self.terminal.close()
 
     def say(self, notice: str) -> None:
-        """Put this into the first line; empty takes it away."""
+        """Put this into the second line; empty takes that line away."""
         self.notice = notice
         self.wake()
 
@@ -186,10 +186,13 @@ class LiveView:
 
     def _changed(self, seconds: float, *others: socket.socket) -> bool:
         """Wait for keys, and for others; True if one of the others came, and no key."""
+        # Not select: it takes no descriptor above 1023, of which a kubelet may have more.
+        poll = select.poll()
         key_source = self.terminal.input if self.terminal.is_entered else None
-        sources = [*others, *(() if key_source is None else (key_source,))]
-        ready, _, _ = select.select(sources, [], [], seconds)
-        if key_source is not None and key_source in ready:
+        for source in (*others, *(() if key_source is None else (key_source,))):
+            poll.register(source, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+        if key_source in ready:
             self._take(self.terminal.read() or b"")
             return False
         for other in others:

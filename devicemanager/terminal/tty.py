@@ -21,7 +21,7 @@ _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 """The alternate screen; no cursor; nothing wraps; empty."""
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
 _PATIENCE = 1.0
-"""Seconds for which giving back waits for a write that is stuck."""
+"""Seconds for which giving back waits, twice, for a write that is stuck."""
 
 
 def is_foreground(descriptor: int) -> bool:
@@ -51,6 +51,8 @@ class Terminal:
         self._entered = False
         self._given_up = False
         self._drawn: list[str] = []
+        self._stale = False
+        """Whether somebody else wrote on the screen since."""
 
     @property
     def is_entered(self) -> bool:
@@ -94,9 +96,8 @@ class Terminal:
     def leave(self, *, for_good: bool = False) -> None:
         """Give the terminal back as it was; ``for_good``, nothing takes it again. Never
         raises: there may be none any more."""
-        taken = self._lock.acquire(timeout=_PATIENCE)
-        try:
-            self._given_up |= for_good
+        self._given_up |= for_good
+        with self._patiently() as is_ours:
             if not self._entered:
                 return
             self._entered = False
@@ -104,8 +105,20 @@ class Terminal:
                 if self.input is not None and self._saved is not None:
                     termios.tcsetattr(self.input, termios.TCSANOW, self._saved)
             with contextlib.suppress(OSError):
-                if taken:
+                if is_ours:
                     self._write(_LEAVE)
+
+    @contextlib.contextmanager
+    def _patiently(self) -> Iterator[bool]:
+        """Holds the lock, or goes on without it (False) where a write is stuck for too long. One
+        that Ctrl-S holds up is let go."""
+        taken = self._lock.acquire(timeout=_PATIENCE)
+        if not taken:
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcflow(self._output, termios.TCOON)
+            taken = self._lock.acquire(timeout=_PATIENCE)
+        try:
+            yield taken
         finally:
             if taken:
                 self._lock.release()
@@ -119,16 +132,16 @@ class Terminal:
     def resume(self) -> None:
         """The process goes on after a stop, perhaps in the background: a shell has had the
         terminal meanwhile."""
-        with self._lock:
+        with self._patiently() as is_ours:
             was_entered, self._entered = self._entered, False
-            if was_entered:
+            if was_entered and is_ours:
                 with contextlib.suppress(OSError):
                     self.enter()
 
     def forget_drawn(self) -> None:
-        """Somebody else wrote on the screen: it is drawn anew."""
-        with self._lock:
-            self._drawn = []
+        """Somebody else wrote on the screen, or it has another size: it is drawn anew. Never
+        waits, so that a signal handler may call it."""
+        self._stale = True
 
     def read(self) -> bytes | None:
         """The keys that have been pressed; None if there are none, or if they are not for us.
@@ -150,6 +163,8 @@ class Terminal:
         with self._lock:
             if not self._entered:
                 return
+            if self._stale:
+                self._stale, self._drawn = False, []
             parts = [] if self._drawn else ["\x1b[0m\x1b[2J"]
             for number, line in enumerate(lines):
                 if number >= len(self._drawn) or self._drawn[number] != line:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import termios
 import threading
-import time
 
 import attrs
 import pytest
 
+from devicemanager.terminal import tty
 from devicemanager.terminal.live import LiveView, LogLines, glyphs_for
 from devicemanager.terminal.rows import LogLine
 from devicemanager.terminal.text import ASCII, UNICODE
@@ -125,15 +127,41 @@ def test_a_mistake_of_ours_gives_the_terminal_back_and_is_told():
         assert isinstance(shown.error[0], AttributeError)
 
 
-def test_a_terminal_that_takes_nothing_keeps_nobody_waiting():
-    """As after Ctrl-S: the view is stuck in a write, and yet everything ends."""
+def test_output_that_is_held_up_is_let_go_when_it_is_to_end(monkeypatch):
+    """As after Ctrl-S: the view is stuck in a write, and yet the terminal is given back."""
+    monkeypatch.setattr(tty, "_PATIENCE", 0.05)
+    with Watched() as watched:
+        before = watched.mode()
+        with Shown(watched) as shown:
+            watched.wait_for("q quit")
+            termios.tcflow(watched.slave, termios.TCOOFF)
+            shown.view.redraw()
+            stuck = threading.Event()
+            monkeypatch.setattr(os, "write", telling(stuck, os.write))
+            assert stuck.wait(DEADLINE)
+            shown.view.end()
+        watched.wait_until(lambda: watched.is_given_back)
+        assert watched.mode() == before
+
+
+def telling(event, write):
+    """``os.write`` that says that it begins."""
+
+    def told(descriptor, data):
+        event.set()
+        return write(descriptor, data)
+
+    return told
+
+
+def test_a_signal_handler_never_waits_for_output():
     with Watched() as watched:
         shown = Shown(watched)
-        shown.view.start()
-        for number in range(200):
-            shown.picture = attrs.evolve(shown.picture, kubelet_version=str(number), name="x" * 70)
-            shown.view.redraw()
-            time.sleep(0)
+        with shown.view.terminal._lock:  # as a write that is stuck has it
+            handler = threading.Thread(target=shown.view.redraw)
+            handler.start()
+            handler.join(DEADLINE)
+            assert not handler.is_alive()
         shown.view.close()
 
 
