@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import select
 import socket
 import threading
@@ -191,10 +193,14 @@ class LiveView:
         key_source = self.terminal.input if self.terminal.is_entered else None
         for source in (*others, *(() if key_source is None else (key_source,))):
             poll.register(source, select.POLLIN)
+        if self.terminal.output != key_source:
+            poll.register(self.terminal.output, 0)  # which tells only that it has gone
         ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
         if key_source in ready:
             self._take(self.terminal.read() or b"")
             return False
+        if self.terminal.output in ready:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), "the terminal")
         for other in others:
             with contextlib.suppress(BlockingIOError):
                 other.recv(4096)

@@ -43,7 +43,7 @@ class Terminal:
         """Without ``input_`` there are no keys."""
         self.input = None if input_ is None else _reopened(input_)
         self._given_input = input_
-        self._output = output
+        self.output = output
         self._encoding = encoding
         # A handler may come while its own thread holds it.
         self._lock = threading.RLock()
@@ -62,7 +62,7 @@ class Terminal:
     def size(self) -> tuple[int, int]:
         """Cells and rows. One that says 0, as some do, counts as 80 by 24."""
         try:
-            width, height = os.get_terminal_size(self._output)
+            width, height = os.get_terminal_size(self.output)
         except OSError:
             width = height = 0
         return (width or 80, height or 24)
@@ -70,7 +70,7 @@ class Terminal:
     def enter(self) -> None:
         """Take the terminal over, if it is ours to take. Raises OSError if it is gone."""
         with self._lock:
-            if self._entered or self._given_up or not is_foreground(self._output):
+            if self._entered or self._given_up or not is_foreground(self.output):
                 return
             self._set_keys()
             self._drawn = []
@@ -115,7 +115,7 @@ class Terminal:
         taken = self._lock.acquire(timeout=_PATIENCE)
         if not taken:
             with contextlib.suppress(termios.error, OSError):
-                termios.tcflow(self._output, termios.TCOON)
+                termios.tcflow(self.output, termios.TCOON)
             taken = self._lock.acquire(timeout=_PATIENCE)
         try:
             yield taken
@@ -178,7 +178,7 @@ class Terminal:
     def _write(self, text: str) -> None:
         rest = memoryview(text.encode(self._encoding, "backslashreplace"))
         while rest:
-            rest = rest[os.write(self._output, rest) :]
+            rest = rest[os.write(self.output, rest) :]
 
 
 def _reopened(descriptor: int) -> int:
