@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,19 @@ def test_a_directory_and_a_missing_file(tmp_path: Path, capsys: Any) -> None:
 def test_resources_that_nobody_asked_about(shown: Any) -> None:
     _, out, _ = shown(without(WHOLE, layout.ALLOCATABLE, "switched off"))
     assert f"{GPU}  4              ?            3 " in out
+
+
+def test_without_the_extra_a_snapshot_is_taken_and_not_shown(
+    mock_kubelet: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    for name in ("reading", "statefiles", "rules", "rules.alignment"):
+        monkeypatch.delitem(sys.modules, f"devicemanager.snapshot.{name}", raising=False)
+    file = str(tmp_path / "node.tar.gz")
+    assert run(capsys, "--root", str(mock_kubelet.root), "-o", file)[0] == 0
+    status, _, err = run(capsys, "show", file)
+    assert (status, err) == (
+        2,
+        "devicemanager: error: msgspec is not installed: pip install "
+        "'kubelet-devicemanager[snapshot]'\n",
+    )

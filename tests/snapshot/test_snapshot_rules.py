@@ -4,6 +4,7 @@ not so on any node."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import attrs
 import pytest
@@ -112,6 +113,12 @@ CASES = {
         evolve(checkpoint=saved(entry("u-train", "g0", "g1"))),
         Kind.NOT_IN_CHECKPOINT,
         "device g2 of vendor.com/gpu, held by ml/infer: not in the checkpoint",
+    ),
+    "only-saved": (
+        evolve(pods=(pod("infer", "g2"), pod("train", "g0"))),
+        Kind.ONLY_IN_CHECKPOINT,
+        "by the checkpoint, container main of pod ml/train (u-train) holds g1 of vendor.com/gpu; "
+        "by PodResources it does not",
     ),
     "no-plugin": (
         evolve(allocatable=Allocatable(), sockets=SOCKETS[1:]),
@@ -312,7 +319,9 @@ def test_pods_that_only_podresources_could_tell_are_gone_perhaps():
     assert {each.kind for each in findings(twins)} == {Kind.HELD_TWICE}
 
 
-def test_every_kind_has_advice():
+def test_every_kind_has_advice_and_is_documented():
+    page = (Path(__file__).parents[2] / "docs/json.md").read_text()
+    assert [kind for kind in Kind if f"`{kind}`" not in page] == []
     assert set(ADVICE) == set(Kind)
     assert all(advice.steps for advice in ADVICE.values())
 

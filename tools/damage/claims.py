@@ -79,6 +79,13 @@ class _Facts:
                 return len(finding.pods) > 1 and any(set(finding.pods) <= each for each in holders)
             case Kind.NOT_IN_CHECKPOINT:
                 return all(key in self.holders and key not in self.entries for key in keys)
+            case Kind.ONLY_IN_CHECKPOINT:
+                # Whoever holds them, it is not the pod that is said to.
+                return all(
+                    finding.pods[0] in self.entries.get(key, ())
+                    and not any(f"{n} (" in finding.message for n in self.holders.get(key, ()))
+                    for key in keys
+                )
             case Kind.RESOURCE_WITHOUT_PLUGIN:
                 offers = {resource for resource, _ in self.offered}
                 return self.snapshot.allocatable is not None and finding.resource not in offers

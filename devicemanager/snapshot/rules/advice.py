@@ -81,6 +81,12 @@ ADVICE: Final = {
         page=_TWICE,
         issues=(94305,),
     ),
+    Kind.ONLY_IN_CHECKPOINT: _advice(
+        "the file is not the running kubelet's: was it put there by hand? Restart a plugin's pod, "
+        "and the kubelet writes it anew from memory; if the kubelet restarts before, it believes "
+        "the file",
+        page=_STALE,
+    ),
     Kind.RESOURCE_WITHOUT_PLUGIN: _advice(
         "look at the plugin's log: does it run, and did it register since the kubelet started?",
         "restart the plugin's pod: it registers anew, and the devices are back",

@@ -8,6 +8,7 @@ import checkpoint
 from checkpoint import CheckpointCorrupt, FindingKind, PodDevicesEntry
 from devicemanager.core.errors import PluginError
 from devicemanager.snapshot import layout
+from devicemanager.snapshot.names import ids_of
 from devicemanager.snapshot.node import DeviceKey, Node
 from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
 
@@ -104,6 +105,35 @@ def not_saved(node: Node) -> Iterator[Finding]:
         )
 
 
+def only_saved(node: Node) -> Iterator[Finding]:
+    """What the running kubelet does not know, of a container that it shows. Of others there is
+    no telling: PodResources has no init containers."""
+    if node.saved is None or node.saved.problems or node.snapshot.pods is None:
+        return
+    shown = {
+        (f"{pod.namespace}/{pod.name}", container.name)
+        for pod in node.snapshot.pods
+        for container in pod.containers
+    }
+    for entry in node.saved.checkpoint.entries or ():
+        name, resource = node.names.get(entry.pod_uid), entry.resource_name
+        if (name, entry.container_name) not in shown or entry.pod_uid in node.gone:
+            continue
+        ids = sorted(i for i in ids_of(entry) if name not in node.holders.get((resource, i), ()))
+        if ids:
+            yield Finding(
+                Kind.ONLY_IN_CHECKPOINT,
+                Severity.WARNING,
+                f"by the checkpoint, container {entry.container_name} of pod "
+                f"{node.title(entry.pod_uid)} holds {', '.join(ids)} of {resource}; by "
+                "PodResources it does not",
+                (),
+                resource,
+                tuple(ids),
+                (entry.pod_uid,),
+            )
+
+
 def gone(node: Node) -> Iterator[Finding]:
     for uid, is_sure in sorted(node.gone.items()):
         held = {key for key, uids in node.entries.items() if uid in uids}
@@ -178,4 +208,13 @@ def _objection(entry: PodDevicesEntry) -> str | None:
     return None
 
 
-RULES = (damaged, missing, held_twice, not_saved, unreadable_answers, gone, inconsistent)
+RULES = (
+    damaged,
+    missing,
+    held_twice,
+    not_saved,
+    only_saved,
+    unreadable_answers,
+    gone,
+    inconsistent,
+)

@@ -29,6 +29,7 @@ class Kind(enum.StrEnum):
     CHECKPOINT_MISSING = "checkpoint-missing"
     HELD_TWICE = "held-twice"
     NOT_IN_CHECKPOINT = "not-in-checkpoint"
+    ONLY_IN_CHECKPOINT = "only-in-checkpoint"
     RESOURCE_WITHOUT_PLUGIN = "resource-without-plugin"
     DEVICES_NOT_OFFERED = "devices-not-offered"
     HELD_NOT_OFFERED = "held-not-offered"
