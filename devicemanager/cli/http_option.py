@@ -56,7 +56,7 @@ def http_server(
     if args.http is None:
         return None
     try:
-        from devicemanager.web.server import HttpServer
+        from devicemanager.web.server import ControlNotLoopback, HttpServer
     except ModuleNotFoundError as error:
         raise CommandError(
             f"--http: {error.name} is not installed: pip install 'kubelet-devicemanager[http]'"
@@ -73,6 +73,8 @@ def http_server(
         )
     except NotLoopback as error:
         raise CommandError(f"--http: {error}; or give --http-allow-remote, too") from None
+    except ControlNotLoopback as error:
+        raise CommandError(f"--http: {error}: give --control-allow-remote, too") from None
     except ValueError as error:
         raise CommandError(f"--http: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
@@ -45,9 +46,15 @@ def listen_tcp(address: TcpAddress, stack: contextlib.ExitStack) -> socket.socke
             (address.host, address.port), family=family, backlog=BACKLOG
         )
     except OSError as error:
-        raise StartError(f"cannot listen on {address}: {error.strerror}") from error
+        raise StartError(f"cannot listen on {address}: {_reason(error)}") from error
     stack.callback(listener.close)
     return listener
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another program does: choose another port (0: any that is free)"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def new_token(path: Path, stack: contextlib.ExitStack) -> str:

@@ -48,6 +48,7 @@ class ControlServer(Serving):
         super().__init__()
         self._kubelet = kubelet
         self._tcp = None if tcp is None else TcpAddress.allowed(tcp, allow_remote)
+        self.allow_remote = allow_remote
         self.address: str | None = None
         """Where it listens on TCP while it runs, with the port that it got."""
 

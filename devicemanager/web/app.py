@@ -79,6 +79,8 @@ class WebApplication:
         if isinstance(error, HTTPException):
             status = HTTPStatus(error.status_code)
             text = f"{scope['method']} {scope['path'][:200]!r}: {status.phrase.lower()}"
+            if scope["path"].startswith(_CONTROL):
+                text += ", since the control API is not served here"
         else:
             problem = problem_of(error)
             status, text = HTTPStatus(problem.status), problem.detail

@@ -24,13 +24,17 @@ from devicemanager.web import endpoints, page
 from devicemanager.web.app import WebApplication
 from devicemanager.web.site import Breakable, Site
 
-__all__ = ["DEFAULT_ADDRESS", "HttpServer"]
+__all__ = ["DEFAULT_ADDRESS", "ControlNotLoopback", "HttpServer"]
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:10255"
 """Where it listens unless told otherwise: the kubelet's read-only port, on this host only."""
 
 PARTS: Final[tuple[Callable[[Site], Sequence[BaseRoute]], ...]] = (endpoints.routes, page.routes)
 """What makes the routes, besides the control API."""
+
+
+class ControlNotLoopback(ValueError):
+    """An address where other hosts would reach the control API, which may not be."""
 
 
 class HttpServer(Serving):
@@ -59,10 +63,15 @@ class HttpServer(Serving):
         hosts reach; nothing is encrypted, and whoever reaches it may read. ``simulated``: by
         resource, what sets the health of a simulated plugin's devices.
 
-        Raises ValueError for an address that is none, or may not be used."""
+        Raises ValueError for an address that is none, or may not be used, and for one that
+        other hosts reach if ``control`` may not be reached by them."""
         super().__init__()
         self._kubelet = kubelet
         self._tcp = TcpAddress.allowed(address, allow_remote)
+        if control is not None and not (self._tcp.is_loopback or control.allow_remote):
+            raise ControlNotLoopback(
+                f"{self._tcp} can be reached from other hosts, and with it the control API"
+            )
         self._control = control
         self._simulated = simulated
         self._loop: asyncio.AbstractEventLoop | None = None

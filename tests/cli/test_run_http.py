@@ -71,6 +71,10 @@ def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys
         (["--http-allow-remote"], "--http-allow-remote is of use with --http only"),
         (["--http", "0.0.0.0:1"], "use 127.0.0.1; or give --http-allow-remote, too"),
         (["--http", "192.0.2.1:1", "--http-allow-remote"], "cannot listen on 192.0.2.1:1"),
+        (
+            ["--http", "0.0.0.0:1", "--http-allow-remote", "--control"],
+            "and with it the control API: give --control-allow-remote, too",
+        ),
         (["--http", "x"], "--http: 'x' is no address with a port"),
     ],
 )

@@ -7,7 +7,7 @@ import time
 import pytest
 from starlette.routing import Route
 
-from devicemanager import EventKind, RequestError
+from devicemanager import EventKind, RequestError, StartError
 from devicemanager.control import ControlServer, MockKubeletClient
 from devicemanager.control.access import TcpAddress
 from devicemanager.web import HttpServer
@@ -31,7 +31,10 @@ def test_health_follows_the_kubelet(mock_kubelet, get):
 
 def test_what_is_not_there(get, served):
     assert (get("/x").status, get("/x").text) == (404, "GET '/x': not found\n")
-    assert get("/v1/node").status == get("/openapi.json").status == 404
+    off = get("/v1/node")
+    text = "GET '/v1/node': not found, since the control API is not served here\n"
+    assert (off.status, off.text) == (404, text)
+    assert get("/openapi.json").status == 404
     posted = asked(served.address, "/healthz", method="POST")
     assert (posted.status, posted.text) == (405, "POST '/healthz': method not allowed\n")
     head = asked(served.address, "/healthz", method="HEAD")
@@ -92,6 +95,13 @@ def test_without_the_control_api_nobody_may_change_anything(served):
 )
 def test_a_connection_comes_to_the_listener_of_its_address(listener, there, takes):
     assert TcpAddress.parse(listener).takes(*there) is takes
+
+
+def test_a_port_that_somebody_has(mock_kubelet, served):
+    with pytest.raises(StartError) as caught:
+        HttpServer(mock_kubelet, served.address).start()
+    text = f"HTTP cannot start: cannot listen on {served.address}: another program does"
+    assert str(caught.value) == f"{text}: choose another port (0: any that is free)"
 
 
 def test_one_address_for_both_is_one_listener(mock_kubelet):
