@@ -13,17 +13,18 @@ import anyio.to_thread
 import msgspec
 from anyio import CapacityLimiter
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.routing import Route, Router
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from devicemanager.control import handlers, shapes
 from devicemanager.control.access import Gate
+from devicemanager.control.answering import Answering
 from devicemanager.control.callwaits import CallWait
 from devicemanager.control.decode import decode_body, decode_query
 from devicemanager.control.errors import HttpError, problem_of
 from devicemanager.control.feed import Feed, call_source, event_source
-from devicemanager.control.limits import BODY_SECONDS, MAX_BODY, WORKERS, Account, Budget
+from devicemanager.control.limits import BODY_SECONDS, MAX_BODY, WORKERS, Account
 from devicemanager.control.openapi import document
 from devicemanager.control.operations import OPERATIONS, Kind, Operation
 from devicemanager.control.sending import Answer
@@ -41,14 +42,14 @@ _LOOK_SECONDS: Final = 0.25
 """Between two looks at what a wait is for, if nothing happens: time alone may fulfil it."""
 
 
-class Application:
+class Application(Answering):
     """Answers the requests of one server. To be made on the server's loop."""
 
     def __init__(self, kubelet: MockKubelet, gate: Gate) -> None:
         """``gate`` has the rules for requests over TCP."""
         self._kubelet = kubelet
         self._gate = gate
-        self._budget = Budget()
+        super().__init__()
         self._workers = CapacityLimiter(WORKERS)
         workers = self._workers
         self._events = Feed(event_source(kubelet.events), workers)
@@ -68,35 +69,21 @@ class Application:
             redirect_slashes=False,
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        started = False
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # As the path was sent: a slash inside of a name is no other path.
+        scope["path"] = scope["raw_path"].decode("ascii")
+        self._gate.check(scope)
+        await self._router(scope, receive, send)
 
-        async def sending(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        with self._budget.account() as account:
-            # With the path as it was sent, a slash inside of a name is no other path; with an
-            # app, the router raises.
-            path = scope["raw_path"].decode("ascii")
-            scope.update(account=account, path=path, app=self)
-            try:
-                self._gate.check(scope)
-                await self._router(scope, receive, sending)
-            except ClientDisconnect:
-                return
-            except HTTPException as error:
-                status = HTTPStatus(error.status_code)
-                refused = HttpError(status, _word(status), _unrouted(scope, status))
-                await _answer_problem(problem_of(refused), sending)
-            except Exception as error:
-                problem = self._problem(error, scope)
-                if started:
-                    raise  # the connection is cut, so that nobody takes this for the end
-                await _answer_problem(problem, sending)
+    def _refusal(self, error: Exception, scope: Scope) -> Answer:
+        if isinstance(error, HTTPException):
+            status = HTTPStatus(error.status_code)
+            error = HttpError(status, _word(status), _unrouted(scope, status))
+        problem = self._problem(error, scope)
+        # The rest of a body that was not read would be taken for the next request.
+        headers = [(b"connection", b"close")]
+        body = msgspec.json.encode(problem)
+        return Answer(HTTPStatus(problem.status), _PROBLEM, body, headers=headers)
 
     def close(self) -> None:
         """The server ends: let streams and waits come to their ends."""
@@ -217,18 +204,6 @@ class _Endpoint:
         request = Request(scope, receive, send)
         answer = await self._application.carry_out(self._methods[method], request)
         await answer(scope, receive, send)
-
-
-async def _answer_problem(problem: shapes.Problem, send: Send) -> None:
-    # The rest of a body that was not read would be taken for the next request.
-    headers = [(b"connection", b"close")]
-    body = msgspec.json.encode(problem)
-    answer = Answer(HTTPStatus(problem.status), _PROBLEM, body, headers=headers)
-
-    async def receive() -> Message:
-        return {"type": "http.disconnect"}
-
-    await answer({}, receive, send)
 
 
 async def _body(request: Request, account: Account, operation: Operation) -> bytes:

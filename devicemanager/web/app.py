@@ -7,14 +7,13 @@ from http import HTTPStatus
 from typing import Final
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Router
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from devicemanager.control.access import Gate
+from devicemanager.control.answering import Answering
 from devicemanager.control.app import Application
 from devicemanager.control.errors import problem_of
-from devicemanager.control.limits import Budget
 from devicemanager.control.sending import Answer
 from devicemanager.web.answers import NOSNIFF, TEXT
 
@@ -23,7 +22,7 @@ __all__ = ["WebApplication"]
 _CONTROL: Final = ("/v1/", "/openapi.json")
 
 
-class WebApplication:
+class WebApplication(Answering):
     """Answers the requests of one server. To be made on the server's loop."""
 
     def __init__(
@@ -41,33 +40,17 @@ class WebApplication:
         self._failed = failed
         self._closing = closing
         self._control = control
-        self._budget = Budget()
+        super().__init__()
         self._router = Router(list(routes), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
         if self._control is not None and scope["path"].startswith(_CONTROL):
             return await self._control(scope, receive, send)
-        started = False
+        await super().__call__(scope, receive, send)
 
-        async def sending(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        with self._budget.account() as account:
-            scope.update(account=account, app=self)  # with an app, the router raises
-            try:
-                self._gate.check_sender(scope)
-                await self._router(scope, receive, sending)
-            except ClientDisconnect:
-                return
-            except Exception as error:
-                answer = self._refusal(error, scope)
-                if started:
-                    raise  # the connection is cut, so that nobody takes this for the end
-                await answer(scope, receive, send)
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gate.check_sender(scope)
+        await self._router(scope, receive, send)
 
     def close(self) -> None:
         """The server ends: let streams come to their ends."""
