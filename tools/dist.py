@@ -18,12 +18,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "constraints" / "dev.txt"
 JOURNEY = """
+from importlib.resources import files
+
 from devicemanager import MockKubelet
 from devicemanager.testing import SimulatedPluginFactory, pod_manifest
 
 with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
     simulate("vendor.com/gpu", 2)
     kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1})).raise_for_refusal()
+assert files("devicemanager.web").joinpath("page/static/index.html").is_file()
 """
 
 

@@ -52,10 +52,11 @@ export function post(path, value) {
 /** A name as a part of a path. */
 export const quoted = (name) => encodeURIComponent(name);
 
+/** The line that says what is wrong: of a problem, or the text itself. */
 function detailOf(text) {
   try {
     return JSON.parse(text).detail;
   } catch {
-    return "";
+    return text.split("\n")[0];
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -83,6 +84,16 @@ def test_a_device_breaks_and_is_mended(node, page, expect):
     page.get_by_role("button", name="Mend this device").click()
     node.kubelet.wait_for(lambda: node.kubelet.allocatable() == {GPU: 1})
     expect(page.get_by_role("button", name="Break this device")).to_be_visible()
+
+
+def test_what_cannot_be_done_is_said(node, page, expect):
+    """As when the device has just gone."""
+    node.simulate(count=1, numa=(0,))
+    body = json.dumps({"resource": GPU, "id": "gone", "health": "Unhealthy"})
+    page.route("**/page/device-health", lambda route: route.continue_(post_data=body))
+    page.get_by_role("grid").click(position={"x": 12, "y": 12})
+    page.get_by_role("button", name="Break this device").click()
+    expect(page.locator("#notice")).to_contain_text("there is no device gone")
 
 
 def test_a_device_of_a_plugin_elsewhere_has_no_such_button(node, page, expect):
