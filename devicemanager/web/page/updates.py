@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import anyio.to_thread
 import attrs
-import msgspec
 from anyio import CapacityLimiter
 
 from devicemanager.events import Event
-from devicemanager.web.page.deltas import EMPTY, Change, Document, changes
+from devicemanager.web.page.deltas import EMPTY, Document, changes
+from devicemanager.web.page.frames import Frame, Frames, frame
 
 __all__ = ["KEEP_ALIVE", "Node", "Updates"]
 
@@ -41,9 +39,6 @@ KEEP_ALIVE: Final = 10.0
 """Seconds of silence after which a comment is sent, so that a broken connection is noticed."""
 _EVENTS: Final = 200
 """The latest events, which a new page is told."""
-_FRAMES: Final = 256
-_FRAMES_BYTES: Final = 8 << 20
-"""Changes that are kept for pages that were away for a moment."""
 
 
 class Node(Protocol):
@@ -60,12 +55,6 @@ class Node(Protocol):
 
     def failed(self, error: Exception) -> None:
         """A look has failed, after one that had not."""
-
-
-@attrs.frozen
-class _Frame:
-    version: int
-    data: bytes
 
 
 @attrs.frozen
@@ -87,9 +76,8 @@ class Updates:
         self._least_pause = pause
         self._epoch = secrets.token_hex(4)
         self._seen = _Seen()
-        self._frames: deque[_Frame] = deque()
-        self._frames_bytes = 0
-        self._whole: _Frame | None = None
+        self._frames = Frames()
+        self._whole: Frame | None = None
         self._making = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -119,9 +107,9 @@ class Updates:
             while not self._closed:
                 changed = self._changed
                 if self._is_fresh and self._seen.version != seen:
-                    frame = await self._after(seen)
-                    seen = frame.version
-                    yield frame.data
+                    message = await self._after(seen)
+                    seen = message.version
+                    yield message.data
                     continue
                 try:
                     async with asyncio.timeout(KEEP_ALIVE):
@@ -137,26 +125,20 @@ class Updates:
             return None
         return int(version[:18])
 
-    async def _after(self, seen: int | None) -> _Frame:
+    async def _after(self, seen: int | None) -> Frame:
         """All that follows the version, or the whole document if that is not known."""
-        later = [frame for frame in self._frames if seen is not None and frame.version > seen]
-        if seen is not None and later and later[0].version == seen + 1:
-            return _Frame(later[-1].version, b"".join([frame.data for frame in later]))
+        if later := self._frames.after(seen):
+            return later
         async with self._making:
             if self._whole is None or self._whole.version != self._seen.version:
                 self._whole = await self._on_worker(self._make_whole)
             return self._whole
 
-    def _make_whole(self) -> _Frame:
+    def _make_whole(self) -> Frame:
         seen = self._seen
         events = [each for each in self._node.events() if each.number <= seen.last_event]
-        return self._frame("whole", seen, changes(EMPTY, seen.document), events[-_EVENTS:])
-
-    def _frame(self, kind: str, seen: _Seen, told: list[Change], events: Sequence[Event]) -> _Frame:
-        message = {"changes": told, "events": [_event(event) for event in events]}
-        id_ = f"{self._epoch}-{seen.version}"
-        head = f"id: {id_}\nevent: {kind}\ndata: ".encode()
-        return _Frame(seen.version, head + _encoded(message) + b"\n\n")
+        told = changes(EMPTY, seen.document)
+        return frame("whole", self._epoch, seen.version, told, events[-_EVENTS:])
 
     # -- looking -----------------------------------------------------------------------
 
@@ -216,16 +198,13 @@ class Updates:
         told = changes(before.document, document)
         if told or events or not before.version:
             seen = _Seen(before.version + 1, document, latest)
-            frame = self._frame("delta", seen, told, events[-_EVENTS:])
-            self._loop.call_soon_threadsafe(self._take, seen, frame)
+            message = frame("delta", self._epoch, seen.version, told, events[-_EVENTS:])
+            self._loop.call_soon_threadsafe(self._take, seen, message)
         return time.thread_time() - began
 
-    def _take(self, seen: _Seen, frame: _Frame) -> None:
+    def _take(self, seen: _Seen, message: Frame) -> None:
         self._seen = seen
-        self._frames.append(frame)
-        self._frames_bytes += len(frame.data)
-        while len(self._frames) > _FRAMES or self._frames_bytes > _FRAMES_BYTES:
-            self._frames_bytes -= len(self._frames.popleft().data)
+        self._frames.add(message)
         self._tell()
 
     def _tell(self) -> None:
@@ -245,24 +224,3 @@ class Updates:
 
     async def _on_worker(self, work: Callable[[], Any]) -> Any:
         return await anyio.to_thread.run_sync(work, limiter=self._workers)
-
-
-def _event(event: Event) -> dict[str, Any]:
-    return {
-        "number": event.number,
-        "time": event.time,
-        "kind": event.kind.value,
-        "message": event.message,
-        "warning": event.is_warning,
-        "resource": event.resource,
-        "pod": event.pod,
-    }
-
-
-def _encoded(message: Any) -> bytes:
-    """JSON on one line. Half a surrogate pair, which Python's texts may have, becomes an
-    escape, as no UTF-8 has it."""
-    try:
-        return msgspec.json.encode(message)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(message), separators=(",", ":")).encode()

@@ -119,7 +119,7 @@ def test_a_page_of_another_server_gets_the_whole(since):
 
 
 def test_who_was_away_for_too_long_gets_the_whole(monkeypatch):
-    monkeypatch.setattr("devicemanager.web.page.updates._FRAMES", 2)
+    monkeypatch.setattr("devicemanager.web.page.frames._MOST", 2)
 
     async def play(node, updates):
         async with contextlib.aclosing(updates.messages()) as stays:

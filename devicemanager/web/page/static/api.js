@@ -21,7 +21,7 @@ export function setToken(text) {
 }
 
 /** An answer that says why not. */
-export class Refused extends Error {
+class Refused extends Error {
   constructor(status, detail) {
     super(detail);
     this.status = status;
