@@ -19,6 +19,7 @@ PUBLIC = {
     "devicemanager": "the kubelet's side",
     "devicemanager.control": "a kubelet of another process: the control API (the extra `control`)",
     "devicemanager.web": "a kubelet over HTTP (the extra `http`)",
+    "devicemanager.light": "a node without sockets",
     "devicemanager.cluster": "nodes in a real cluster",
     "devicemanager.cluster.stub": "an API server for tests",
     "devicemanager.testing": "for tests, besides the fixtures of the pytest plugin",

@@ -169,7 +169,7 @@ class LightKubelet(NodePods):
         self._life.serving().workers.sources_ready()
 
     def self_check(self) -> None:
-        """Count anew who holds what. Raises InternalError if that is not what is kept."""
+        """Count anew who holds what, and raise an error if that is not what is kept."""
         self.manager.self_check()
 
     # -- what goes wrong with devices -------------------------------------------------
