@@ -454,7 +454,7 @@ class Plugin:
         with grpc.insecure_channel(
             sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY]
         ) as channel:
-            again = threading.Timer(0.5, self.register_again, [request])
+            again = threading.Timer(1.0, self.register_again, [request])
             if "impatient" in on:
                 again.start()
             dp_grpc.RegistrationStub(channel).Register(request, timeout=60)

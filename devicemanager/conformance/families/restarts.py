@@ -13,6 +13,7 @@ from devicemanager.conformance.trial import EVER, Trial
 from podresources.sockets import FileIdentity
 
 MUST, SHOULD, OWN = Severity.MUST, Severity.SHOULD, Scene.OWN
+_Files = Mapping[Path, FileIdentity | None]
 _RECOVERS = "registered again within recover_seconds (a warning after recover_warn_seconds)"
 
 
@@ -273,27 +274,24 @@ def k10(trial: Trial) -> str:
 def k11(trial: Trial) -> str:
     trial.start()
     first = trial.process
-    before = _endpoints(trial, EVER)
+    before = {path: FileIdentity.of(path) for path in _endpoints(trial, EVER)}
     since = trial.kubelet.mark()
-    second = trial.launch()
-    took = trial.until(
-        lambda: not second.is_running or _all_again(trial, since), trial.limits.start_seconds
-    )
-    if not second.is_running and trial.subject.restart == "never":
-        raise Failed(f"a second instance cannot start: {trial.exit_text()}")
-    if took is None:
-        raise Failed(f"a second instance did not register in {trial.limits.start_seconds:g} s")
-    own = _endpoints(trial, since) - before
-    # With one name for both, what is there now is the second one's.
-    shared = {path: FileIdentity.of(path) for path in before} if not own else {}
+    own = _second_instance(trial, since, before)
+    identities = {path: FileIdentity.of(path) for path in own.values()}
     mark = trial.kubelet.mark()
     trial.step("SIGTERM to the first instance")
     first.stop()
     trial.settle()
-    # A second instance that notices has made another socket meanwhile: a gap all the same.
-    removed = [path for path, identity in shared.items() if FileIdentity.of(path) != identity]
-    for path in removed or sorted(path for path in own if not path.is_socket()):
-        raise Failed(f"the first instance removed {path.name}, the second one's socket")
+    newest = {resource: path for resource, path in _registered(trial, since) if path not in before}
+    for resource, path in own.items():
+        if path in before:
+            # One name for both: a second instance that notices has made another socket
+            # meanwhile, a gap all the same.
+            removed = FileIdentity.of(path) != identities[path]
+        else:
+            removed = not newest[resource].is_socket()
+        if removed:
+            raise Failed(f"the first instance removed {path.name}, the second one's socket")
     took = trial.until(
         lambda: all(map(trial.is_serving, trial.resources)), trial.limits.recover_seconds
     )
@@ -303,6 +301,28 @@ def k11(trial: Trial) -> str:
         raise Warned(f"no list stream was open for {took:.1f} s after the first instance's end")
     again = len(trial.registrations(mark))
     return f"{again} registrations after the first instance's end"
+
+
+def _second_instance(trial: Trial, since: Mark, before: _Files) -> dict[str, Path]:
+    """Start it and wait until all its resources are registered. Returns its sockets."""
+
+    def own() -> dict[str, Path]:
+        return {
+            resource: path
+            for resource, path in _registered(trial, since)
+            if path not in before or FileIdentity.of(path) != before[path]
+        }
+
+    second = trial.launch()
+    took = trial.until(
+        lambda: not second.is_running or len(own()) == len(trial.resources),
+        trial.limits.start_seconds,
+    )
+    if not second.is_running and trial.subject.restart == "never":
+        raise Failed(f"a second instance cannot start: {trial.exit_text()}")
+    if took is None:
+        raise Failed(f"a second instance did not register in {trial.limits.start_seconds:g} s")
+    return own()
 
 
 @check(
@@ -449,12 +469,15 @@ def _once(trial: Trial, since: Mark, number: int) -> None:
 
 def _endpoints(trial: Trial, since: Mark) -> set[Path]:
     """The sockets of all registrations since then."""
-    calls = trial.registrations(since)
-    return {trial.kubelet.plugin_dir / str(call.request["endpoint"]) for call in calls}
+    return {path for _, path in _registered(trial, since)}
 
 
-def _all_again(trial: Trial, since: Mark) -> bool:
-    return all(trial.registrations(since, resource) for resource in trial.resources)
+def _registered(trial: Trial, since: Mark) -> list[tuple[str, Path]]:
+    """The resource and the socket of each registration since then."""
+    return [
+        (str(call.request["resource_name"]), trial.kubelet.plugin_dir / call.request["endpoint"])
+        for call in trial.registrations(since)
+    ]
 
 
 def _reregisters(trial: Trial, since: Mark, after: str, *, may_end: bool = False) -> str:
