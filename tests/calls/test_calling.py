@@ -1,6 +1,7 @@
 """Calls as the registration makes them: what is recorded of one, and how statuses are named."""
 
 import asyncio
+from concurrent.futures import Future
 
 import grpc
 import pytest
@@ -40,6 +41,29 @@ def test_a_call_that_is_interrupted_is_recorded_as_given_up():
     assert recorded(lambda calls: calls.make(PATH, b"q", None, bytes)) == GIVEN_UP
     wait = lambda calls: asyncio.run(calls.wait_for(PATH, b"q", None, bytes))  # noqa: E731
     assert recorded(wait) == GIVEN_UP
+
+
+class Silent:
+    """A channel and each of its methods, which never answers."""
+
+    def unary_unary(self, path):
+        return self
+
+    def future(self, request, timeout):
+        self.call = Future()
+        return self.call
+
+
+def test_a_call_is_cancelled_with_the_task_that_waits_for_it():
+    silent = Silent()
+
+    async def give_up():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await Calls(silent, None).wait_for(PATH, b"q", None, bytes)
+
+    asyncio.run(give_up())
+    assert silent.call.cancelled()
 
 
 def test_errors_of_grpc_itself():

@@ -745,7 +745,10 @@ def test_two_lists_at_the_same_time():
 
 def test_a_large_answer_is_a_warning():
     harness = Harness()
-    harness.plugin("a", "b", responses=(b"x" * 65_536, b"y" * 5_000_000))
+    plugin = harness.plugin("a", "b", responses=(b"x" * 65_535,))
+    harness.manager.admit(pod("usual", gpu=1))
+    assert harness.manager.events.recent(EventKind.ALLOCATION_SUSPECT) == ()
+    plugin.responses = (b"x" * 65_536, b"y" * 5_000_000)
     harness.manager.admit(pod("p", gpu=1))
     [warning] = harness.manager.events.recent(EventKind.ALLOCATION_SUSPECT)
     assert warning.is_warning and (warning.resource, warning.pod) == (GPU, "p")
