@@ -64,6 +64,23 @@ def test_what_is_cut_off_is_named_as_far_as_it_is_there():
     assert nothing_of_it.dropped == ()
 
 
+def test_an_entry_that_ran_into_others_hides_none_of_them():
+    # As of a write in place: the second entry goes on with the start of a list of entries.
+    one, two = (f'"PodUID":"u{n}","ContainerName":"main"'.encode() for n in (1, 2))
+    damaged = DATA.replace(one + b',"ResourceName"', one + b',"ResourceNamPodDeviceEntries', 1)
+    start = damaged.index(b"ResourceNamPodDeviceEntries")
+    whole = DATA[DATA.index(b"{" + two) :]
+    damaged = damaged[:start] + b'Entries":[' + whole + b"}"
+    assert uids(inspect(damaged).checkpoint) == ["u0", "u2", "u3"]
+
+
+def test_entries_are_found_where_nothing_leads_to_them():
+    for old, new in ((b"PodDeviceEntries", b"PodDeviceEn7ries"), (b'"Data"', b'"Dat\xff"')):
+        found = inspect(DATA.replace(old, new, 1))
+        assert uids(found.checkpoint) == uids(WHOLE)
+        assert found.problems
+
+
 def test_resources_behind_the_damage_are_read_one_by_one():
     damaged = DATA.replace(b'["g0","g1","g2"]', b'["g0","g1","g2', 1)
     assert inspect(damaged).checkpoint == Checkpoint(ENTRIES, {NIC: ("n0",)})

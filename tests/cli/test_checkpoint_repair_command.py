@@ -119,6 +119,22 @@ def test_under_a_kubelet_that_runs_nothing_is_replaced(file: Path, root: Path, c
     assert run(capsys, "repair", str(file), "--write")[0] == 0
 
 
+def test_a_file_that_changes_meanwhile_is_not_replaced(
+    file: Path, root: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    honest = checkpoint.repair
+
+    def and_a_kubelet_writes(data: bytes) -> Any:
+        file.write_bytes(checkpoint.dumps(WHOLE))
+        return honest(data)
+
+    monkeypatch.setattr(checkpoint, "repair", and_a_kubelet_writes)
+    status, _, err = run(capsys, "repair", str(file), "--write")
+    assert (status, checkpoint.load(file)) == (2, WHOLE)
+    assert f"{file} has changed meanwhile: is its kubelet stopped?" in err
+    assert names(root) == ["device-plugins"]
+
+
 def test_what_cannot_be_copied_is_not_replaced(file: Path, root: Path, capsys: Any) -> None:
     before = file.read_bytes()
     status, _, err = run(capsys, "repair", str(file), "--write", "--copies", str(root / "none"))

@@ -15,7 +15,8 @@ from checkpoint import CHECKPOINT_NAME
 from devicemanager.snapshot import Places, SnapshotError, archive, collect, layout, read_snapshot
 from devicemanager.snapshot.kubeletconfig import alignment
 from devicemanager.snapshot.listeners import look
-from devicemanager.snapshot.model import KubeletConfig, Listening, LoggedPod
+from devicemanager.snapshot.model import KubeletConfig, Listening, LoggedPod, Snapshot
+from devicemanager.snapshot.packing import unpack
 from podresources import MemorySource, PodResourcesServer
 from tests.snapshot.made_up import WHOLE, cpu_state
 
@@ -75,6 +76,10 @@ def root(host: Path) -> Path:
     return root
 
 
+def unpacked(snapshot: Snapshot) -> bytes:
+    return b"".join(unpack(archive(snapshot), "s").values())
+
+
 def problems(host: Path) -> dict[str, str]:
     snapshot = collect(Places.find(host))
     return {part.name: part.problem for part in snapshot.parts if part.problem is not None}
@@ -128,7 +133,7 @@ def test_of_the_configuration_only_what_matters_is_taken(host: Path, root: Path)
     )
     assert aligned.options == {"prefer-closest-numa-nodes": "true"}
     assert aligned.reserved_cpus == "0"
-    assert b"secret" not in archive(snapshot)
+    assert b"secret" not in unpacked(snapshot)
 
 
 def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path) -> None:
@@ -138,6 +143,8 @@ def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path
         host / "var/lib/kubelet/device-plugins" / CHECKPOINT_NAME
     )
     put(host / "proc/9/comm", "sh\n")
+    put(host / "proc/x/comm", "kubelet\n")
+    put(host / "proc/x/cmdline", "kubelet\0--root-dir=/no-process\0")
     put(host / "proc/12/comm", "kubelet\n")
     words = ["/usr/bin/kubelet", "--root-dir=/data", "--topology-manager-policy", "restricted"]
     words += ["--config", "/etc/kubelet.yaml", "--config-dir=/etc/kubelet.d", "--token=secret"]
@@ -152,7 +159,7 @@ def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path
     assert (snapshot.config.pid, snapshot.config.source) == (12, str(host / "etc/kubelet.yaml"))
     aligned = alignment(snapshot.config)
     assert (aligned.policy, aligned.scope, aligned.cpu_policy) == ("restricted", "pod", "none")
-    assert b"secret" not in archive(snapshot)
+    assert b"secret" not in unpacked(snapshot)
     # Beside a directory that is named, it is another's.
     assert collect(Places.find(host, root=host / "data")).config == KubeletConfig(
         str(host / "data/config.yaml"),

@@ -317,6 +317,14 @@ def test_pods_that_only_podresources_could_tell_are_gone_perhaps():
         directories=None,
     )
     assert {each.kind for each in findings(twins)} == {Kind.HELD_TWICE}
+    assert Node(twins).names == {}
+    # Nor is one whose device another container holds: it may be of the same pod.
+    init = evolve(
+        pods=(pod("a", "g0"),),
+        checkpoint=saved(entry("u-a", "g0", "g1", container="init"), entry("u-b", "g0")),
+        directories=None,
+    )
+    assert not [each for each in findings(init) if each.kind is Kind.POD_GONE]
 
 
 def test_every_kind_has_advice_and_is_documented():
