@@ -39,6 +39,7 @@ def add(subparsers: Subparsers) -> None:
     join_options.add_nodes(parser)
     join_options.add_containers(parser)
     join_options.add_sharing(parser)
+    join_options.add_http(parser)
     parser.add_argument(
         "--root",
         metavar="DIR",
@@ -89,6 +90,7 @@ def _join(
 
     members = join_options.members(args)
     join_options.check_sharing(args)
+    join_options.check_http(args)
     with signals.interruptible():
         cluster = Cluster.connect(
             args.kubeconfig,
@@ -98,6 +100,9 @@ def _join(
             warn=lambda text: log.warn("cluster", text),
         )
     stack.callback(cluster.close, args.leave)
+    if (server := join_options.http_server(args, cluster)) is not None:
+        stack.enter_context(server)
+        log.say("http", f"HTTP of the nodes: {server.address}", address=server.address)
     began = time.monotonic()
     with signals.interruptible():
         _start(args, cluster, members, log)

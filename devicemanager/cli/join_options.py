@@ -7,17 +7,21 @@ import os
 import re
 import secrets
 import socket
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, device_option
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
+    from devicemanager.cluster.cluster import Cluster
     from devicemanager.cluster.facts import Facts
     from devicemanager.cluster.members import Members
     from devicemanager.cluster.options import NodeOptions
+    from devicemanager.kubelet.telemetry import Told
+    from devicemanager.web.nodes import NodesServer
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -151,6 +155,60 @@ def add_containers(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_http(parser: argparse.ArgumentParser) -> None:
+    """What kubelets serve over HTTP."""
+    group = parser.add_argument_group("HTTP")
+    group.add_argument(
+        "--http",
+        metavar="ADDRESS:PORT",
+        help="serve /nodes/NAME/pods, /nodes/NAME/metrics, logs and /healthz of all nodes there",
+    )
+    group.add_argument(
+        "--http-allow-remote",
+        action="store_true",
+        help="let --http be an address that other hosts can reach; whoever does may read",
+    )
+    group.add_argument(
+        "--http-certificate",
+        nargs=2,
+        metavar=("CERTIFICATE", "KEY"),
+        help="files in PEM form: serve HTTPS, which the API server needs for `kubectl logs`",
+    )
+
+
+def check_http(args: argparse.Namespace) -> None:
+    """Raises CommandError for flags that are of no use."""
+    if args.http is None and (args.http_allow_remote or args.http_certificate):
+        raise CommandError("--http-allow-remote and --http-certificate go with --http")
+
+
+def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | None:
+    """The server that was asked for, not started. Raises CommandError."""
+    if args.http is None:
+        return None
+    try:
+        from devicemanager.web.nodes import NodesServer
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"--http: {error.name} is not installed: pip install 'kubelet-devicemanager[http]'"
+        ) from None
+    certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
+
+    def kubelets() -> Mapping[str, Told]:
+        return {name: cast("Told", node.kubelet) for name, node in cluster.nodes.items()}
+
+    try:
+        return NodesServer(
+            args.http,
+            kubelets,
+            allow_remote=args.http_allow_remote,
+            certfile=certificate,
+            keyfile=key,
+        )
+    except ValueError as error:
+        raise CommandError(f"--http: {error}") from None
+
+
 def add_sharing(parser: argparse.ArgumentParser) -> None:
     """Several processes."""
     group = parser.add_argument_group("several processes")
@@ -241,6 +299,7 @@ def node_options(args: argparse.Namespace) -> NodeOptions:
         on_deleted=args.on_deleted,
         all_events=args.events,
         topology=args.node_resource_topology,
+        port=_port(args.http) if args.http_certificate else 0,
     )
 
 
@@ -251,6 +310,12 @@ def facts(args: argparse.Namespace) -> Facts:
     given = {"start_delay": args.start_delay, "job_duration": args.job_duration}
     chosen = {name: value for name, value in given.items() if value is not None}
     return Facts(**chosen, exit_code_on_delete=args.exit_code_on_delete)
+
+
+def _port(address: str | None) -> int:
+    """The port that nodes announce, which the API server dials."""
+    text = (address or "").rpartition(":")[2]
+    return int(text) if text.isdecimal() else 0
 
 
 # -- reading ---------------------------------------------------------------------------

@@ -298,6 +298,10 @@ class ClusterNode:
                 self._lane.put(Priority.NODE_STATUS, self._key, self._deleted)
             return
         self.faults.annotated(metadata.get("annotations") or {})
+        conditions = (object_.get("status") or {}).get("conditions") or ()
+        if any(each.get("status") == "Unknown" for each in conditions):
+            # Nobody had heard of us for too long. A kubelet compares with what the API has.
+            self._lane.put(Priority.NODE_STATUS, self._key, lambda: self._tell(force=True))
 
     def _deleted(self) -> None:
         """Somebody deleted the Node."""

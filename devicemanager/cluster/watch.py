@@ -109,6 +109,8 @@ class Reflector:
             try:
                 if self._version is None:
                     self._version = self._list()
+                elif self._failures:
+                    self._check_not_behind(self._version)
                 self._watch(self._version)
             except ClientClosing:
                 return
@@ -150,6 +152,15 @@ class Reflector:
             query["continue"] = following
         self._sink.listed(found)
         return str(page.get("metadata", {}).get("resourceVersion", ""))
+
+    def _check_not_behind(self, version: str) -> None:
+        """A server that was set up anew counts from the beginning: a watch from a version that
+        is yet to come would be silent. Raises Gone."""
+        page = self._source.attempt("GET", self._path, query={**self._query, "limit": "1"})
+        now = str(page.get("metadata", {}).get("resourceVersion", ""))
+        if now.isdecimal() and version.isdecimal() and int(now) < int(version):
+            message = f"version {version} is yet to come: the server is at {now}"
+            raise Gone(410, "Expired", message, "WATCH", self._path)
 
     # -- WATCH -----------------------------------------------------------------------
 

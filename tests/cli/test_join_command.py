@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ def refused(capsys):
         (["--shard", "0/3", "--shards", "3"], "give one of them"),
         (["--lease-duration", "1"], "--lease-duration"),
         (["--leave", "never"], "--leave"),
+        (["--http-allow-remote"], "go with --http"),
         (["--demo", "--kubeconfig", "x"], "--demo has a cluster of its own"),
         (["--kubeconfig", "/nowhere/config"], "kubeconfig /nowhere/config: No such file"),
     ],
@@ -114,7 +116,7 @@ def until(process, test):
 def test_it_joins_and_leaves(stub, kubeconfig):
     stub.create("nodes", {"metadata": {"name": "cloud"}, "spec": {"providerID": "aws:///x"}})
     args = ["--nodes", "3", "--simulate", "vendor.com/gpu=8", "--label", "a=b"]
-    taint = ["--taint", "k=v:NoExecute", "--no-taint"]
+    taint = ["--taint", "k=v:NoExecute", "--no-taint", "--http", "127.0.0.1:0"]
     process = started("--kubeconfig", kubeconfig, *args, *taint)
     with process:
         lines = until(process, lambda line: line["kind"] == "ready")
@@ -123,6 +125,9 @@ def test_it_joins_and_leaves(stub, kubeconfig):
         assert node["metadata"]["labels"]["a"] == "b"
         assert node["spec"]["taints"][0] == {"key": "k", "value": "v", "effect": "NoExecute"}
         assert "devicemanager.io/virtual" not in {each["key"] for each in node["spec"]["taints"]}
+        (address,) = (line["address"] for line in lines if line["kind"] == "http")
+        with urllib.request.urlopen(f"http://{address}/nodes/virtual-1/pods", timeout=20) as answer:
+            assert json.load(answer)["items"] == []
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert [each["metadata"]["name"] for each in stub.all("nodes")] == ["cloud"]

@@ -10,6 +10,7 @@ from devicemanager.cluster import watch as watch_module
 from devicemanager.cluster.members import address, light_members
 from devicemanager.cluster.shard import Shard
 from devicemanager.cluster.stub import Controllers
+from devicemanager.cluster.stub.kinds import target
 
 GPU = "vendor.com/gpu"
 
@@ -136,6 +137,23 @@ def test_nodes_that_register_again(cluster, stub, until):
     stub.wipe()
     until(lambda: len(stub.all("nodes")) == 3)
     assert len(cluster.nodes) == 3
+
+
+def test_a_node_that_was_given_up_says_that_it_is_there(cluster, stub, until):
+    cluster.join_light("n", 1, {GPU: 1})
+
+    def unknown(node):
+        for condition in node["status"]["conditions"]:
+            condition["status"] = "Unknown"
+        return node
+
+    def ready():
+        conditions = stub.get("nodes", "n-0")["status"]["conditions"]
+        return {each["type"]: each["status"] for each in conditions}["Ready"] == "True"
+
+    until(ready)
+    stub.objects.change(target("/api/v1/nodes/n-0/status"), unknown)
+    until(ready)
 
 
 def test_parts_by_hand(stub, kubeconfig):

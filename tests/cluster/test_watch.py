@@ -125,9 +125,11 @@ def test_a_bookmark_moves_the_version_and_tells_nobody():
 
 
 def test_a_stream_that_breaks_goes_on_where_it_was():
-    source, calls, said = run(page("1"), [event("ADDED", "a", "2"), Unavailable("cut")], [])
+    cut = [event("ADDED", "a", "2"), Unavailable("cut")]
+    source, calls, said = run(page("1"), cut, page("3"), [])
     assert calls[-1] == ("ADDED", "a")
     assert versions(source) == ["1", "2"]
+    assert source.asked[2] == ("list", {"limit": "1"})
     assert "cut" in said[0]
     assert len(source.waits) == 1
 
@@ -146,14 +148,23 @@ def test_too_old_in_the_middle_of_a_list_lists_anew():
     assert calls == ["listing", "listing", ("listed", ["a", "b"])]
 
 
+def test_a_server_that_was_set_up_anew_is_listed():
+    cut = [event("ADDED", "a", "90"), Unavailable("cut")]
+    source, calls, _ = run(page("80"), cut, page("3"), page("4"), [])
+    assert calls[-2:] == ["listing", ("listed", [])]
+    assert versions(source) == ["80", "4"]
+
+
 def test_another_error_event_is_no_reason_to_list():
-    source, _, _ = run(page("1"), [{"type": "ERROR", "object": {"code": 500, "message": "m"}}], [])
+    source, _, _ = run(
+        page("1"), [{"type": "ERROR", "object": {"code": 500, "message": "m"}}], END, []
+    )
     assert versions(source) == ["1", "1"]
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"{}", b'{"type":"ADDED","object":{}}', b"\xff"])
 def test_an_event_that_is_none_is_a_broken_stream(line):
-    source, _, said = run(page("1"), [line], [])
+    source, _, said = run(page("1"), [line], END, [])
     assert versions(source) == ["1", "1"]
     assert "an event that is none" in said[0]
 
@@ -163,7 +174,7 @@ def test_an_event_that_could_not_be_taken_is_asked_for_again():
         def seen(self, kind, object_):
             raise Unavailable("not now")
 
-    source = Script(page("1"), [event("ADDED", "a", "2")], [])
+    source = Script(page("1"), [event("ADDED", "a", "2")], END, [])
     Reflector(source, "/x", Broken()).run()
     assert versions(source) == ["1", "1"]
 
@@ -199,7 +210,7 @@ def test_no_right_to_list_is_said_and_tried_again():
 
 
 def test_streams_that_end_at_once_do_not_spin():
-    source, _, _ = run(page("1"), [], [], [], monotonic=lambda: 0.0)
+    source, _, _ = run(page("1"), [], END, [], END, [], monotonic=lambda: 0.0)
     assert len(source.waits) == 3
 
 

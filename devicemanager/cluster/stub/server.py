@@ -98,11 +98,8 @@ class StubServer:
         self.objects.store.forget()
 
     def wipe(self) -> None:
-        """Lose everything; the next requests meet an empty cluster."""
-        old, self._handling = self.objects, self._fresh()
-        # Versions go on: a client must not take the new store for the old one.
-        self.objects.store.version += old.store.version
-        self.forget_changes()
+        """Lose everything: the next requests meet an empty cluster that counts versions anew."""
+        self._handling = self._fresh()
         self.cut_streams()
 
     # -- what there is ---------------------------------------------------------------
