@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from devicemanager.cluster.api import ApiClient
+from devicemanager.cluster.api import ApiClient, node_path
 from devicemanager.cluster.credentials import Credentials
+from devicemanager.cluster.errors import NotFound
 from devicemanager.cluster.fanout import NodeFanout, PodFanout
 from devicemanager.cluster.heartbeat import THREADS, HeartbeatLane
 from devicemanager.cluster.lane import WorkLane
@@ -57,6 +58,7 @@ class Connection:
                 self.pods,
                 query={"fieldSelector": "spec.nodeName!="},
                 wants=pods_on(self.pods.names),
+                is_same=self._is_same,
                 warn=self._warn,
             )
             nodes = Reflector(
@@ -64,9 +66,22 @@ class Connection:
                 "/api/v1/nodes",
                 self.nodes,
                 query={"labelSelector": self._node_selector},
+                is_same=self._is_same,
                 warn=self._warn,
             )
             self._watches = [pods.start(), nodes.start()]
+
+    def _is_same(self) -> bool:
+        """Whether one of our nodes is still there: an API server over a new etcd has none."""
+        chosen = self.nodes.any()
+        if chosen is None:
+            return True
+        name, uid = chosen
+        try:
+            found = self.api.attempt("GET", node_path(name))
+        except NotFound:
+            return False
+        return bool(found["metadata"]["uid"] == uid)
 
     def list_pods_of(self, node: str) -> None:
         """A LIST for one node that was not expected when all was listed."""

@@ -170,6 +170,11 @@ class NodeFanout:
         with self._lock:
             self._nodes.pop(name, None)
 
+    def any(self) -> tuple[str, str] | None:
+        """Name and UID of one that has joined."""
+        with self._lock:
+            return next(((name, node.uid) for name, node in self._nodes.items()), None)
+
     def listing(self) -> None:
         """As ``watch.Sink``: who joins from here on may be missing from what is listed."""
         with self._lock:

@@ -82,15 +82,19 @@ class Reflector:
         *,
         query: Mapping[str, str] | None = None,
         wants: Wants = lambda line: True,
+        is_same: Callable[[], bool] = lambda: True,
         warn: Warn = lambda text: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``query`` selects; ``wants`` is asked about events, not about what is listed."""
+        """``query`` selects; ``wants`` is asked about events, not about what is listed.
+        ``is_same`` is asked after trouble: whether the server still has what it had. It may
+        raise as requests do."""
         self._source = source
         self._path = path
         self._sink = sink
         self._query = dict(query or {})
         self._wants = wants
+        self._is_same = is_same
         self._warn = warn
         self._monotonic = monotonic
         self._version: str | None = None
@@ -109,8 +113,10 @@ class Reflector:
             try:
                 if self._version is None:
                     self._version = self._list()
-                elif self._failures:
-                    self._check_not_behind(self._version)
+                elif self._failures and not self._is_same():
+                    # One that was set up anew counts from the beginning: a watch from a version
+                    # that is yet to come would be silent.
+                    self._version = self._list()
                 self._watch(self._version)
             except ClientClosing:
                 return
@@ -152,15 +158,6 @@ class Reflector:
             query["continue"] = following
         self._sink.listed(found)
         return str(page.get("metadata", {}).get("resourceVersion", ""))
-
-    def _check_not_behind(self, version: str) -> None:
-        """A server that was set up anew counts from the beginning: a watch from a version that
-        is yet to come would be silent. Raises Gone."""
-        page = self._source.attempt("GET", self._path, query={**self._query, "limit": "1"})
-        now = str(page.get("metadata", {}).get("resourceVersion", ""))
-        if now.isdecimal() and version.isdecimal() and int(now) < int(version):
-            message = f"version {version} is yet to come: the server is at {now}"
-            raise Gone(410, "Expired", message, "WATCH", self._path)
 
     # -- WATCH -----------------------------------------------------------------------
 
