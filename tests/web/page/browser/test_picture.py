@@ -111,8 +111,11 @@ def test_the_canvas_shows_what_is_said(node, page, expect):
         "(state) => getComputedStyle(document.querySelector(`#legend [data-state=${state}]`)).color"
     )
     assert page.evaluate(colour) == page.evaluate(legend, "free")
+    cell = block(page).get_by_role("gridcell")
+    expect(cell).to_have_accessible_name("gpu-mock-0, free")
     plugin.set_health(node.ids()[0], False)
     expect(block(page)).to_have_accessible_name(re.compile("1 unhealthy"))
+    expect(cell).to_have_accessible_name("gpu-mock-0, unhealthy")
     assert page.evaluate(colour) == page.evaluate(legend, "unhealthy")
 
 
