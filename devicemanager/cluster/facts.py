@@ -13,11 +13,12 @@ import attrs
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.podstatus.containers import STOPPED
 
-__all__ = ["ANNOTATIONS", "Facts", "Play", "Span", "seconds"]
+__all__ = ["ANNOTATIONS", "Facts", "Play", "Span", "cut", "seconds"]
 
 _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
 _PLAIN: Final = re.compile(r"\d+(?:\.\d+)?")
+_SHOWN: Final = 60
 _LONGEST: Final = 10 * 365 * 24 * 3600.0
 
 RUN_FOR: Final = f"{PREFIX}/run-for"
@@ -28,17 +29,23 @@ ANNOTATIONS: Final = (RUN_FOR, EXIT_CODE, START_DELAY, NEVER_READY)
 """What a pod may say of itself."""
 
 
+def cut(text: str) -> str:
+    """As much as belongs into one line: an annotation may be as long as a book."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def seconds(text: str) -> float:
     """``30s``, ``1m30s``, ``500ms`` or ``2`` in seconds. Raises ValueError."""
     if _PLAIN.fullmatch(text):
         found = float(text)
     else:
-        parts = _PART.findall(text)
+        # A longer one is none; and the search takes the square of its length.
+        parts = _PART.findall(text) if len(text) <= _SHOWN else []
         if not parts or "".join(map("".join, parts)) != text:
-            raise ValueError(f"{text!r} is not a time such as 30s, 1m30s or 500ms")
+            raise ValueError(f"{cut(text)!r} is not a time such as 30s, 1m30s or 500ms")
         found = sum(float(number) * _TIMES[unit] for number, unit in parts)
     if found > _LONGEST:
-        raise ValueError(f"{text!r} is more than ten years")
+        raise ValueError(f"{cut(text)!r} is more than ten years")
     return found
 
 
@@ -129,7 +136,7 @@ def _code(said: Mapping[str, Any], otherwise: int, faults: list[str]) -> int:
     if EXIT_CODE not in said:
         return otherwise
     text = str(said[EXIT_CODE])
-    if text.isascii() and text.isdigit() and int(text) <= 255:
+    if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255:
         return int(text)
-    faults.append(f"annotation {EXIT_CODE}: {text!r} is not a number from 0 to 255")
+    faults.append(f"annotation {EXIT_CODE}: {cut(text)!r} is not a number from 0 to 255")
     return otherwise

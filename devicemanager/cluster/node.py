@@ -111,6 +111,7 @@ class ClusterNode:
         self._is_silent = False
         self._is_over = False
         self._boots = 0
+        self._looks = False
         # What follows belongs to the lane's thread for the node's key.
         self._told: JsonObject = {}
         self._digest = 0
@@ -156,7 +157,9 @@ class ClusterNode:
         self.faults.annotated(found["metadata"].get("annotations") or {}, is_first=True)
         if self._topology is not None:
             self._topology.look()
-        self._look_later()
+        if not self._looks:
+            self._looks = True
+            self._look_later()
 
     def _object(self, status: JsonObject) -> JsonObject:
         options = self.options

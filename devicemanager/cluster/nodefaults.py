@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from devicemanager.cluster.facts import cut
 from devicemanager.cluster.kubelet import DeviceFaults
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
@@ -63,12 +64,12 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
 def _fault(text: str) -> Fault:
     kind, _, what = (each.strip() for each in text.partition("="))
     if kind not in FORMS:
-        raise ValueError(f"{text!r} is no fault: choose from {', '.join(FORMS)}")
+        raise ValueError(f"{cut(text)!r} is no fault: choose from {', '.join(FORMS)}")
     form = FORMS[kind]
     if bool(what) != bool(form) and form != "[MESSAGE]":
-        raise ValueError(f"{text!r} is not like {kind}{'=' + form if form else ''}")
+        raise ValueError(f"{cut(text)!r} is not like {kind}{'=' + form if form else ''}")
     if form == "RESOURCE/DEVICE" and what.count("/") < 2:
-        raise ValueError(f"{text!r} is not like {kind}=vendor.com/gpu/gpu-2")
+        raise ValueError(f"{cut(text)!r} is not like {kind}=vendor.com/gpu/gpu-2")
     return Fault(kind, what)
 
 

@@ -7,7 +7,6 @@ waits for the one in the other.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,27 +15,25 @@ from typing import Any, Final
 from devicemanager.apiobjects.podstatus import (
     container_statuses_of,
     held_devices,
-    status_object,
 )
 from devicemanager.apiobjects.times import seconds_of
 from devicemanager.clock import Clock
-from devicemanager.cluster.api import pod_path
 from devicemanager.cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.mirrors import Mirrors
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.podstate import MIRROR, PodState, Stage, made_up_ip
+from devicemanager.cluster.podstate import MIRROR, PodState, Stage
+from devicemanager.cluster.podtelling import PodTelling, Shared
 from devicemanager.cluster.protocol import Api, JsonObject, Lane, Priority
 from devicemanager.cluster.recorder import Recorder
 from devicemanager.cluster.telling import Warn
 from devicemanager.core.errors import RequestError
-from devicemanager.core.ids import PodUid
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import Running
-from devicemanager.core.podstatus.merge import is_told, status_patch
+from devicemanager.core.podstatus.merge import is_told
 from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.status import PodFacts, refused_status
+from devicemanager.core.podstatus.status import PodFacts
 from devicemanager.core.refusal import Refused
 from devicemanager.events import Event, EventKind
 from devicemanager.manifests.bound import bound_pod
@@ -68,14 +65,6 @@ _CHANGES: Final = frozenset(
 """Events after which a pod's status may be another one."""
 
 
-class Shared:
-    """What the nodes of one cluster find out for each other."""
-
-    def __init__(self) -> None:
-        self.keeps_health: bool | None = None
-        """Whether the API server keeps ``allocatedResourcesStatus``; None until one was sent."""
-
-
 class PodSync:
     """See the module. May be called from any thread; nothing here blocks but what the lane runs."""
 
@@ -101,16 +90,14 @@ class PodSync:
         self._kubelet = kubelet
         self._options = options
         self._facts = facts
-        self._api = api
         self._lane = lane
         self._clock = clock
         self._recorder = recorder
         self._mirrors = mirrors
         self._gate = gate
-        self._shared = shared
+        self._telling = PodTelling(node, kubelet, options, api, clock, shared, warn)
         self._warn = warn
         self._forbidden = forbidden
-        self._user = node if options.as_nodes else None
         # Guards the fields below and what ``PodState`` says is guarded; nothing is called under
         # it but what takes no lock.
         self._lock = threading.Lock()
@@ -203,7 +190,7 @@ class PodSync:
         pod.note(object_)
         if pod.is_settled(object_):
             return
-        ours = self._told(pod)
+        ours = self._telling.status(pod)
         if ours is None or is_told(object_.get("status") or {}, ours):
             return
         with self._lock:
@@ -494,10 +481,10 @@ class PodSync:
         if stage is Stage.GONE or self._closed:
             return
         try:
-            self._tell_status(pod, again)
+            self._telling.tell(pod, again)
             if stage is Stage.LEAVING:
                 self._let_go(pod)
-                self._remove(pod)
+                self._telling.remove(pod)
         except RequestError:
             # The kubelet does not serve in this moment, or knows the pod no more.
             with self._lock:
@@ -509,66 +496,6 @@ class PodSync:
             self._forbidden(error)
         except Invalid as error:
             self._warn(f"{error} (a bug of ours; the pod's status stays as it is)")
-
-    def _tell_status(self, pod: PodState, again: bool) -> None:
-        ours = self._told(pod)
-        if ours is None:
-            return
-        if _digest(ours) == pod.digest and not again:
-            return
-        path = pod_path(pod.namespace, pod.name, "status")
-        body = {"metadata": {"uid": pod.uid}, **status_patch(ours)}
-        answer = self._api.request("PATCH", path, body, patch="strategic", user=self._user)
-        self._look_for_health(ours, answer)
-        self._without_health(ours)
-        pod.version, pod.digest = answer["metadata"]["resourceVersion"], _digest(ours)
-
-    def _told(self, pod: PodState) -> JsonObject | None:
-        """``status`` as we tell it; None if that is nothing of ours."""
-        now = self._clock.time()
-        if pod.refusal is not None:
-            status = refused_status(pod.refusal)
-            made = status_object(PodUid(pod.uid), status, now=now)
-            if pod.never_ran:
-                del made["message"]
-            return made
-        if pod.uid not in self._kubelet.pods():
-            return None  # it has ended before we came
-        status = self._kubelet.pod_status(pod.uid, pod.gates)
-        host = self._options.address
-        made = status_object(
-            PodUid(pod.uid),
-            status,
-            now=now,
-            since={"PodScheduled": pod.scheduled},
-            host_ip=host,
-            pod_ip="" if pod.stage is Stage.PENDING else _pod_ip(pod, host),
-        )
-        self._without_health(made)
-        return made
-
-    def _without_health(self, ours: JsonObject) -> None:
-        """Say nothing of what the API server does not keep."""
-        if self._shared.keeps_health is False:
-            for each in ours.get("containerStatuses", ()):
-                each.pop("allocatedResourcesStatus", None)
-
-    def _look_for_health(self, ours: JsonObject, answer: JsonObject) -> None:
-        """Whether the API server keeps the health of devices: it drops the field silently
-        without the gate ResourceHealthStatus."""
-        if self._shared.keeps_health is not None or not held_devices(ours):
-            return
-        self._shared.keeps_health = bool(held_devices(answer.get("status") or {}))
-        if not self._shared.keeps_health:
-            self._warn(
-                "the API server does not keep allocatedResourcesStatus: the health of devices is "
-                "not shown in pods (feature gate ResourceHealthStatus)"
-            )
-
-    def _remove(self, pod: PodState) -> None:
-        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
-        path = pod_path(pod.namespace, pod.name)
-        self._api.request("DELETE", path, body, user=self._user)
 
     # -- from time to time ------------------------------------------------------------------
 
@@ -614,11 +541,3 @@ def _order(object_: JsonObject) -> tuple[bool, str, str]:
     metadata = object_["metadata"]
     is_new = not (object_.get("status") or {}).get("startTime")
     return is_new, str(metadata.get("creationTimestamp")), str(metadata["name"])
-
-
-def _digest(status: JsonObject) -> int:
-    return hash(json.dumps(status))
-
-
-def _pod_ip(pod: PodState, host: str) -> str:
-    return host if pod.is_on_host_network else made_up_ip(pod.uid)

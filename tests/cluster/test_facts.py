@@ -31,6 +31,14 @@ def test_any_other_text_is_refused_or_no_less_than_nothing(text: str) -> None:
         assert "\n" not in str(error)
 
 
+def test_an_annotation_as_long_as_a_book_is_cut() -> None:
+    long = "9" * 100_000
+    notes = {"devicemanager.io/exit-code": long, "devicemanager.io/run-for": f"{long}x"}
+    play, faults = Facts().of({"uid": "u", "annotations": notes})
+    assert play.exit_code == 0 and len(faults) == 2
+    assert all(len(each) < 200 for each in faults)
+
+
 @pytest.mark.parametrize("text", ["1s±0.5", "1s±500ms", "1s+-0.5s", "1s ± 0.5s"])
 def test_a_span(text: str) -> None:
     span = Span.parse(text)
