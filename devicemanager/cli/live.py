@@ -95,9 +95,10 @@ class _LiveLog(KubeletLog):
         self.lines = lines
         self.about: list[str] = []
         """What was said before anything was shown: where the kubelet serves."""
-        # Guards the field below, so that every line is in one of the two.
+        # Guards the fields below, so that every line is in one of the two.
         self._turn = threading.Lock()
         self._showing = False
+        self._before = 0
 
     def say(self, kind: str, text: str, **facts: object) -> None:
         if not self._showing:
@@ -107,12 +108,14 @@ class _LiveLog(KubeletLog):
     def begin_showing(self) -> None:
         with self._turn:
             self._showing = True
+            self._before = self.lines.count
 
     def end_showing(self) -> None:
         """Prints the last of what has been shown, since nobody can see that any more."""
         with self._turn:
             if self._showing:
-                for line in self.lines.latest()[-_LEFT_BEHIND:]:
+                shown = min(self.lines.count - self._before, _LEFT_BEHIND)
+                for line in self.lines.latest()[-shown:] if shown else ():
                     mark = "warning: " if line.is_warning else ""
                     self._write(self._rendered(line.time, {}, [f"{mark}{line.text}"]))
             self._showing = False

@@ -38,6 +38,8 @@ class LogLines:
         self._keep = keep
         self._lines: tuple[LogLine, ...] = ()
         self._new: list[LogLine] = []
+        self.count = 0
+        """How many there have been, those that are not kept any more included."""
         self.changed: Callable[[], None] = lambda: None
         """Called after each; must not block."""
 
@@ -45,6 +47,7 @@ class LogLines:
         """One more line."""
         with self._lock:
             self._new.append(line)
+            self.count += 1
             if len(self._new) > self._keep:
                 self._fold()
         self.changed()

@@ -121,13 +121,20 @@ def _help(picture: NodeView, about: Sequence[str], glyphs: Glyphs, width: int) -
     legend = Text(" ")
     for state in DeviceState:
         legend.append(f"{glyphs.states[state]} {state}  ", STYLES[state])
-    lines = ["", *(f" {line}" for line in _HELP.splitlines()), ""]
     return [
-        *(joined([line], width, glyphs) for line in lines),
+        *(joined([f" {line}"], width, glyphs) for line in _HELP.splitlines()),
         joined([legend], width, glyphs),
         Text(),
-        *(joined([f" {safe(line)}"], width, glyphs) for line in about),
+        *(line for text in about for line in _folded(text, width)),
         *_notes(picture, width, glyphs),
+    ]
+
+
+def _folded(text: str, width: int) -> list[Text]:
+    """All of a text, on as many lines as it takes: addresses are of no use if they are cut."""
+    text, room = safe(text), max(width - 2, 1)
+    return [
+        joined([f" {text[start : start + room]}"], width) for start in range(0, len(text), room)
     ]
 
 

@@ -71,6 +71,7 @@ def test_lines_before_the_view_and_after_it(watched):
         watched.wait_for("it is over")
     after = watched.output[watched.output.rindex(b"\x1b[?1049l") :]
     assert b"warning: manifest: a bad file" in after
+    assert b"served at /here" not in after  # it stands above already
     assert program.failures == []
 
 

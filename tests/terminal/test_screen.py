@@ -161,6 +161,10 @@ def test_the_help_says_where_the_program_serves() -> None:
     about = ["page: http://127.0.0.1:10255/", *pictures.HOSTILE]
     drawn = draw(pictures.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)
     assert any("page: http://127" in line.plain for line in drawn.lines)
+    address = f"page: http://127.0.0.1:10255/#token={'x' * 60}y"
+    drawn = draw(pictures.small(), ScreenState(help=True), 80, 24, Shown(()), "", [address])
+    assert address in "".join(line.plain[1:79] for line in drawn.lines)
+    drawn = draw(pictures.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)
     assert_fits([line.plain for line in drawn.lines], 80, 24)
 
 
