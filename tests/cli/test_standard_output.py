@@ -125,3 +125,19 @@ def test_a_reader_that_is_gone_is_told_once() -> None:
     output.close()
     os.close(writer)
     assert [type(error) for error in told] == [BrokenPipeError]
+
+
+def test_what_was_put_is_written_when_it_is_drained(pipe: Pipe) -> None:
+    output = queue(pipe.writer, patience=10.0)
+    output.put("before\n")
+    output.drain()
+    os.set_blocking(pipe.reader, False)
+    assert os.read(pipe.reader, 100) == b"before\n"
+    output.close()
+
+
+def test_a_reader_that_takes_nothing_ends_the_draining(pipe: Pipe) -> None:
+    output = queue(pipe.writer)
+    output.put("x" * (1 << 18))
+    output.drain()
+    output.close()

@@ -96,3 +96,4 @@ def assert_fits(lines: list[str], width: int, height: int) -> None:
         for character in line:
             assert unicodedata.bidirectional(character) not in ("R", "AL", "AN", "RLE", "RLO")
             assert not unicodedata.combining(character)
+            assert ord(character) <= 0xFFFF

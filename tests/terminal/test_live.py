@@ -154,6 +154,18 @@ def telling(event, write):
     return told
 
 
+def test_what_is_typed_for_others_is_not_read():
+    with Watched() as watched:
+        terminal = tty.Terminal(watched.slave, watched.slave)
+        watched.press("for the shell\n")
+        assert terminal.read() is None
+        terminal.enter()
+        assert terminal.read() == b"for the shell\n"
+        assert terminal.read() is None
+        terminal.leave(for_good=True)
+        terminal.close()
+
+
 def test_a_signal_handler_never_waits_for_output():
     with Watched() as watched:
         shown = Shown(watched)

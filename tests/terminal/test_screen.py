@@ -145,6 +145,15 @@ def test_the_latest_events_are_at_the_end_and_older_ones_above() -> None:
     assert texts(pictures.small(), Pane.EVENTS, lines=lines, offset=1000)[2].endswith("event 0")
 
 
+def test_the_overview_shows_the_latest_events_and_pods() -> None:
+    lines = texts(
+        pictures.large(), lines=tuple(LogLine(0.0, f"event {number}") for number in range(100))
+    )
+    assert lines[-2].endswith("event 99")
+    titles = [line.split()[0] for line in lines if line.startswith("default/")]
+    assert titles[:2] == ["default/pod-299", "default/pod-298"]
+
+
 def test_the_help_names_every_key_and_state() -> None:
     text = "\n".join(texts(pictures.small(), help=True))
     for word in ("devices", "holders", "Tab", "PageUp", "space", "Ctrl-Z", "□ free", "✗ gone"):

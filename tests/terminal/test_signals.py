@@ -118,7 +118,8 @@ def test_sigquit_leaves_a_terminal_that_works():
         before = watched.mode()
         with under_a_shell(watched, PROGRAM):
             watched.wait_for("a test")
-            watched.press("\x1c")  # Ctrl-\ is no signal meanwhile
+            watched.press("\x1c?")  # Ctrl-\ is no signal meanwhile
+            watched.wait_for("PageUp")
             os.killpg(job_of(watched), signal.SIGQUIT)
             watched.wait_for(f"ENDED {-signal.SIGQUIT}")
             assert watched.is_given_back
@@ -131,6 +132,8 @@ def test_a_stop_that_cannot_be_caught_is_drawn_over_when_it_ends():
         os.killpg(job_of(watched), signal.SIGSTOP)
         watched.wait_for("STOPPED")
         watched.press("fg\n")
+        # The shell may have left the screen to others, and its mode to itself.
+        watched.wait_until(lambda: watched.output.count(b"\x1b[?1049h") == 2)
         watched.wait_until(lambda: "STOPPED" not in watched.text and "a test" in watched.text)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.pods import Pod
 from devicemanager.view import ContainerKind, DeviceState, Holder, KubeletView, Stream, delta
+from devicemanager.view.plugins import LATEST_CALLS
 from tests import strategies
 from tests.helpers import container, pod
 from tests.node import GPU, Node, rows
@@ -143,6 +144,26 @@ def test_a_second_plugin_of_a_resource_stands_by():
         ("new.sock", Stream.SERVING),
         ("old.sock", Stream.STANDBY),
     ]
+
+
+def test_a_plugin_shows_its_latest_calls_and_what_it_is_asked():
+    node = Node()
+    node.plugin(rows("0"))
+    looked = Looked(node)
+    view, tap = KubeletView(looked), looked.calls.tap(GPU, "plugin.sock")
+    before = view.look()
+    for _ in range(LATEST_CALLS + 3):
+        tap.begin("Allocate").answered(b"")
+    asked = tap.begin("PreStartContainer")
+
+    (plugin,) = view.look().plugins
+    assert [call.number for call in plugin.calls] == list(range(4, LATEST_CALLS + 4))
+    assert [call.rpc for call in plugin.in_progress] == ["PreStartContainer"]
+    assert delta(before, view.look()).plugins == (plugin,)
+
+    asked.failed("Unavailable", "it left")
+    (plugin,) = view.look().plugins
+    assert (plugin.calls[-1].code, plugin.calls[-1].message) == ("Unavailable", "it left")
 
 
 def test_a_pod_shows_its_containers_in_order_and_what_they_hold():

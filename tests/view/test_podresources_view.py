@@ -87,6 +87,19 @@ def test_equal_answers_are_one_picture_and_others_keep_what_is_the_same():
     )
 
 
+def test_a_kubelet_that_tells_no_allocatable_devices_tells_held_ones():
+    node = Node()
+    node.plugin(rows("01"))
+    node.admit(pod("p", gpu=1))
+    pods, _ = answers(node)
+
+    picture = PodResourcesView("here").look(pods, None)
+
+    (resource,) = picture.resources
+    assert (resource.layout.ids, resource.states) == (("d0",), (HELD,))
+    assert "does not tell allocatable devices" in picture.notes[0]
+
+
 def test_claims_show_their_devices():
     given = podresources.ClaimResource("driver", "pool", "a")
     claim = podresources.DynamicResource("c", "default", (given,))
