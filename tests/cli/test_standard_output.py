@@ -140,4 +140,5 @@ def test_a_reader_that_takes_nothing_ends_the_draining(pipe: Pipe) -> None:
     output = queue(pipe.writer)
     output.put("x" * (1 << 18))
     output.drain()
+    assert all_of(pipe.reader, 1 << 18)
     output.close()
