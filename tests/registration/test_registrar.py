@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 
 from devicemanager.clock import ManualClock
@@ -14,6 +16,7 @@ from devicemanager.core.ids import ResourceName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.manager import DeviceManager
 from devicemanager.registration.connection import Connection
+from devicemanager.registration.dialing import Dialer
 from devicemanager.registration.registrar import Registrar, RegistrationRefused
 from devicemanager.settings import Settings
 from tests.faults import hostile
@@ -58,3 +61,34 @@ def test_a_plugin_is_refused_if_no_thread_is_left_for_its_lists(
         registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
     (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
     assert "no thread for its lists: can't start new thread" in ended.message
+
+
+@attrs.define
+class DialedBy(Dialer):
+    """Everybody is served at once, by the process of this id."""
+
+    pid: int
+
+    async def dial(self, path: Path, seconds: float) -> int:
+        return self.pid
+
+
+@pytest.mark.parametrize(("pid", "limited"), [(0, False), (os.getpid(), False), (1, True)])
+def test_a_process_that_is_known_may_not_register_without_end(
+    manager: DeviceManager, plugin: hostile.RawPlugin, pid: int, limited: bool
+) -> None:
+    settings = Settings(max_registrations_per_process=1)
+    registrar = Registrar(manager.plugins, settings, manager.events, lambda error: None)
+    registrar.dialer = DialedBy(pid)
+    try:
+        first = registrar.connect(R, plugin.path, "p.sock")
+        registrar.run(first).result(20)
+        second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
+        if limited:
+            with pytest.raises(RegistrationRefused, match=r"^process 1 serves 1 registered"):
+                second.result(20)
+        else:
+            second.result(20)
+    finally:
+        manager.close()
+        registrar.stop()

@@ -49,6 +49,7 @@ def test_each_kind_of_mutant(source, expected):
         '"""A docstring, 1 + 1."""',
         "__all__ = ['a']",
         "if TYPE_CHECKING:\n    x = 1",
+        "T = TypeVar('T', bound='int')",
         "def f() -> 'int':\n    '''Text.'''\n    return None",
         "x: 'int'",
         "@attrs.frozen(slots=True)\nclass A: ...",

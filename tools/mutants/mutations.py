@@ -127,12 +127,14 @@ class _Finder:
 
 
 def _is_left_alone(node: ast.stmt) -> bool:
-    """What no test can or should notice: docstrings, ``__all__``, imports for the type
-    checker only, stubs."""
+    """What no test can or should notice: docstrings, ``__all__``, names and imports for the
+    type checker only, stubs."""
     match node:
         case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
             return True
         case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return True
+        case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar" | "NewType"))):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True

@@ -1,0 +1,55 @@
+"""Cutting connections to one socket, and no others."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devicemanager.registration.dropping import drop_connections
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        yield server
+
+
+@contextlib.contextmanager
+def connected(server: socket.socket) -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(server.getsockname())
+        accepted, _ = server.accept()
+        with accepted:
+            yield client, accepted
+
+
+def test_only_the_connections_of_one_socket_are_cut(directory: Path) -> None:
+    with (
+        listening(directory / "a") as cut,
+        listening(directory / "b") as other,
+        connected(cut) as (client, _),
+        connected(other) as (far, near),
+    ):
+        assert drop_connections(directory / "a") == 1
+        assert client.recv(1) == b""
+        near.sendall(b"x")
+        assert far.recv(1) == b"x"
+        # It listens on, and those that come later stay.
+        with connected(cut) as (later, accepted):
+            accepted.sendall(b"y")
+            assert later.recv(1) == b"y"
