@@ -85,8 +85,10 @@ def main() -> int:
     # In a shell's background it is ignored, and tests that interrupt a process would hang.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _parser().parse_args()
+    # Before all else: a path that is not there is no reason to measure first.
+    found = _chosen(options, ROOT)
     if options.list:
-        print(f"{len(_chosen(options, ROOT))} mutants")
+        print(f"{len(found)} mutants")
         return 0
     CACHE.mkdir(parents=True, exist_ok=True)
     equivalents = read_equivalents()
