@@ -39,9 +39,9 @@ def salvage(text: str, start: int) -> Salvage:
     reader = _Reader(text, start)
     entries = tuple(reader.entries())
     lost = tuple(reader.lost())
-    registered_at = _REGISTERED.search(text, start)
-    registered = dict(_resources(text, registered_at.end())) if registered_at else {}
-    return Salvage(entries, registered, lost)
+    registered_at = _REGISTERED.search(text)
+    behind = max(registered_at.end(), start) if registered_at else len(text)
+    return Salvage(entries, dict(_resources(text, behind)), lost)
 
 
 class _Reader:
@@ -114,4 +114,7 @@ def _resources(text: str, start: int) -> Iterator[tuple[str, Value]]:
             ids, position = decode_at(text, match.end())
         except Problem:
             continue
-        yield _unquoted(match[1]), ids
+        name = _unquoted(match[1])
+        # What else has a list may be an entry's; a resource of a plugin has a domain.
+        if "/" in name:
+            yield name, ids

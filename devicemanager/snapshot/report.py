@@ -178,12 +178,12 @@ def _as_data(finding: Finding) -> dict[str, Any]:
 
 
 def _resources_data(node: Node) -> Iterable[dict[str, Any]]:
-    held = {resource for resource, _ in node.holders}
-    for name in sorted({*node.registered, *(node.offered or ()), *held}):
-        offered = None if node.offered is None else len(node.offered.get(name, ()))
+    resources = {resource for resource, _ in node.holders}
+    for name in sorted({*node.registered, *(node.offered or ()), *resources}):
+        held = sum(key[0] == name for key in node.holders)
         yield {
             "resource_name": name,
             "in_checkpoint": len(node.registered[name]) if name in node.registered else None,
-            "allocatable": offered,
-            "held": sum(key[0] == name for key in node.holders) if node.snapshot.pods else None,
+            "allocatable": None if node.offered is None else len(node.offered.get(name, ())),
+            "held": None if node.snapshot.pods is None else held,
         }

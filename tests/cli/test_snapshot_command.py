@@ -16,7 +16,7 @@ from devicemanager.cli import main
 from devicemanager.snapshot import archive, layout
 from devicemanager.testing import pod_manifest
 from podresources import Allocatable
-from tests.snapshot.made_up import GPU, WHOLE, pod, without
+from tests.snapshot.made_up import GPU, WHOLE, pod, saved, without
 
 
 def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
@@ -147,6 +147,11 @@ def test_a_report_as_data(shown: Any) -> None:
     assert told["resources"] == [
         {"resource_name": GPU, "in_checkpoint": 4, "allocatable": 0, "held": 3}
     ]
+    bare = attrs.evolve(WHOLE, pods=(), checkpoint=saved())
+    (row,) = json.loads(shown(bare, "-o", "json")[1])["resources"]
+    assert (row["in_checkpoint"], row["held"]) == (4, 0)
+    blind = without(WHOLE, layout.POD_RESOURCES, "no permission")
+    assert json.loads(shown(blind, "-o", "json")[1])["resources"][0]["held"] is None
     status, out, _ = shown(WHOLE, "-o", "json")
     assert (status, json.loads(out)["findings"]) == (0, [])
 

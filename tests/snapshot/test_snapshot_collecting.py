@@ -93,6 +93,8 @@ def test_everything_that_is_there_is_read(host: Path, root: Path) -> None:
         listening(plugins / "gpu.sock"),
     ):
         listening(plugins / "old.sock").close()
+        (root / "plugins_registry").mkdir()
+        listening(root / "plugins_registry/csi.sock").close()
         snapshot = collect(Places.find(host), now=lambda: 1769860800.0)
     assert {part.name: part.problem for part in snapshot.parts} == dict.fromkeys(
         set(layout.FILES) - {layout.INDEX}
@@ -103,8 +105,10 @@ def test_everything_that_is_there_is_read(host: Path, root: Path) -> None:
     assert [(each.path, each.state, each.pid) for each in snapshot.sockets or ()] == [
         (f"{plugins}/gpu.sock", Listening.LISTENING, os.getpid()),
         (f"{plugins}/old.sock", Listening.DEAD, None),
+        (f"{root}/plugins_registry/csi.sock", Listening.DEAD, None),
         (f"{root}/pod-resources/kubelet.sock", Listening.LISTENING, os.getpid()),
     ]
+    assert list(Listening) == ["listening", "dead", "unknown"]
     assert (snapshot.sockets or ())[0].process == Path("/proc/self/comm").read_text().strip()
     assert snapshot.numa is not None
     assert snapshot.numa.cpus == {0: (0, 1, 2, 3)}
