@@ -457,8 +457,10 @@ class Plugin:
             again = threading.Timer(1.0, self.register_again, [request])
             if "impatient" in on:
                 again.start()
-            dp_grpc.RegistrationStub(channel).Register(request, timeout=60)
-            again.cancel()
+            try:
+                dp_grpc.RegistrationStub(channel).Register(request, timeout=60)
+            finally:
+                again.cancel()
         self.registrations += 1
 
     def register_again(self, request: dp.RegisterRequest) -> None:
