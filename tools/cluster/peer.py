@@ -139,12 +139,12 @@ class ControlPlane:
             process.wait()
 
     def wipe(self) -> None:
-        """A new etcd under the API server, as after the loss of its disk."""
-        self.end("kube-apiserver", signal.SIGKILL)
-        self.end("etcd", signal.SIGKILL)
+        """A new etcd under the API server, as after the loss of its disk. The controllers start
+        anew, too: their watches wait for versions that are yet to come."""
+        for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
+            self.end(name, signal.SIGKILL)
         shutil.rmtree(self._data(), ignore_errors=True)
-        self.start_etcd()
-        self.start_server()
+        self.start()
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
