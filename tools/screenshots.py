@@ -17,10 +17,10 @@ from typing import Any
 
 from devicemanager import MockKubelet, Settings
 from devicemanager.control import ControlServer
-from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.web import HttpServer
 from tools import terminal_picture
+from tools.terminal_picture import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = ROOT / ".cache" / "browser"
@@ -34,8 +34,8 @@ SIZE = {"width": 1440, "height": 900}
 def small() -> Iterator[str]:
     """Eight GPUs and four NICs on two NUMA nodes: held, unhealthy and gone ones among them."""
     with _served() as (kubelet, address, stack):
-        gpus = _simulate(stack, kubelet, GPU, 8)
-        _simulate(stack, kubelet, NIC, 4)
+        gpus = simulate(stack, kubelet, GPU, 8)
+        simulate(stack, kubelet, NIC, 4)
         kubelet.admit(pod_manifest("train", {GPU: 2, NIC: 1}, namespace="ml"))
         kubelet.admit(pod_manifest("serve", {GPU: 1}, namespace="ml"))
         kubelet.admit(pod_manifest("batch", {GPU: 2}))
@@ -52,7 +52,7 @@ def small() -> Iterator[str]:
 def big() -> Iterator[str]:
     """10,000 GPUs and 1,000 pods."""
     with _served() as (kubelet, address, stack):
-        gpus = _simulate(stack, kubelet, GPU, 10_000)
+        gpus = simulate(stack, kubelet, GPU, 10_000)
         for number in range(1000):
             kubelet.admit(pod_manifest(f"train-{number}", {GPU: 3}))
         for number in range(0, 10_000, 97):
@@ -77,23 +77,6 @@ def _served() -> Iterator[tuple[MockKubelet, str, contextlib.ExitStack]]:
         server = stack.enter_context(HttpServer(kubelet, "127.0.0.1:0", control=control))
         token = control.token_path.read_text().strip()
         yield kubelet, f"{server.url}/#token={token}", stack
-
-
-def _simulate(
-    stack: contextlib.ExitStack, kubelet: MockKubelet, resource: str, count: int
-) -> SimulatedPlugin:
-    name = resource.rpartition("/")[2]
-    settings = SimulationSettings(
-        resource_name=resource,
-        number_devices=count,
-        numa=tuple(number * 2 // count for number in range(count)),
-        plugin_name=name,
-        device_id_prefix=name,
-        node_name="mock",
-    )
-    plugin = stack.enter_context(SimulatedPlugin(settings, kubelet.plugin_dir))
-    kubelet.wait_for_resource(resource, count)
-    return plugin
 
 
 def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> None:

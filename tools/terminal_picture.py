@@ -34,8 +34,8 @@ def scene() -> NodeView:
     with ExitStack() as stack:
         clock = ManualClock(BEGIN)
         kubelet = stack.enter_context(MockKubelet(settings=settings, clock=clock))
-        gpus = _simulate(stack, kubelet, GPU, 8)
-        _simulate(stack, kubelet, NIC, 4)
+        gpus = simulate(stack, kubelet, GPU, 8)
+        simulate(stack, kubelet, NIC, 4)
         for name, devices in (
             ("train", {GPU: 2, NIC: 1}),
             ("serve", {GPU: 1}),
@@ -51,7 +51,7 @@ def scene() -> NodeView:
         return KubeletView(kubelet).look()
 
 
-def _simulate(stack: ExitStack, kubelet: MockKubelet, resource: str, count: int) -> SimulatedPlugin:
+def simulate(stack: ExitStack, kubelet: MockKubelet, resource: str, count: int) -> SimulatedPlugin:
     name = resource.rpartition("/")[2]
     settings = SimulationSettings(
         resource_name=resource,
