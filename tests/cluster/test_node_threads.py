@@ -1,0 +1,97 @@
+"""Nodes under many threads: pods come and go while nodes restart, reboot and fall silent."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from devicemanager.clock import SystemClock
+from devicemanager.cluster.errors import ApiError
+from devicemanager.cluster.lane import WorkLane
+from devicemanager.cluster.node import ClusterNode
+from devicemanager.light.kubelet import LightKubelet
+from tests.cluster.world import GPU, World
+
+NODES, PODS, SEED = 6, 150, 7
+
+
+def test_nothing_is_lost_and_nothing_is_held_in_the_end() -> None:
+    world, clock, chance = World(), SystemClock(), random.Random(SEED)
+    lane = WorkLane(16, warn=world.warnings.append)
+    for name in (f"n-{number}" for number in range(NODES)):
+        kubelet = LightKubelet(None, {GPU: 8}, clock=clock)
+        node = ClusterNode(
+            name,
+            kubelet,
+            api=world,
+            lane=lane,
+            heartbeat=world.heartbeat,
+            clock=clock,
+            warn=world.warnings.append,
+        )
+        node.join()
+        node.pods.listed([])
+        world.nodes[name] = node
+    over = threading.Event()
+    watch = threading.Thread(target=lambda: follow(world, over))
+    watch.start()
+    try:
+        play(world, chance)
+        until(lambda: not world.all("pods"), world)
+        until(lambda: all(map(is_empty, world.nodes.values())), world)
+    finally:
+        over.set()
+        watch.join()
+        for node in world.nodes.values():
+            node.leave("keep")
+        lane.close()
+    for node in world.nodes.values():
+        node.kubelet.self_check()
+        assert not any(each.pod for each in node.kubelet.inventory()), node.name
+        assert node.pods.pods() == ()
+    assert world.warnings == []
+
+
+def play(world: World, chance: random.Random) -> None:
+    live: list[str] = []
+    nodes = list(world.nodes.values())
+    for number in range(PODS):
+        name = f"p-{number}"
+        world.run(name, chance.choice(nodes).name, gpus=chance.choice([1, 2, 4]), settle=False)
+        live.append(name)
+        if len(live) > 30:
+            remove(world, live.pop(chance.randrange(len(live))), chance.random() < 0.2)
+        if chance.random() < 0.2:
+            node = chance.choice(nodes)
+            chance.choice([node.restart, node.reboot, node.silent])()
+    for node in nodes:
+        node.silent(False)
+    for name in live:
+        remove(world, name, False)
+
+
+def remove(world: World, name: str, by_force: bool) -> None:
+    body = {"gracePeriodSeconds": 0} if by_force else {}
+    with contextlib.suppress(ApiError):
+        world.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}", body)
+
+
+def follow(world: World, over: threading.Event) -> None:
+    """As a watch: tell the nodes what changes, in order."""
+    while not over.is_set():
+        if not world._tell():
+            over.wait(0.002)
+
+
+def is_empty(node: ClusterNode) -> bool:
+    return not node.kubelet.pods() and not node.pods.pods()
+
+
+def until(condition: Callable[[], bool], world: World) -> None:
+    end = time.monotonic() + 40
+    while not condition():
+        assert time.monotonic() < end, (world.all("pods")[:2], world.warnings)
+        time.sleep(0.02)
