@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from devicemanager.cluster.members import Members
     from devicemanager.cluster.showcase import Demo
 
+_LEAVING = {"delete": "deleted", "keep": "kept", "shutdown": "shut down"}
 _REPORT = 10.0
 _DEMO_REPORT = 1.0
 """Seconds between two lines about what is going on."""
@@ -61,6 +62,8 @@ def _run(args: argparse.Namespace) -> int:
         demo = stack.enter_context(_demo(args, log))
         with contextlib.suppress(Stopped):
             _join(args, log, signals, stack, demo)
+        if signals.came:
+            log.say("leaving", f"leaving: nodes are {_LEAVING[args.leave]}")
     return 0
 
 
