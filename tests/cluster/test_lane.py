@@ -118,3 +118,27 @@ def test_closed_means_nothing_more(lane):
     lane.put(Priority.EVENT, "k", lambda: done.append(2))
     assert done in ([], [1])
     assert lane.load == 0
+
+
+def test_a_key_that_runs_is_skipped_where_it_still_stands_in_line():
+    lane = WorkLane(2)
+    first, second = held(lane, "x"), held(lane, "y")
+    begun, go, other, done = threading.Event(), threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        assert go.wait(20)
+        done.append("slow")
+
+    lane.put(Priority.EVENT, "pod", slow)
+    lane.put(Priority.DELETION, "pod", lambda: done.append("urgent"))
+    lane.put(Priority.EVENT, "other", other.set)
+    first()
+    assert begun.wait(20)
+    second()
+    assert other.wait(20)
+    assert done == []
+    go.set()
+    assert lane.drain(20)
+    assert done == ["slow", "urgent"]
+    lane.close()
