@@ -139,7 +139,7 @@ CASES = (
         why="a stream that has ended is not noticed",
     ),
     case("chatty", "W12"),
-    case("queue-memory", "W13", also="L04", why="each list stays in memory"),
+    case("queue-memory", "W13", also="L04 L06", why="each list stays in memory"),
     case("no-empty", "W14"),
     case(
         "leak-handlers",

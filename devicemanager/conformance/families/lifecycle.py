@@ -175,11 +175,10 @@ def l06(trial: Trial) -> str:
 
 
 def _change_often(trial: Trial, id_: str) -> None:
-    hooks = ("break-device", "mend-device")
-    if all(map(trial.subject.has, hooks)):
-        for number in range(trial.limits.changes):
-            trial.hook(hooks[number % 2], id_)
-        trial.hook("mend-device", id_)
+    if trial.subject.has("break-device") and trial.subject.has("mend-device"):
+        for _ in range(trial.limits.changes // 2):
+            trial.broken(id_)
+            trial.mended(id_)
 
 
 @check(
