@@ -341,9 +341,11 @@ def _seconds(text: str | None) -> float:
 def _lines(answer: BaseHTTPResponse) -> Iterator[bytes]:
     """Split at newlines; what comes after the last one was cut off and is dropped."""
     rest = b""
+    # Such answers come in chunks, and each is handed on as it comes.
+    chunks = answer.stream(1 << 16)
     while True:
         with _broken_is_unavailable():
-            chunk = answer.read1(1 << 16)
+            chunk = next(chunks, b"")
         if not chunk:
             return
         *whole, rest = (rest + chunk).split(b"\n")

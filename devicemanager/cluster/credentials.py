@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+from urllib.request import (  # type: ignore[attr-defined]
+    getproxies,
+    proxy_bypass_environment,
+)
 
 import attrs
 
@@ -157,15 +160,20 @@ def _server(found: Any, where: str) -> Server:
 def _proxy(found: Any, host: str) -> str | None:
     if host in _LOOPBACK or host.startswith("127."):
         return None
-    if proxy_bypass_environment(host, {"no": found.no_proxy or ""}):
+    # The oldest releases do not look into the environment.
+    environment = getproxies()
+    if proxy_bypass_environment(host, {"no": found.no_proxy or environment.get("no", "")}):
         return None
-    return found.proxy or None
+    return found.proxy or environment.get(urlsplit(str(found.host)).scheme)
 
 
 def _token(found: Any) -> Token:
     def token() -> str | None:
-        # Also runs the hook that renews it. Releases differ in the name it is kept under.
-        text: str | None = found.get_api_key_with_prefix("BearerToken", alias="authorization")
-        return text
+        # Also runs the hook that renews it. Releases differ in the name it is kept under, and
+        # the oldest know no alias.
+        for name in ("BearerToken", "authorization"):
+            if text := found.get_api_key_with_prefix(name):
+                return str(text)
+        return None
 
     return token
