@@ -422,7 +422,8 @@ class Plugin:
             server.add_generic_rpc_handlers((_Anything(),))
         server.add_insecure_port(sockets.target(bound))
         server.start()
-        bound.rename(path)
+        if bound != path:
+            bound.rename(path)
         self.own[path] = sockets.FileIdentity.of(path)
         self.servers[resource] = (server, service, path)
 
