@@ -211,7 +211,7 @@ NOTHING_FAILS = ("L09", "L10")
 
 QUICK = {"idle_seconds": 2.0, "recover_seconds": 20.0, "away_seconds": 1.0, "settle_seconds": 0.4,
          "register_window_seconds": 2.0, "register_delay_seconds": 1.5, "restarts": 5,
-         "allocations": 200}  # fmt: skip
+         "allocations": 200, "idle_cpu_share": 0.03}  # fmt: skip
 
 
 def limits(case: Case | None = None) -> Limits:
