@@ -73,7 +73,11 @@ class DialedBy(Dialer):
         return self.pid
 
 
-@pytest.mark.parametrize(("pid", "limited"), [(0, False), (os.getpid(), False), (1, True)])
+@pytest.mark.parametrize(
+    ("pid", "limited"),
+    [(0, False), (os.getpid(), False), (1, True)],
+    ids=["unknown", "our own", "another"],  # of a process, which no id may depend on
+)
 def test_a_process_that_is_known_may_not_register_without_end(
     manager: DeviceManager, plugin: hostile.RawPlugin, pid: int, limited: bool
 ) -> None:
