@@ -53,7 +53,7 @@ def first_connection(kubelet):
 
 
 def status_of(call, *args):
-    with pytest.raises(grpc.SimulatedError) as error:
+    with pytest.raises(grpc.RpcError) as error:
         call(*args)
     return error.value.code(), error.value.details()
 
