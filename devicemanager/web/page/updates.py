@@ -170,6 +170,7 @@ class Updates:
                         async with asyncio.timeout(_PATIENCE):
                             await self._woken.wait()
                     self._woken.clear()
+                    self._is_waking.clear()
             finally:
                 unsubscribe()
 
@@ -212,15 +213,12 @@ class Updates:
         self._changed = asyncio.Event()
 
     def _happened(self) -> None:
-        """On the thread that publishes."""
+        """On the thread that publishes. Only the first since the last look wakes the loop: that
+        costs a system call, and the publisher its turn with the interpreter."""
         if not self._is_waking.is_set():
             self._is_waking.set()
             with contextlib.suppress(RuntimeError):  # the server has just ended
-                self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        self._is_waking.clear()
-        self._woken.set()
+                self._loop.call_soon_threadsafe(self._woken.set)
 
     async def _on_worker(self, work: Callable[[], Any]) -> Any:
         return await anyio.to_thread.run_sync(work, limiter=self._workers)
