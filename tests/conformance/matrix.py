@@ -86,7 +86,14 @@ CASES = (
         also="K08",
         why="it looks at kubelet.sock alone",
     ),
-    case("ignores-kubelet", "K07", recover_seconds=3, besides="ignores-stream"),
+    case(
+        "ignores-kubelet",
+        "K07",
+        recover_seconds=3,
+        besides="ignores-stream",
+        also="K08",
+        why="a stream that has ended is not noticed",
+    ),
     case("ignores-stream", "K08", recover_seconds=3),
     case(
         "stale-handlers",
