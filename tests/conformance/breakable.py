@@ -114,7 +114,7 @@ class Service(dp_grpc.DevicePluginServicer):
             if "numa" in on or "numa-unknown" in on or "numa-moves" in on:
                 node = 77 if "numa-unknown" in on else 0
                 if "numa-moves" in on:
-                    node = self.lists % 2
+                    node = int(self.lists > 0)  # any later list differs from the first
                 device.topology.nodes.add(ID=node)
             if "empty-topology" in on:
                 device.topology.SetInParent()
@@ -173,7 +173,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 shown = health
             sent = version
             if "queue-memory" in on:
-                self.kept.append(secrets.token_bytes(4 << 20))
+                self.kept.append(secrets.token_bytes(12 << 20))
             yield self.list(health)
 
     def lists_to_anybody(self) -> Iterator[dp.ListAndWatchResponse]:

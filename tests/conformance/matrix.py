@@ -137,7 +137,13 @@ CASES = (
     case("no-break", "W07", refresh_seconds=1),
     case("no-heal", "W08", refresh_seconds=1),
     case("drop-broken", "W09"),
-    case("large-list", "W10"),
+    case(
+        "large-list",
+        "W10",
+        extra_memory_bytes=64 << 20,
+        also="W14",
+        why="nothing removes its many devices",
+    ),
     case(
         "one-stream",
         "W11",
