@@ -8,6 +8,7 @@ caller's to judge. Never more requests at once than the pool has connections.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -42,23 +43,8 @@ class Scoped:
     """A client for somebody who may write only until something is over."""
 
     def __init__(self, client: ApiClient, is_over: Callable[[], bool]) -> None:
-        self._client = client
-        self._is_over = is_over
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: JsonObject | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        patch: Patch | None = None,
-        user: str | None = None,
-    ) -> JsonObject:
+        self.request = functools.partial(client.request, is_over=is_over)
         """As in ``protocol.Api``; raises ClientClosing once it is over."""
-        return self._client.request_until(
-            self._is_over, method, path, body, query=query, patch=patch, user=user
-        )
 
 
 class ApiClient:
@@ -99,24 +85,10 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         patch: Patch | None = None,
         user: str | None = None,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> JsonObject:
-        """As in ``protocol.Api``."""
-        return self.request_until(
-            lambda: False, method, path, body, query=query, patch=patch, user=user
-        )
-
-    def request_until(
-        self,
-        is_over: Callable[[], bool],
-        method: str,
-        path: str,
-        body: JsonObject | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        patch: Patch | None = None,
-        user: str | None = None,
-    ) -> JsonObject:
-        """As ``request``; raises ClientClosing instead of trying (again) once ``is_over``."""
+        """As in ``protocol.Api``; raises ClientClosing instead of trying (again) once
+        ``is_over``, too."""
 
         def call() -> JsonObject:
             if self._closing.is_set() or is_over():
