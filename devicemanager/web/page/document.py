@@ -76,7 +76,6 @@ class Documents:
 
     def _devices(self, at: At, resource: ResourceView, changed: Sequence[int] | None) -> Table:
         """``changed`` has the numbers of devices that are different; None: all may be."""
-        areas = _areas(resource.layout)
         if changed is None:
             numbers: Iterable[int] = range(len(resource.layout.ids))
             table: dict[str, Row] = {}
@@ -84,6 +83,7 @@ class Documents:
             return self._document[at]
         else:
             numbers, table = changed, dict(self._document[at])
+        areas = _areas(resource.layout)
         for number in numbers:
             table[resource.layout.ids[number]] = _device(resource, number, areas)
         return table
