@@ -103,6 +103,7 @@ class LiveView:
         self._woken, self._waking = socket.socketpair()
         self._woken.setblocking(False)
         self._waking.setblocking(False)
+        self._is_woken = False
         self._thread = threading.Thread(target=self._work, name="live view", daemon=True)
 
     def start(self) -> None:
@@ -115,7 +116,7 @@ class LiveView:
     def end(self) -> None:
         """Give the terminal back now, from any thread and in a signal handler."""
         self._closing = True
-        self.wake()
+        self._wake()
         self.terminal.leave(for_good=True)
 
     def close(self) -> None:
@@ -134,7 +135,13 @@ class LiveView:
         self.wake()
 
     def wake(self) -> None:
-        """Something happened: look again, soon. From any thread, and in a signal handler."""
+        """Something happened: look again, soon. From any thread, and in a signal handler. Only
+        the first since the last look costs a system call."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake()
+
+    def _wake(self) -> None:
         with contextlib.suppress(OSError):
             self._waking.send(b"\0")
 
@@ -148,6 +155,7 @@ class LiveView:
     def _work(self) -> None:
         try:
             while not self._closing:
+                self._is_woken = False  # what happens from here on is seen by the next look
                 self.terminal.enter()
                 if self.terminal.is_entered:
                     self._show()
