@@ -80,13 +80,13 @@ def event_source(events: EventStream) -> Source[Event]:
 
 def call_source(calls: CallLog, with_bytes: bool) -> Source[Call]:
     """The calls of a kubelet's plugins; ``with_bytes`` with their messages as they were."""
-
-    def later(number: int) -> Sequence[Call]:
-        return [call for call in calls.all() if call.number > number]
-
-    line = partial(_call_line, with_bytes=with_bytes)
     return Source(
-        lambda: calls.latest, later, calls.subscribe, line, _size_of_call, convert.calls_dropped
+        lambda: calls.latest,
+        calls.later,
+        calls.subscribe,
+        partial(_call_line, with_bytes=with_bytes),
+        _size_of_call,
+        convert.calls_dropped,
     )
 
 
