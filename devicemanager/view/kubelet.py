@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from devicemanager.core.ids import ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.manager.looking import ManagerSnapshot
 from devicemanager.view.devices import Holders, Layouts, resource_view
+from devicemanager.view.kept import kept, same_objects
 from devicemanager.view.plugins import Plugins
 from devicemanager.view.pods import Claims, Pods
 from devicemanager.view.values import NodeView, ResourceView
@@ -68,7 +70,7 @@ class KubeletView:
                 events=before.events if _is_tail(before.events, events) else events,
             )
             if picture.numa_nodes != before.numa_nodes or any(
-                map(_is_other, _parts(before), _parts(picture))
+                map(operator.is_not, _parts(before), _parts(picture))
             ):
                 self._picture = attrs.evolve(picture, revision=before.revision + 1)
             return self._picture
@@ -120,13 +122,12 @@ class _Resources:
                 view = resource_view(
                     name, devices, is_connected, self._holders, seen.reserved, self._layouts
                 )
-                before = before if before == view else view
+                before = kept(before, view)
             assert before is not None
             views[name] = before
         self._layouts.keep_only(views)
         self._seen, self._views = seen, views
-        if len(views) != len(self._all) or any(map(_is_other, views.values(), self._all)):
-            self._all = tuple(views.values())
+        self._all = same_objects(self._all, views.values())
         return self._all
 
     def _differs(self, name: ResourceName, devices: DeviceList | None, connected: bool) -> bool:
@@ -148,10 +149,6 @@ def _parts(picture: NodeView) -> tuple[object, ...]:
         picture.pods,
         picture.events,
     )
-
-
-def _is_other(one: object, other: object) -> bool:
-    return one is not other
 
 
 def _is_tail(before: tuple[object, ...] | None, after: tuple[object, ...]) -> bool:

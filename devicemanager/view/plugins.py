@@ -9,6 +9,7 @@ from devicemanager.calls.call import Call
 from devicemanager.calls.log import CallInProgress, CallLog
 from devicemanager.core.endpoints import Endpoint
 from devicemanager.manager.looking import ManagerSnapshot
+from devicemanager.view.kept import kept, same_objects
 from devicemanager.view.values import LastCall, Pending, PluginView, Stream
 
 __all__ = ["LATEST_CALLS", "Plugins"]
@@ -40,11 +41,10 @@ class Plugins:
         self._read_calls()
         before = {(view.resource, view.endpoint, view.stream): view for view in self._views}
         views = [
-            _kept(view, before.get((view.resource, view.endpoint, view.stream)))
+            kept(before.get((view.resource, view.endpoint, view.stream)), view)
             for view in (() if seen is None else self._all(seen))
         ]
-        if tuple(map(id, views)) != tuple(map(id, self._views)):
-            self._views = tuple(views)
+        self._views = same_objects(self._views, views)
         return self._views
 
     def _read_calls(self) -> None:
@@ -105,7 +105,3 @@ def _last_call(call: Call) -> LastCall:
         call.duration,
         call.stream_message,
     )
-
-
-def _kept(view: PluginView, before: PluginView | None) -> PluginView:
-    return before if before is not None and before == view else view

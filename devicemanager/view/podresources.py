@@ -6,14 +6,15 @@ knows no plugin, no event and no refused pod, and nothing of unhealthy devices.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 import attrs
 
 import podresources
 from devicemanager.view.devices import by_node
+from devicemanager.view.kept import kept, same_objects
 from devicemanager.view.values import (
     ContainerView,
     DeviceState,
@@ -39,7 +40,7 @@ NO_ALLOCATABLE = "This kubelet does not tell allocatable devices: only held ones
 _Nodes = dict[str, tuple[int, ...]]
 """Device id to its NUMA nodes, as far as they are told."""
 
-T = TypeVar("T", PodView, ResourceView)
+T = TypeVar("T")
 
 
 class PodResourcesView:
@@ -56,11 +57,9 @@ class PodResourcesView:
         the kubelet does not serve it."""
         before = self._picture
         notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
-        views = _kept(before.pods, tuple(map(_pod, pods)), {pod.uid: pod for pod in before.pods})
+        views = _kept(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
         resources = _kept(
-            before.resources,
-            _resources(before, pods, allocatable),
-            {resource.name: resource for resource in before.resources},
+            before.resources, _resources(before, pods, allocatable), attrgetter("name")
         )
         if views is before.pods and resources is before.resources and notes == before.notes:
             return before
@@ -76,14 +75,10 @@ class PodResourcesView:
         return self._picture
 
 
-def _kept(before: tuple[T, ...], after: tuple[T, ...], known: Mapping[str, T]) -> tuple[T, ...]:
+def _kept(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
     """``after`` with the objects of before wherever they are equal."""
-    views = []
-    for view in after:
-        old = known.get(view.uid if isinstance(view, PodView) else view.name)
-        views.append(old if old is not None and old == view else view)
-    same = len(views) == len(before) and all(map(operator.is_, views, before))
-    return before if same else tuple(views)
+    known = {key(view): view for view in before}
+    return same_objects(before, [kept(known.get(key(view)), view) for view in after])
 
 
 # -- pods --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from devicemanager.core.ledger import ContainerHoldings, PodHoldings
 from devicemanager.core.pods import Container
 from devicemanager.core.podstatus.containers import ContainerStatus, Terminated, Waiting
 from devicemanager.pods.records import PodRecord
+from devicemanager.view.kept import same_objects
 from devicemanager.view.values import ContainerKind, ContainerView, PodView
 
 __all__ = ["Pods"]
@@ -43,9 +44,7 @@ class Pods:
             if known is None or not _is_same(known[0], key):
                 known = key, _pod(record, key)
             self._known[uid] = known
-        views = tuple([view for _, view in self._known.values()])
-        if len(views) != len(self._views) or any(map(_is_other, views, self._views)):
-            self._views = views
+        self._views = same_objects(self._views, [view for _, view in self._known.values()])
         return self._views
 
     def _key(self, record: PodRecord, holdings: PodHoldings | None) -> _Key:
@@ -60,10 +59,6 @@ class Pods:
         )
         claims = self._claims_of(pod.uid) if pod.resource_claims else {}
         return record, holdings, facts, claims
-
-
-def _is_other(one: object, other: object) -> bool:
-    return one is not other
 
 
 def _is_same(before: _Key, after: _Key) -> bool:
