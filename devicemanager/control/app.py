@@ -24,9 +24,10 @@ from devicemanager.control.callwaits import CallWait
 from devicemanager.control.decode import decode_body, decode_query
 from devicemanager.control.errors import HttpError, problem_of
 from devicemanager.control.feed import Feed, call_source, event_source
-from devicemanager.control.limits import BODY_SECONDS, MAX_BODY, WORKERS, Account
+from devicemanager.control.limits import WORKERS, Account
 from devicemanager.control.openapi import document
 from devicemanager.control.operations import OPERATIONS, Kind, Operation
+from devicemanager.control.receiving import disconnected, read_body
 from devicemanager.control.sending import Answer
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind
@@ -120,7 +121,10 @@ class Application(Answering):
         """The answer, as an ASGI application."""
         account: Account = request.scope["account"]
         # The body first: a client that is still sending would not hear what is wrong.
-        data = await _body(request, account, operation)
+        data = await read_body(request)
+        if data and operation.body is None:
+            text = f"{operation.method} {operation.path} takes no body"
+            raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
         query = decode_query(operation, request.query_params)
         body = decode_body(operation, data)
         path = {name: unquote(value) for name, value in request.path_params.items()}
@@ -180,7 +184,7 @@ class Application(Answering):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             # So that the client has the headers before the first event.
             await send({"type": "http.response.body", "body": b"", "more_body": True})
-            gone = asyncio.create_task(_disconnect(receive))
+            gone = asyncio.create_task(disconnected(receive))
             try:
                 async for some in _until(lines, gone):
                     await send({"type": "http.response.body", "body": some, "more_body": True})
@@ -204,33 +208,6 @@ class _Endpoint:
         request = Request(scope, receive, send)
         answer = await self._application.carry_out(self._methods[method], request)
         await answer(scope, receive, send)
-
-
-async def _body(request: Request, account: Account, operation: Operation) -> bytes:
-    """The whole body, within the limits of size and time."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                size += len(part)
-                if size > MAX_BODY:
-                    text = f"the body has more than {MAX_BODY} bytes"
-                    raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", text)
-                account.take(len(part))
-                parts.append(part)
-    except TimeoutError:
-        text = f"the body did not come within {BODY_SECONDS:g} s"
-        raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", text) from None
-    if size and operation.body is None:
-        text = f"{operation.method} {operation.path} takes no body"
-        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
-    return b"".join(parts)
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _until(lines: Any, gone: asyncio.Task[None]) -> Any:

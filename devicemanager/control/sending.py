@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from devicemanager.control.limits import Account
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "send_pieces"]
 
 _PIECE: Final = 1 << 16
 """Bytes that are sent before the client has to have read some."""
@@ -46,8 +46,13 @@ class Answer:
             headers.append((b"www-authenticate", b"Bearer"))
         start = {"type": "http.response.start", "status": self._status.value, "headers": headers}
         await send(start)
-        view = memoryview(self._body)
-        for at in range(0, len(view), _PIECE):
-            piece = bytes(view[at : at + _PIECE])
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send_pieces(self._body, send)
         await send({"type": "http.response.body", "body": b""})
+
+
+async def send_pieces(body: bytes, send: Send) -> None:
+    """Send a part of an answer, after which more may come."""
+    view = memoryview(body)
+    for at in range(0, len(view), _PIECE):
+        piece = bytes(view[at : at + _PIECE])
+        await send({"type": "http.response.body", "body": piece, "more_body": True})

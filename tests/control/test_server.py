@@ -167,7 +167,7 @@ def test_bodies_are_bounded_in_size_time_and_number(client, server, monkeypatch)
     with pytest.raises(ControlError, match="the body has more than 4194304 bytes"):
         client.ask("admitPod", body=b"x" * (5 << 20))
     with connected(server) as slow:
-        monkeypatch.setattr("devicemanager.control.app.BODY_SECONDS", 0.05)
+        monkeypatch.setattr("devicemanager.control.receiving.BODY_SECONDS", 0.05)
         slow.sendall(b"POST /v1/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
         answer = said(slow)
         assert answer.startswith(b"HTTP/1.1 408 ")

@@ -17,8 +17,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from devicemanager.control.errors import HttpError
 from devicemanager.control.limits import Account
+from devicemanager.control.receiving import disconnected, read_body
+from devicemanager.control.sending import send_pieces
 from devicemanager.web.page import actions
 from devicemanager.web.page.headers import HEADERS
 from devicemanager.web.page.node import SiteNode
@@ -33,8 +34,6 @@ _KINDS: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_PIECE: Final = 1 << 16
-"""Bytes that are sent before the page has to have read some."""
 _MOST_BODY: Final = 1 << 20
 
 
@@ -97,7 +96,7 @@ class _Messages:
             return
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         sending = asyncio.ensure_future(self._send(send))
-        gone = asyncio.ensure_future(_disconnect(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -111,20 +110,8 @@ class _Messages:
         async with contextlib.aclosing(self._messages) as messages:
             async for message in messages:
                 with self._account.holding(len(message)):
-                    await _send_pieces(message, send)
+                    await send_pieces(message, send)
         await send({"type": "http.response.body", "body": b""})
-
-
-async def _send_pieces(message: bytes, send: Send) -> None:
-    view = memoryview(message)
-    for at in range(0, len(view), _PIECE):
-        piece = bytes(view[at : at + _PIECE])
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 # -- what is asked for -----------------------------------------------------------------
@@ -132,7 +119,7 @@ async def _disconnect(receive: Receive) -> None:
 
 async def _device_health(site: Site, request: Request) -> Response:
     site.check(request)
-    asked = actions.decoded(await _body(request), actions.DeviceHealth)
+    asked = actions.decoded(await read_body(request, _MOST_BODY), actions.DeviceHealth)
     await anyio.to_thread.run_sync(partial(actions.set_health, site, asked), limiter=site.workers)
     return Response(status_code=HTTPStatus.NO_CONTENT, headers=HEADERS)
 
@@ -140,18 +127,8 @@ async def _device_health(site: Site, request: Request) -> Response:
 async def _settings(site: Site, request: Request) -> Response:
     # Needs the token although it changes nothing: variables may be secrets.
     site.check(request)
-    asked = actions.decoded(await _body(request), actions.SettingsOf)
+    asked = actions.decoded(await read_body(request, _MOST_BODY), actions.SettingsOf)
     work = partial(actions.container_settings, site.kubelet, asked)
     found = await anyio.to_thread.run_sync(work, limiter=site.workers)
     headers = {**HEADERS, "content-type": "application/json"}
     return Response(msgspec.json.encode(found), headers=headers)
-
-
-async def _body(request: Request) -> bytes:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST_BODY:
-            text = f"the body has more than {_MOST_BODY} bytes"
-            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", text)
-    return body

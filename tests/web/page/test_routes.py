@@ -252,6 +252,11 @@ def test_a_body_has_a_limit(post):
     assert answer.status == 413
 
 
+def test_a_body_that_does_not_come_is_not_waited_for(post, monkeypatch):
+    monkeypatch.setattr("devicemanager.control.receiving.BODY_SECONDS", 0.05)
+    assert post("/page/settings", {}, **{"Content-Length": "9"}).status == 408
+
+
 def test_a_call_that_is_no_event_is_looked_at_too(mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 1)
     mock_kubelet.wait_for_resource(GPU, 1)
