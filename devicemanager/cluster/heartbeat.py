@@ -11,12 +11,11 @@ import heapq
 import random
 import threading
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import attrs
 
+from devicemanager.apiobjects.times import micro_timestamp
 from devicemanager.cluster.errors import ApiError, ClientClosing, Conflict, NotFound, Unavailable
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Rarely, Warn
@@ -245,7 +244,7 @@ class HeartbeatLane:
             "spec": {
                 "holderIdentity": lease.node,
                 "leaseDurationSeconds": self._duration,
-                "renewTime": micro_time(),
+                "renewTime": micro_timestamp(time.time()),
             },
         }
 
@@ -272,8 +271,3 @@ def _keep(lease: _Lease, answer: JsonObject) -> None:
     metadata = answer["metadata"]
     lease.version = metadata["resourceVersion"]
     lease.extra = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
-
-
-def micro_time(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> str:
-    """``metav1.MicroTime`` of now."""
-    return now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

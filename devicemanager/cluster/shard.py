@@ -10,13 +10,12 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import attrs
 
+from devicemanager.apiobjects.times import micro_timestamp
 from devicemanager.cluster.errors import ApiError, Conflict, NotFound, Unavailable
-from devicemanager.cluster.heartbeat import micro_time
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Rarely, Warn
 
@@ -252,7 +251,7 @@ class ShardClaims:
             "spec": {
                 "holderIdentity": self._identity if holder is None else holder,
                 "leaseDurationSeconds": DURATION,
-                "renewTime": micro_time(lambda: datetime.now(UTC)),
+                "renewTime": micro_timestamp(time.time()),
             },
         }
         if claim.version is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import secrets
+import time
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from devicemanager.apiobjects import times
 from devicemanager.cluster.stub.answers import Refusal
 from devicemanager.cluster.stub.kinds import KINDS, Target
 from devicemanager.cluster.stub.store import Object, Store, Stored
@@ -26,8 +27,7 @@ Change = Callable[[Object], Object]
 
 def timestamp(seconds: float = 0) -> str:
     """``metav1.Time`` of now, or of so many seconds later."""
-    when = datetime.now(UTC) + timedelta(seconds=seconds)
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return times.timestamp(time.time() + seconds)
 
 
 class Objects:
