@@ -178,7 +178,7 @@ class PodRecord:
             if status.is_running:
                 self.running |= {container.name}
                 self.restarted |= {container.name} if status.restart_count else set()
-            elif is_init and not container.restartable and _is_success(status):
+            elif is_init and not container.restartable and status.has_succeeded:
                 self.finished |= {container.name}
         self.phase = phase_of(self.pod, self.statuses)
 
@@ -350,10 +350,6 @@ class PodStore:
     def _changed(self) -> None:
         self._version += 1
         self._snapshot = None
-
-
-def _is_success(status: ContainerStatus) -> bool:
-    return isinstance(status.state, Terminated) and status.state.exit_code == 0
 
 
 def title(pod: Pod) -> str:

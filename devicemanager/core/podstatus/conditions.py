@@ -9,7 +9,7 @@ import attrs
 
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated
+from devicemanager.core.podstatus.containers import ContainerStatus, Running
 from devicemanager.core.podstatus.phase import Phase
 
 __all__ = ["Condition", "ConditionType", "Gates", "is_ready", "pod_conditions"]
@@ -46,7 +46,7 @@ def is_ready(container: Container, status: ContainerStatus, is_init: bool) -> bo
     """``ready`` of a container without a readiness probe (``UpdatePodStatus``,
     pkg/kubelet/prober, v1.32)."""
     if is_init and not container.restartable:
-        return isinstance(status.state, Terminated) and status.state.exit_code == 0
+        return status.has_succeeded
     return status.is_running
 
 

@@ -72,6 +72,11 @@ class ContainerStatus:
         return not isinstance(self.state, Waiting) or self.last_termination is not None
 
     @property
+    def has_succeeded(self) -> bool:
+        """Whether it has ended, with exit code 0."""
+        return isinstance(self.state, Terminated) and self.state.exit_code == 0
+
+    @property
     def end(self) -> Terminated | None:
         """How it has ended; None for one that runs or never did."""
         match self.state:

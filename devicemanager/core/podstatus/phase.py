@@ -54,14 +54,13 @@ def phase_of(
         failed_init |= ended is not None and ended.exit_code != 0
     for container in pod.containers:
         status = statuses.get(container.name)
-        ended = None if status is None else status.end
         if status is not None and status.is_running:
             running += 1
-        elif status is None or ended is None:
+        elif status is None or status.end is None:
             waiting += 1
         else:
             stopped += 1
-            succeeded += status.state == ended and ended.exit_code == 0
+            succeeded += status.has_succeeded
     if failed_init and pod.restart_policy is RestartPolicy.NEVER:
         return Phase.FAILED
     if pending_init or waiting:
