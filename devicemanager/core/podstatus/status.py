@@ -15,7 +15,7 @@ from devicemanager.core.podstatus.conditions import (
     is_ready,
     pod_conditions,
 )
-from devicemanager.core.podstatus.containers import ContainerStatus, Waiting
+from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.qos import QosClass, qos_class
 from devicemanager.core.status import ResourceStatus
@@ -25,7 +25,6 @@ __all__ = [
     "PodFacts",
     "PodStatus",
     "Resources",
-    "pending_status",
     "pod_status",
     "refused_status",
 ]
@@ -126,18 +125,6 @@ def refused_status(facts: PodFacts) -> PodStatus:
     pkg/kubelet/kubelet.go, v1.32)."""
     message = messages.REJECTED.format(message=facts.message)
     return PodStatus(Phase.FAILED, facts.reason, message, facts.start_time, qos_class(facts.pod))
-
-
-def pending_status(facts: PodFacts) -> PodStatus:
-    """Of a pod that is about to start: what the kubelet tells before any container runs."""
-    waiting = attrs.evolve(facts, phase=Phase.PENDING, has_sandbox=False)
-    reason = "PodInitializing" if facts.pod.init_containers else "ContainerCreating"
-    inits = {each.name for each in facts.pod.init_containers}
-
-    def status_of(name: ContainerName) -> ContainerStatus:
-        return ContainerStatus(name, Waiting("ContainerCreating" if name in inits else reason))
-
-    return pod_status(waiting, status_of)
 
 
 def _disruption(facts: PodFacts) -> Condition:

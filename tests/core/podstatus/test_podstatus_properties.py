@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,6 @@ from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.core.podstatus.status import (
     PodFacts,
     PodStatus,
-    pending_status,
     pod_status,
     refused_status,
 )
@@ -130,7 +131,8 @@ def test_a_refused_pod_has_no_conditions_and_no_containers(pod: Pod) -> None:
 
 @given(pods())
 def test_a_pod_about_to_start(pod: Pod) -> None:
-    status = pending_status(PodFacts(pod, Phase.PENDING, start_time=1.0))
+    facts = PodFacts(pod, Phase.PENDING, start_time=1.0)
+    status = pod_status(facts, partial(initial_status, pod))
     assert status.phase is Phase.PENDING
     reasons = {each.status.state for each in status.containers}
     assert len(reasons) == 1
