@@ -10,12 +10,12 @@ import attrs
 
 from devicemanager.cluster.api import ApiClient
 from devicemanager.cluster.errors import ApiError, ClusterError, Unauthorized, Unavailable
+from devicemanager.cluster.listing import pages
 from devicemanager.cluster.protocol import JsonObject
 
 __all__ = ["Findings", "Need", "check", "needs", "shard_needs"]
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_PAGE: Final = "500"
 _LEASES: Final = "kube-node-lease"
 _LOCAL: Final = ("kind://", "k3s://", "k3d://", "minikube://", "docker://")
 """How ``spec.providerID`` begins where no cloud controller looks after nodes."""
@@ -137,11 +137,5 @@ def _look_at_nodes(
 
 
 def _nodes(api: ApiClient) -> Iterator[JsonObject]:
-    query = {"limit": _PAGE}
-    while True:
-        page = api.attempt("GET", "/api/v1/nodes", query=query)
+    for page in pages(api, "/api/v1/nodes"):
         yield from page.get("items") or ()
-        following = page.get("metadata", {}).get("continue")
-        if not following:
-            return
-        query["continue"] = following

@@ -1,7 +1,6 @@
 """LIST and then WATCH, for ever, as client-go's reflector does (``tools/cache/reflector.go``).
 
-One difference: it lists from the store by pages and not all at once from the server's cache,
-so that neither side holds everything twice.
+One difference: it lists from the store by pages and not all at once from the server's cache.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from devicemanager.cluster.errors import ApiError, ClientClosing, Gone, Unavailable
+from devicemanager.cluster.listing import pages
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Warn
 
@@ -29,7 +29,6 @@ SHORT: Final = 1.0
 """A stream that ends sooner than this many seconds was cut, whatever it brought."""
 SILENCE: Final = 150.0
 """Seconds without a byte after which a stream is broken: bookmarks come every minute."""
-PAGE: Final = 500
 _NODE_NAME: Final = re.compile(rb'"nodeName":"([^"]*)"')
 
 Wants = Callable[[bytes], bool]
@@ -148,16 +147,12 @@ class Reflector:
         """All objects to the sink; returns the version that the WATCH continues from."""
         self._sink.listing()
         found: list[JsonObject] = []
-        query = {**self._query, "limit": str(PAGE)}
-        while True:
-            page = self._source.attempt("GET", self._path, query=query)
+        version = ""
+        for page in pages(self._source, self._path, self._query):
             found += (_without_managers(each) for each in page.get("items") or ())
-            following = page.get("metadata", {}).get("continue")
-            if not following:
-                break
-            query["continue"] = following
+            version = str(page.get("metadata", {}).get("resourceVersion", ""))
         self._sink.listed(found)
-        return str(page.get("metadata", {}).get("resourceVersion", ""))
+        return version
 
     # -- WATCH -----------------------------------------------------------------------
 

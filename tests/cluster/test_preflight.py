@@ -40,7 +40,7 @@ def test_a_name_that_is_somebody_elses(api, stub):
 
 
 def test_many_nodes_are_looked_at_by_pages(api, stub, monkeypatch):
-    monkeypatch.setattr("devicemanager.cluster.preflight._PAGE", "2")
+    monkeypatch.setattr("devicemanager.cluster.listing._PAGE", 2)
     for number in range(5):
         node(stub, f"n-{number}")
     with pytest.raises(ClusterError, match="n-4"):
