@@ -386,10 +386,7 @@ class PodSync:
 
     def exit(self, uid: str, container: str, exit_code: int, reason: str = "") -> None:
         """A container ends by itself. Raises RequestError for one that does not run."""
-        pod = self._pods.get(uid)
-        if pod is None:
-            raise RequestError(f"node {self._node} has no pod with the UID {uid!r}")
-        self._exit(pod, container, exit_code, reason)
+        self._exit(self._known(uid), container, exit_code, reason)
 
     def _exit(self, pod: PodState, container: str, exit_code: int, reason: str = "") -> None:
         with pod.held(self._lock):
@@ -404,14 +401,14 @@ class PodSync:
 
     def end_all(self, reason: str, message: str) -> None:
         """The kubelet ends every pod, each Failed for this reason."""
-        for pod in list(self._pods.values()):
-            self.end(pod.uid, reason, message)
+        for pod in self.pods():
+            self._end_soon(pod, reason, message)
 
     def end(self, uid: str, reason: str, message: str) -> None:
         """The kubelet ends one pod. Raises RequestError if there is none with this UID."""
-        pod = self._pods.get(uid)
-        if pod is None:
-            raise RequestError(f"node {self._node} has no pod with the UID {uid!r}")
+        self._end_soon(self._known(uid), reason, message)
+
+    def _end_soon(self, pod: PodState, reason: str, message: str) -> None:
         if pod.stage in _ALIVE:
             self._recorder.record(pod.subject, "Warning", reason, message)
             self._later(partial(self._end, pod, reason, message))
@@ -501,7 +498,7 @@ class PodSync:
 
     def look(self) -> None:
         """Put back what somebody else changed, and try again what could not be started."""
-        for pod in list(self._pods.values()):
+        for pod in self.pods():
             if pod.is_suspect:
                 self._touch(pod)
             if pod.is_unstarted and pod.stage is Stage.RUNNING:
@@ -519,7 +516,7 @@ class PodSync:
         with self._lock:
             self._paused = paused
         if not paused:
-            for pod in list(self._pods.values()):
+            for pod in self.pods():
                 if pod.is_dirty:
                     self._touch(pod)
 
@@ -534,6 +531,12 @@ class PodSync:
         """Every pod that the API has on this node, as far as we know."""
         with self._lock:
             return tuple(self._pods.values())
+
+    def _known(self, uid: str) -> PodState:
+        pod = self._pods.get(uid)
+        if pod is None:
+            raise RequestError(f"node {self._node} has no pod with the UID {uid!r}")
+        return pod
 
 
 def _order(object_: JsonObject) -> tuple[bool, str, str]:
