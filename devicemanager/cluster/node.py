@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Collection
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import attrs
 
@@ -15,15 +15,16 @@ from devicemanager.clock import Clock
 from devicemanager.cluster.api import node_path
 from devicemanager.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound
 from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.kubelet import NodeKubelet
+from devicemanager.cluster.kubelet import DeviceFaults, NodeKubelet
 from devicemanager.cluster.mirrors import Mirrors
-from devicemanager.cluster.nodefaults import NodeFaults, device_faults
+from devicemanager.cluster.nodefaults import NodeFaults
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL, NodeOptions
 from devicemanager.cluster.podsync import PodSync, Shared
 from devicemanager.cluster.protocol import Api, Heartbeats, JsonObject, Lane, Priority
 from devicemanager.cluster.recorder import Recorder, Subject
 from devicemanager.cluster.telling import Warn
 from devicemanager.cluster.topology import NodeTopology
+from devicemanager.core.errors import RequestError
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import node_amounts
 from devicemanager.core.nodestatus.changes import node_patch
@@ -331,41 +332,47 @@ class ClusterNode:
 
     # -- what goes wrong ------------------------------------------------------------------------
 
+    def _devices(self) -> DeviceFaults:
+        """Whoever breaks our devices."""
+        if not hasattr(self.kubelet, "fail_device"):
+            raise RequestError("the node has plugins of its own: their devices are theirs to break")
+        return cast(DeviceFaults, self.kubelet)
+
     def fail_device(self, resource: str, device: str) -> None:
         """The device becomes unhealthy. This and what follows about devices raises RequestError
         for one that is not there, and for a node whose devices are its plugin's."""
-        device_faults(self.kubelet).fail_device(resource, device)
+        self._devices().fail_device(resource, device)
         self.look()
 
     def heal_device(self, resource: str, device: str) -> None:
         """The device becomes healthy."""
-        device_faults(self.kubelet).heal_device(resource, device)
+        self._devices().heal_device(resource, device)
         self.look()
 
     def lose_device(self, resource: str, device: str) -> None:
         """The device is not listed any more."""
-        device_faults(self.kubelet).lose_device(resource, device)
+        self._devices().lose_device(resource, device)
         self.look()
 
     def return_device(self, resource: str, device: str) -> None:
         """The device that was lost is listed again."""
-        device_faults(self.kubelet).return_device(resource, device)
+        self._devices().return_device(resource, device)
         self.look()
 
     def zero_capacity(self, resource: str, zero: bool = True) -> None:
         """The plugin lists nothing, until the opposite is said."""
-        faults = device_faults(self.kubelet)
-        (faults.lose_all if zero else faults.return_all)(resource)
+        devices = self._devices()
+        (devices.lose_all if zero else devices.return_all)(resource)
         self.look()
 
     def stop_plugin(self, resource: str) -> None:
         """The plugin ends: its devices are unhealthy, and gone after the grace period."""
-        device_faults(self.kubelet).stop_plugin(resource)
+        self._devices().stop_plugin(resource)
         self.look()
 
     def start_plugin(self, resource: str) -> None:
         """The plugin that ended registers again."""
-        device_faults(self.kubelet).start_plugin(resource)
+        self._devices().start_plugin(resource)
         self.look()
 
     def exit(self, uid: str, container: str, exit_code: int = 0, *, reason: str = "") -> None:

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
 import attrs
 
 from devicemanager.cluster.facts import cut
-from devicemanager.cluster.kubelet import DeviceFaults
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
 
-__all__ = ["ANNOTATION", "FORMS", "Fault", "NodeFaults", "device_faults", "parse_faults"]
+__all__ = ["ANNOTATION", "FORMS", "Fault", "NodeFaults", "parse_faults"]
 
 ANNOTATION: Final = f"{PREFIX}/faults"
 NOT_READY: Final = "made not ready on purpose"
@@ -76,11 +75,15 @@ def _fault(text: str) -> Fault:
 class Faulty(Protocol):
     """What can go wrong; see ``ClusterNode``."""
 
-    @property
-    def kubelet(self) -> object: ...
     def do(self, act: Callable[[], None]) -> None: ...
     def say(self, text: str) -> None: ...
-    def look(self) -> None: ...
+    def fail_device(self, resource: str, device: str) -> None: ...
+    def heal_device(self, resource: str, device: str) -> None: ...
+    def lose_device(self, resource: str, device: str) -> None: ...
+    def return_device(self, resource: str, device: str) -> None: ...
+    def zero_capacity(self, resource: str, zero: bool = True) -> None: ...
+    def stop_plugin(self, resource: str) -> None: ...
+    def start_plugin(self, resource: str) -> None: ...
     def not_ready(self, why: str, cause: str = "fault") -> None: ...
     def pressure(self, pressures: Collection[Pressure]) -> None: ...
     def silent(self, silent: bool = True) -> None: ...
@@ -137,38 +140,24 @@ class NodeFaults:
             act(self._node, fault.what, comes)
         except RequestError as error:
             self._node.say(f"fault {fault}: {error}")
-        self._node.look()
-
-
-def device_faults(kubelet: Any) -> DeviceFaults:
-    """Whoever breaks the devices of a node. Raises RequestError for a node with plugins of its
-    own."""
-    if not hasattr(kubelet, "fail_device"):
-        raise RequestError("the node has plugins of its own: their devices are theirs to break")
-    found: DeviceFaults = kubelet
-    return found
 
 
 def _unhealthy(node: Faulty, what: str, comes: bool) -> None:
     resource, _, device = what.rpartition("/")
-    devices = device_faults(node.kubelet)
-    (devices.fail_device if comes else devices.heal_device)(resource, device)
+    (node.fail_device if comes else node.heal_device)(resource, device)
 
 
 def _lost(node: Faulty, what: str, comes: bool) -> None:
     resource, _, device = what.rpartition("/")
-    devices = device_faults(node.kubelet)
-    (devices.lose_device if comes else devices.return_device)(resource, device)
+    (node.lose_device if comes else node.return_device)(resource, device)
 
 
 def _plugin(node: Faulty, what: str, comes: bool) -> None:
-    devices = device_faults(node.kubelet)
-    (devices.stop_plugin if comes else devices.start_plugin)(what)
+    (node.stop_plugin if comes else node.start_plugin)(what)
 
 
 def _zero(node: Faulty, what: str, comes: bool) -> None:
-    devices = device_faults(node.kubelet)
-    (devices.lose_all if comes else devices.return_all)(what)
+    node.zero_capacity(what, comes)
 
 
 def _not_ready(node: Faulty, what: str, comes: bool) -> None:
@@ -199,8 +188,3 @@ _ACTS: Final[Mapping[str, Callable[[Faulty, str, bool], None]]] = {
     "reboot": _reboot,
     "restart": _restart,
 }
-
-
-def texts(faults: Iterable[Fault]) -> str:
-    """As the annotation has them."""
-    return "; ".join(map(str, faults))
