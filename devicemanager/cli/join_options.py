@@ -9,7 +9,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, device_option
@@ -195,7 +195,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
     certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
 
     def kubelets() -> Mapping[str, Told]:
-        return {name: cast("Told", node.kubelet) for name, node in cluster.nodes.items()}
+        return {name: node.kubelet for name, node in cluster.nodes.items()}
 
     try:
         return NodesServer(

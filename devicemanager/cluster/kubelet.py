@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from devicemanager.clock import Clock
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.conditions import Gates
@@ -14,9 +13,9 @@ from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.events import Event
 from devicemanager.kubelet.inventory import DeviceStatus
+from devicemanager.kubelet.telemetry import Told
 from devicemanager.manager.healthupdates import HealthUpdates
 from devicemanager.pods.records import PodRecord
-from devicemanager.settings import Settings
 
 __all__ = ["DeviceFaults", "NodeKubelet"]
 
@@ -38,17 +37,11 @@ class _Events(Protocol):
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]: ...
 
 
-class NodeKubelet(Protocol):
+class NodeKubelet(Told, Protocol):
     """A kubelet of either kind; what each member does stands at ``NodePods``."""
 
     @property
-    def settings(self) -> Settings: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
     def events(self) -> _Events: ...
-    @property
-    def is_serving(self) -> bool: ...
     @property
     def health_updates(self) -> HealthUpdates: ...
 
