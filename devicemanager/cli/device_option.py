@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from devicemanager.cli import settings_options
 
 FORM = "RESOURCE=COUNT[@NODE,…]"
 EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
@@ -14,6 +16,23 @@ class DeviceOption(NamedTuple):
 
     resource: str
     nodes: tuple[int | None, ...]
+
+
+class OnePerResource(argparse.Action):
+    """Appends, and refuses what could only fail once a kubelet serves."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        try:
+            resource = settings_options.device_resource(values.resource)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        before = getattr(namespace, self.dest)
+        if resource in {each.resource for each in before}:
+            text = f"{resource} is given twice: all its devices go into one, as in {EXAMPLES}"
+            raise argparse.ArgumentError(self, text)
+        setattr(namespace, self.dest, [*before, values])
 
 
 def device_option(text: str) -> DeviceOption:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
-from devicemanager.cli.device_option import EXAMPLES, FORM, device_option
+from devicemanager.cli.device_option import EXAMPLES, FORM, OnePerResource, device_option
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         "--simulate",
         metavar=FORM,
         type=device_option,
-        action="append",
+        action=OnePerResource,
         default=[],
         help=f"virtual devices of each light node: {EXAMPLES}; may be repeated",
     )
@@ -264,14 +264,6 @@ def members(args: argparse.Namespace) -> Members:
     from devicemanager.cluster.members import light_members
     from devicemanager.light.devices import numbered
 
-    resources = [option.resource for option in args.simulate]
-    for resource in resources:
-        if resources.count(resource) > 1:
-            raise CommandError(f"--simulate {resource} is given twice")
-        try:
-            settings_options.device_resource(resource)
-        except argparse.ArgumentTypeError as error:
-            raise CommandError(f"--simulate: {error}") from None
     simulate = {
         option.resource: tuple(numbered(option.resource, option.nodes).values())
         for option in args.simulate

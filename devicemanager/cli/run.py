@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
     control_option,
@@ -21,7 +21,13 @@ from devicemanager.cli import (
     live,
     settings_options,
 )
-from devicemanager.cli.device_option import EXAMPLES, FORM, DeviceOption, device_option
+from devicemanager.cli.device_option import (
+    EXAMPLES,
+    FORM,
+    DeviceOption,
+    OnePerResource,
+    device_option,
+)
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
 
@@ -68,7 +74,7 @@ def add(subparsers: Subparsers) -> None:
         "--simulate",
         metavar=FORM,
         type=device_option,
-        action=_OnePerResource,
+        action=OnePerResource,
         default=[],
         help=f"also run a plugin with virtual devices: {EXAMPLES}; may be repeated",
     )
@@ -101,23 +107,6 @@ def add(subparsers: Subparsers) -> None:
     settings_options.add_admission(parser)
     settings_options.add_serving(parser)
     fault_options.add_faults(parser)
-
-
-class _OnePerResource(argparse.Action):
-    """Appends, and refuses what could only fail once the kubelet serves."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
-    ) -> None:
-        try:
-            resource = settings_options.device_resource(values.resource)
-        except argparse.ArgumentTypeError as error:
-            raise argparse.ArgumentError(self, str(error)) from None
-        before = getattr(namespace, self.dest)
-        if resource in {each.resource for each in before}:
-            text = f"{resource} is given twice: all its devices go into one, as in {EXAMPLES}"
-            raise argparse.ArgumentError(self, text)
-        setattr(namespace, self.dest, [*before, values])
 
 
 def _run(args: argparse.Namespace) -> int:
