@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections.abc import Callable, Collection
 from typing import Any, Literal, cast
@@ -27,7 +26,7 @@ from devicemanager.cluster.topology import NodeTopology
 from devicemanager.core.errors import RequestError
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import node_amounts
-from devicemanager.core.nodestatus.changes import node_patch
+from devicemanager.core.nodestatus.changes import digest, node_patch
 from devicemanager.core.nodestatus.conditions import Pressure, node_conditions
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.qos import QosClass, qos_class
@@ -254,7 +253,7 @@ class ClusterNode:
             return
         status = self._status()
         due = self._clock.monotonic() - self._told_at >= self.options.report_interval
-        if not force and not due and _digest(status) == self._digest:
+        if not force and not due and digest(status) == self._digest:
             return
         try:
             self._write("PATCH", node_patch(status), "status", patch="strategic")
@@ -268,7 +267,7 @@ class ClusterNode:
             self._tell_done(status)
 
     def _tell_done(self, status: JsonObject) -> None:
-        self._digest = _digest(status)
+        self._digest = digest(status)
         self._told_at = self._clock.monotonic()
         # All of it that the next one has to know.
         self._told = {
@@ -474,12 +473,3 @@ class ClusterNode:
         if not keeps_pods:
             self.pods.close()
             self._unsubscribe()
-
-
-def _digest(status: JsonObject) -> int:
-    """Of all but the times of heartbeats."""
-    conditions = [
-        {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
-        for each in status["conditions"]
-    ]
-    return hash(json.dumps({**status, "conditions": conditions}))

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["has_changed", "node_patch"]
+__all__ = ["digest", "node_patch"]
 
 Object = Mapping[str, Any]
 """``status`` of a Node."""
 
 
-def has_changed(before: Object, after: Object) -> bool:
-    """Whether ``after`` says something else; the times of heartbeats do not count
+def digest(status: Object) -> int:
+    """The same for two that say the same; the times of heartbeats do not count
     (``nodeStatusHasChanged``, pkg/kubelet/kubelet_node_status.go, v1.32)."""
-    fields = after.keys() - {"conditions"}
-    if any(before.get(field) != after[field] for field in fields):
-        return True
-    return _conditions(before) != _conditions(after)
-
-
-def _conditions(status: Object) -> dict[str, dict[str, Any]]:
-    found: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
-    return {
-        each["type"]: {name: each[name] for name in each if name != "lastHeartbeatTime"}
-        for each in found
-    }
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
+        for each in status["conditions"]
+    ]
+    return hash(json.dumps({**status, "conditions": conditions}))
 
 
 def node_patch(after: Object) -> dict[str, Any]:
