@@ -2,6 +2,8 @@
 
 import gc
 import os
+import shutil
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -39,6 +41,14 @@ def pytest_collection_finish():
     """Thousands of collected tests stay until the end: the garbage collector need not look
     at them again and again."""
     gc.freeze()
+
+
+@pytest.fixture
+def directory():
+    """A directory with a name short enough for sockets, gone afterwards."""
+    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +24,10 @@ WHOLE = Checkpoint(ENTRIES, {GPU: ("g0", "g1", "g2")})
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
-    """A kubelet's directory; sockets need a short path."""
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    (path / "device-plugins").mkdir()
-    yield path
-    shutil.rmtree(path)
+def root(directory: Path) -> Path:
+    """A kubelet's directory."""
+    (directory / "device-plugins").mkdir()
+    return directory
 
 
 @pytest.fixture

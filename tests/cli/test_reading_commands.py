@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,13 +36,6 @@ from podresources import (
 )
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

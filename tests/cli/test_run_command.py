@@ -9,9 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +35,9 @@ GPU = "vendor.com/gpu"
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    (path / "manifests").mkdir()
-    yield path
-    shutil.rmtree(path)
+def directory(directory: Path) -> Path:
+    (directory / "manifests").mkdir()
+    return directory
 
 
 def kubelet(directory: Path, *flags: str) -> Process:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,9 +22,8 @@ GPU = "vendor.com/gpu"
 
 
 @pytest.fixture
-def socket() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/tmp", prefix="dm-") as path:
-        yield Path(path) / "kubelet.sock"
+def socket(directory: Path) -> Path:
+    return directory / "kubelet.sock"
 
 
 def node(*held: str) -> MemorySource:

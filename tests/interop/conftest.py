@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -87,11 +86,8 @@ def spawn() -> Iterator[Spawn]:
 
 
 @pytest.fixture
-def node_dir() -> Iterator[Path]:
-    """A directory with a name short enough for sockets."""
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
+def node_dir(directory: Path) -> Path:
+    return directory
 
 
 @pytest.fixture

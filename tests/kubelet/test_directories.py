@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import stat
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,11 +18,8 @@ from devicemanager.kubelet.owned import OwnedDirectory
 
 
 @pytest.fixture
-def root():
-    """Short enough for sockets."""
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
+def root(directory):
+    return directory
 
 
 def mode(path: Path) -> int:

@@ -1,22 +1,12 @@
 """What the tests of the plugin's side share."""
 
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from devicemanager.plugin import PluginSettings
 from tests.plugin.stubkubelet import StubKubelet
-
-
-@pytest.fixture
-def directory():
-    """A plugin directory short enough for sockets, gone afterwards."""
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="session")

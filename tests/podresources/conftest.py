@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,10 +13,8 @@ from podresources import MemorySource, PodResourcesClient, PodResourcesServer
 
 
 @pytest.fixture
-def socket_path() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield directory / "kubelet.sock"
-    shutil.rmtree(directory)
+def socket_path(directory: Path) -> Path:
+    return directory / "kubelet.sock"
 
 
 @pytest.fixture

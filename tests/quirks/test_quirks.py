@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -460,10 +458,8 @@ def test_q22_devices_in_the_order_of_a_seed() -> None:
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
+def root(directory: Path) -> Path:
+    return directory
 
 
 @sides("Q3")

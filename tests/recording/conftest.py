@@ -1,11 +1,8 @@
-"""What the tests of recordings share: short directories, and a plugin of raw bytes."""
+"""What the tests of recordings share: directories, and a plugin of raw bytes."""
 
-import shutil
-import tempfile
 import threading
 import time
 from concurrent import futures
-from pathlib import Path
 
 import grpc
 import pytest
@@ -17,14 +14,6 @@ from tests.plugin.stubkubelet import StubKubelet
 
 GPU = "vendor.com/gpu"
 PATIENCE = 15.0
-
-
-@pytest.fixture
-def directory():
-    """A directory short enough for sockets, gone afterwards."""
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from devicemanager.recording.relay import Relay
 from tests.faults import hostile
 
 SECONDS = 20.0
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
 
 
 def relay(directory: Path) -> Relay:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +15,8 @@ PING_FRAME = bytes((0, 0, 8, 6, 0, 0, 0, 0, 0))
 
 
 @pytest.fixture
-def path() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield directory / "p.sock"
-    shutil.rmtree(directory)
+def path(directory: Path) -> Path:
+    return directory / "p.sock"
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from devicemanager.registration.dropping import drop_connections
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @contextlib.contextmanager

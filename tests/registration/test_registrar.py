@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,11 +36,9 @@ def registrar(manager: DeviceManager) -> Iterator[Registrar]:
 
 
 @pytest.fixture
-def plugin() -> Iterator[hostile.RawPlugin]:
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+def plugin(directory: Path) -> Iterator[hostile.RawPlugin]:
     with hostile.RawPlugin(directory / "p.sock") as served:
         yield served
-    shutil.rmtree(directory)
 
 
 def test_a_plugin_is_refused_if_no_thread_is_left_for_its_lists(

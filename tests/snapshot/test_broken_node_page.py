@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +21,12 @@ SKIP = "…"
 
 
 @pytest.fixture
-def host(monkeypatch: Any) -> Iterator[Path]:
-    """A short path, for the sockets."""
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+def host(directory: Path, monkeypatch: Any) -> Path:
     monkeypatch.chdir(directory)
     (manifest,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
     Path("pod.yaml").write_text(manifest)
     (directory / "h").mkdir()
-    yield directory / "h"
-    shutil.rmtree(directory)
+    return directory / "h"
 
 
 def test_every_section_has_its_story() -> None:

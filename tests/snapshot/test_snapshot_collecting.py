@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +30,10 @@ topologyManagerPolicyOptions: {prefer-closest-numa-nodes: true}
 
 
 @pytest.fixture
-def host() -> Iterator[Path]:
-    """A machine's file system with a kubelet's; sockets need a short path."""
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    (path / "var/lib/kubelet/device-plugins").mkdir(parents=True)
-    yield path
-    shutil.rmtree(path)
+def host(directory: Path) -> Path:
+    """A machine's file system with a kubelet's."""
+    (directory / "var/lib/kubelet/device-plugins").mkdir(parents=True)
+    return directory
 
 
 def put(path: Path, content: str | bytes) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,10 +45,8 @@ class Nics(Plugin):
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
+def root(directory: Path) -> Path:
+    return directory
 
 
 @pytest.fixture
