@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +12,9 @@ from devicemanager.cli import _parser, main
 from devicemanager.cli.fault_options import set_faults
 from devicemanager.faults import chaos
 from devicemanager.kubelet.mock import MockKubelet
+from tests.cli.records import until_ready
 
 RUN = [sys.executable, "-m", "devicemanager.cli", "run"]
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
 
 
 def test_faults_from_the_start_and_chaos(directory: Path) -> None:
@@ -41,10 +31,7 @@ def test_faults_from_the_start_and_chaos(directory: Path) -> None:
         "7",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        records = []
-        while not records or records[-1]["kind"] != "ready":
-            records.append(json.loads(process.stdout.readline()))
+        records = until_ready(process)
         process.terminate()
     kinds = [record["kind"] for record in records]
     fired = [record["details"]["fault_kind"] for record in records if record["kind"] == "fault"]

@@ -11,6 +11,7 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.cluster.stub import StubServer
+from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
 
@@ -103,23 +104,13 @@ def started(*args):
     return subprocess.Popen([COMMAND, "join", "-o", "json", *args], stdout=subprocess.PIPE)
 
 
-def until(process, test):
-    """The lines up to one that fits."""
-    found = []
-    for line in process.stdout:
-        found.append(json.loads(line))
-        if test(found[-1]):
-            return found
-    raise AssertionError(found)
-
-
 def test_it_joins_and_leaves(stub, kubeconfig):
     stub.create("nodes", {"metadata": {"name": "cloud"}, "spec": {"providerID": "aws:///x"}})
     args = ["--nodes", "3", "--simulate", "vendor.com/gpu=8", "--label", "a=b"]
     taint = ["--taint", "k=v:NoExecute", "--no-taint", "--http", "127.0.0.1:0"]
     process = started("--kubeconfig", kubeconfig, *args, *taint)
     with process:
-        lines = until(process, lambda line: line["kind"] == "ready")
+        lines = until_ready(process)
         assert [line for line in lines if line["kind"] == "cloud" and line["warning"]]
         node = stub.get("nodes", "virtual-2")
         assert node["metadata"]["labels"]["a"] == "b"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.control import MockKubeletClient
+from tests.cli.records import until_ready
 
 RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
 
@@ -18,15 +18,10 @@ RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
 def test_a_kubelet_is_steered_while_it_runs(make_mock_kubelet):
     root = make_mock_kubelet(start=False).root / "r"
     command = [*RUN, "--root", str(root), "--control", "127.0.0.1:0", "--clock", "manual"]
-    said = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         with contextlib.ExitStack() as stack:
             stack.callback(run.terminate)
-            for line in run.stdout:
-                record = json.loads(line)
-                said[record["kind"]] = record
-                if record["kind"] == "ready":
-                    break
+            said = {record["kind"]: record for record in until_ready(run)}
             there = said["control-address"]
             assert said["control-socket"]["path"] == str(root / "control.sock")
             with open(there["token_path"]) as file:  # noqa: PTH123  # as a script would

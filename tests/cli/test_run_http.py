@@ -13,6 +13,7 @@ from devicemanager.cli import http_option, main
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.control import ControlServer
 from devicemanager.web import HttpServer
+from tests.cli.records import until_ready
 from tests.web.conftest import asked
 
 RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
@@ -22,15 +23,10 @@ def test_a_kubelet_is_looked_at_while_it_runs(make_mock_kubelet):
     root = make_mock_kubelet(start=False).root / "r"
     simulated = ["--simulate", "vendor.com/gpu=2"]
     command = [*RUN, "--root", str(root), "--http", "127.0.0.1:0", "--control", *simulated]
-    said = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         with contextlib.ExitStack() as stack:
             stack.callback(run.terminate)
-            for line in run.stdout:
-                record = json.loads(line)
-                said[record["kind"]] = record
-                if record["kind"] == "ready":
-                    break
+            said = {record["kind"]: record for record in until_ready(run)}
             url = said["http-address"]["address"]
             assert said["page"]["address"] == f"{url}/"
             assert said["control-address"]["address"] == url
