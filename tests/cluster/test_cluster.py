@@ -11,8 +11,7 @@ from devicemanager.cluster.members import address, light_members
 from devicemanager.cluster.shard import Shard
 from devicemanager.cluster.stub import Controllers
 from devicemanager.cluster.stub.kinds import target
-
-GPU = "vendor.com/gpu"
+from tests.cluster.objects import GPU, gpu_pod
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +107,7 @@ def test_versions_that_are_too_old_again_and_again(cluster, stub, until):
 def test_the_server_stops_and_comes_back(cluster, stub, until):
     cluster.join_light("n", 3, {GPU: 2}, facts=Facts())
     for name in "abc":
-        stub.create("pods", pod(name))
+        stub.create("pods", gpu_pod(name))
     until(lambda: len(held(cluster)) == 3)
     stub.stop()
     before = held(cluster)
@@ -117,12 +116,6 @@ def test_the_server_stops_and_comes_back(cluster, stub, until):
     until(lambda: stub.get("pods", "a") is None)
     until(lambda: len(held(cluster)) == 2)
     assert set(held(cluster)) < set(before)
-
-
-def pod(name):
-    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
-    spec = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
-    return {"metadata": {"name": name}, "spec": spec}
 
 
 def test_a_server_that_lost_everything_has_no_nodes(cluster, stub, until):
@@ -177,7 +170,7 @@ def test_parts_by_claim_and_one_that_is_left(stub, kubeconfig, until, monkeypatc
             until(lambda: len(first.nodes) == 4)
             share(second, "second")
             for name in "abcd":
-                stub.create("pods", pod(name))
+                stub.create("pods", gpu_pod(name))
             until(lambda: len(held(first)) == 4)
             before = set(held(first))
             assert not second.nodes

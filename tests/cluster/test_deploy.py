@@ -10,10 +10,10 @@ from devicemanager.cluster import Cluster
 from devicemanager.cluster.preflight import needs, shard_needs
 from devicemanager.cluster.stub import Controllers
 from devicemanager.cluster.stub.rights import Right, rights_of
+from tests.cluster.objects import GPU, gpu_pod
 
 TOP = Path(__file__).parents[2]
 DOCUMENTS = list(yaml.safe_load_all((TOP / "deploy/join.yaml").read_text()))
-GPU = "vendor.com/gpu"
 
 
 def roles(kind, namespace=None):
@@ -36,13 +36,6 @@ def test_what_is_looked_at_before_joining_is_what_the_roles_have():
     assert {Right(need.group, need.resource, need.verb) for need in shard_needs("ns")} == SHARDS
 
 
-def pod(name, **spec):
-    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
-    tolerations = [{"operator": "Exists"}]
-    spec = {"containers": [container], "tolerations": tolerations, **spec}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
 def test_joining_uses_each_right_and_no_other(stub, tmp_path, until):
     """A node's whole life, with nothing allowed but the roles."""
     stub.rights.allowed = CLUSTER | LEASES
@@ -57,10 +50,10 @@ def test_joining_uses_each_right_and_no_other(stub, tmp_path, until):
         (node,) = cluster.join_light("n", 1, {GPU: 1})
         cluster.leave([node.name], "keep")
         (node,) = cluster.join_light("n", 1, {GPU: 1})  # takes over: GET of Node and Lease
-        stub.create("pods", pod("a"))
+        stub.create("pods", gpu_pod("a"))
         until(lambda: phase("a") == "Running")
         for name in ("b", "c"):  # refused twice for one reason: the event is counted up
-            stub.create("pods", pod(name, nodeName=node.name))
+            stub.create("pods", gpu_pod(name, nodeName=node.name))
             until(lambda name=name: phase(name) == "Failed")
         stub.delete("pods", "a")
         until(lambda: phase("a") is None)

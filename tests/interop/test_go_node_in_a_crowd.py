@@ -7,8 +7,7 @@ import pytest
 from devicemanager.cluster import Cluster, Facts, NodeOptions
 from devicemanager.cluster.members import light_members
 from devicemanager.cluster.stub import Controllers, StubServer
-
-GPU = "vendor.com/gpu"
+from tests.cluster.objects import GPU, gpu_pod
 
 
 def until(test, seconds=60):
@@ -27,13 +26,6 @@ def cluster(tmp_path):
             yield stub, found
 
 
-def pod(name, **spec):
-    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
-    tolerations = [{"operator": "Exists"}]
-    spec = {"containers": [container], "tolerations": tolerations, **spec}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
 def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin):
     stub, joined = cluster
     options, facts = NodeOptions(), Facts()
@@ -48,12 +40,12 @@ def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin
     plugin.wait_for("registered", unless="register-failed")
     until(lambda: allocatable("n-0") == "2")
     for number in range(102):
-        stub.create("pods", pod(f"p-{number}"))
+        stub.create("pods", gpu_pod(f"p-{number}"))
     until(lambda: joined.pod_counts() == {"Running": 102})
     assert sorted(event["ids"] for event in plugin.events("allocate")) == [["gpu-0"], ["gpu-1"]]
     on_it = [each for each in stub.all("pods") if each["spec"]["nodeName"] == "n-0"]
     assert len(on_it) == 2
-    stub.create("pods", pod("one-more", nodeName="n-0"))
+    stub.create("pods", gpu_pod("one-more", nodeName="n-0"))
     refused = until(lambda: stub.get("pods", "one-more")["status"].get("reason"))
     assert refused == "UnexpectedAdmissionError"
     plugin.terminate()

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from devicemanager.cluster import Cluster
 from devicemanager.cluster.api import ApiClient, pod_path
 from devicemanager.cluster.credentials import load
 from devicemanager.cluster.errors import ApiError, Conflict, NotFound
@@ -170,3 +171,10 @@ def make_peer(request, tmp_path):
 @pytest.fixture(params=["stub", pytest.param("real", marks=[pytest.mark.interop])])
 def peer(request, make_peer):
     return make_peer(request.param)
+
+
+@pytest.fixture
+def cluster(peer):
+    """Our side of it."""
+    with Cluster.connect(peer.kubeconfig) as found:
+        yield found

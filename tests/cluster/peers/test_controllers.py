@@ -27,12 +27,6 @@ def peer(make_peer):
     return make_peer("real")
 
 
-@pytest.fixture
-def cluster(peer):
-    with Cluster.connect(peer.kubeconfig) as found:
-        yield found
-
-
 def join(cluster, peer, count=1, gpus=2, **more):
     options = NodeOptions(labels={"group": peer.name})
     nodes = cluster.join_light(peer.name, count, {GPU: gpus}, options=options, **more)

@@ -14,12 +14,6 @@ GPU = "vendor.com/gpu"
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture
-def cluster(peer):
-    with Cluster.connect(peer.kubeconfig) as found:
-        yield found
-
-
 def options(peer):
     # A kubelet looks every 10 s.
     return NodeOptions(labels={"group": peer.name}, status_interval=0.5)
