@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +18,11 @@ from devicemanager.control import ControlServer
 from devicemanager.testing import pod_manifest
 from devicemanager.web import HttpServer
 from tools import terminal_picture
+from tools.chromium import ARGUMENTS, MISSING, chromium
 from tools.terminal_picture import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = ROOT / ".cache" / "browser"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 SIZE = {"width": 1440, "height": 900}
 
@@ -103,22 +100,17 @@ def _driver() -> Any:
     return sync_playwright()
 
 
-def _chromium() -> str:
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        raise SystemExit("there is no Chromium: install one, or name it in CHROMIUM")
-    return found
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.screenshots", description=__doc__)
     parser.add_argument("--directory", type=Path, default=ROOT / "docs" / "images")
     directory = parser.parse_args().directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     terminal_picture.write(directory)
-    path = _chromium()
+    path = chromium()
+    if path is None:
+        raise SystemExit(MISSING)
     with _driver() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = driver.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         for name, (scene, clicked) in SCENES.items():
             with scene() as address:
                 for theme in ("light", "dark"):

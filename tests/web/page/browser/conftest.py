@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
-import shutil
 from pathlib import Path
 
 import attrs
@@ -20,15 +18,11 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.web import HttpServer
+from tools.chromium import ARGUMENTS, MISSING, chromium
 
 GPU = "vendor.com/gpu"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
+OPTIONS = [
+    *ARGUMENTS,
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -39,17 +33,12 @@ HERE = Path(__file__).parent
 PICTURES = Path(__file__).parents[4] / ".cache" / "browser-pictures"
 
 
-def chromium():
-    """The browser's path, or None."""
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-
-
 def missing():
     """Why these tests cannot run; empty if they can."""
     if importlib.util.find_spec("playwright") is None:
         return "the browser's driver is not installed: `make browser` does that"
     if chromium() is None:
-        return "there is no Chromium: install one, or name it in CHROMIUM"
+        return MISSING
     return ""
 
 
@@ -121,7 +110,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        browser = driver.chromium.launch(executable_path=chromium(), args=OPTIONS)
         yield browser
         browser.close()
 
