@@ -318,7 +318,7 @@ def _second_instance(trial: Trial, since: Mark, before: _Files) -> dict[str, Pat
         lambda: not second.is_running or len(own()) == len(trial.resources),
         trial.limits.start_seconds,
     )
-    if not second.is_running and trial.subject.restart == "never":
+    if trial.has_ended:
         raise Failed(f"a second instance cannot start: {trial.exit_text()}")
     if took is None:
         raise Failed(f"a second instance did not register in {trial.limits.start_seconds:g} s")
