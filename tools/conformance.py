@@ -2,7 +2,7 @@
 
 The good plugin passes everything, three times with other seeds; each switch of the breakable
 plugin fails the checks it is meant for, and no other. Ends with one line; exit 0 only if all
-holds. ``--own`` carries out a switch's own checks alone, in a fifth of the time.
+holds. ``--own`` carries out a switch's own checks alone, which takes minutes.
 """
 
 from __future__ import annotations

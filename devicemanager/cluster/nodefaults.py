@@ -107,8 +107,8 @@ class NodeFaults:
         return self._active
 
     def annotated(self, annotations: Mapping[str, Any], *, is_first: bool = False) -> None:
-        """The Node's annotations, as they are now. What they say at ``first`` of reboots and
-        restarts has happened before us."""
+        """The Node's annotations, as they are now. If this ``is_first``, what they say of
+        reboots and restarts has happened before us."""
         text = str(annotations.get(ANNOTATION, ""))
         with self._lock:
             if text == self._text:
