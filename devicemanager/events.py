@@ -266,7 +266,7 @@ class EventStream:
         """The latest events, oldest first; of the given kinds only, if any are given."""
         with self._lock:
             events = tuple(self._recent)
-        return tuple(e for e in events if not kinds or e.kind in kinds)
+        return tuple(e for e in events if e.kind in kinds) if kinds else events
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until ``condition()`` holds, looking again after every event.
