@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli.options import CommandError, CommandParser, command
+from devicemanager.cli.options import CommandError, CommandParser, command, not_installed
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -36,10 +36,8 @@ def add(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> int:
     try:
         import shtab
-    except ModuleNotFoundError:
-        raise CommandError(
-            "completion: shtab is not installed: pip install 'kubelet-devicemanager[completion]'"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise CommandError(f"completion: {not_installed(error, 'completion')}") from None
     from devicemanager.cli import whole_parser
 
     parser = whole_parser()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
@@ -55,10 +55,7 @@ def control_server(args: argparse.Namespace, kubelet: MockKubelet) -> ControlSer
     try:
         from devicemanager.control.server import ControlServer
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"--control: {error.name} is not installed: "
-            "pip install 'kubelet-devicemanager[control]'"
-        ) from None
+        raise CommandError(f"--control: {not_installed(error, 'control')}") from None
     from devicemanager.control.access import NotLoopback
 
     tcp = None if args.control == _SOCKET_ONLY else args.control

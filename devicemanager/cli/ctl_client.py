@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
     from devicemanager.control.client import MockKubeletClient
@@ -31,9 +31,7 @@ def connected(args: argparse.Namespace) -> Iterator[MockKubeletClient]:
     try:
         from devicemanager.control.client import MockKubeletClient
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"ctl: {error.name} is not installed: pip install 'kubelet-devicemanager[control]'"
-        ) from None
+        raise CommandError(f"ctl: {not_installed(error, 'control')}") from None
     try:
         yield MockKubeletClient(where, token=_token(args.token_file or os.environ.get(_TOKEN)))
     except ValueError as error:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
@@ -58,9 +58,7 @@ def http_server(
     try:
         from devicemanager.web.server import ControlNotLoopback, HttpServer
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"--http: {error.name} is not installed: pip install 'kubelet-devicemanager[http]'"
-        ) from None
+        raise CommandError(f"--http: {not_installed(error, 'http')}") from None
     from devicemanager.control.access import NotLoopback
 
     try:

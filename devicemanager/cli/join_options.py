@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, OnePerResource, device_option
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
@@ -189,9 +189,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
     try:
         from devicemanager.web.nodes import NodesServer
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"--http: {error.name} is not installed: pip install 'kubelet-devicemanager[http]'"
-        ) from None
+        raise CommandError(f"--http: {not_installed(error, 'http')}") from None
     certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
 
     def kubelets() -> Mapping[str, Told]:

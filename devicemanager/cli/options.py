@@ -17,6 +17,11 @@ class CommandError(Exception):
     """Something the user has to change. The text is one line."""
 
 
+def not_installed(error: ModuleNotFoundError, extra: str) -> str:
+    """What to do about a module that comes with an extra."""
+    return f"{error.name} is not installed: pip install 'kubelet-devicemanager[{extra}]'"
+
+
 class CommandParser(argparse.ArgumentParser):
     """A subcommand's parser; ``complete`` adds arguments once the subcommand is called,
     so that they may come from modules that take time to load."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
     from devicemanager.snapshot import Snapshot
@@ -29,7 +29,5 @@ def unpacked(data: bytes, name: str) -> Snapshot:
     try:
         from devicemanager.snapshot.reading import read_snapshot
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"{error.name} is not installed: pip install 'kubelet-devicemanager[snapshot]'"
-        ) from None
+        raise CommandError(not_installed(error, "snapshot")) from None
     return read_snapshot(data, name)
