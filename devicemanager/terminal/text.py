@@ -30,7 +30,6 @@ class Glyphs:
     states: Mapping[DeviceState, str]
     ellipsis: str
     line: str
-    more: str
     arrows: str
 
 
@@ -44,7 +43,6 @@ UNICODE = Glyphs(
     },
     "…",
     "─",
-    "↓",
     "↑↓",
 )
 ASCII = Glyphs(
@@ -57,7 +55,6 @@ ASCII = Glyphs(
     },
     "~",
     "-",
-    "v",
     "up/down",
 )
 

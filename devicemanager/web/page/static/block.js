@@ -31,7 +31,8 @@ export class Block {
   #numbers = make("span", { class: "count" });
   #places = new Map();
 
-  /** `shared` has model, pictures, marked(resource, id), select(resource, id), tip. */
+  /** `shared` has model, pictures, tip, marked(resource, id, row), ringColour() and
+   *  select(resource, id, byKey). */
   constructor(resource, area, shared) {
     this.resource = resource;
     this.area = area;

@@ -21,7 +21,7 @@ export class Detail {
   #name = "";
   #from = null;
 
-  /** `does` has breakDevice, deletePod, settings(uid), changed(selection) and mayBreak. */
+  /** `does` has breakDevice, deletePod, settings(uid), rights() and changed(selection). */
   constructor(model, does) {
     this.#model = model;
     this.#does = does;

@@ -88,7 +88,7 @@ export function picture(kind, pixels, colour) {
 }
 
 /** The colours of this theme, as the style sheet has them: the legend's entries show them. */
-export function colours(legend) {
+function colours(legend) {
   const found = {};
   for (const kind of KINDS) {
     const entry = legend.querySelector(`[data-state="${kind.replace("-held", "")}"]`);
@@ -99,13 +99,13 @@ export function colours(legend) {
 
 /** Pictures of all kinds in the sizes that are asked for, for one theme. */
 export class Pictures {
+  #legend;
   #made = new Map();
+  #colours = null;
 
   constructor(legend) {
     this.#legend = legend;
   }
-  #legend;
-  #colours = null;
 
   /** The theme is another one. */
   forget() {
@@ -121,10 +121,5 @@ export class Pictures {
       this.#made.set(key, (canvas = picture(kind, pixels, this.#colours[kind])));
     }
     return canvas;
-  }
-
-  colour(kind) {
-    this.#colours ??= colours(this.#legend);
-    return this.#colours[kind];
   }
 }
