@@ -10,7 +10,14 @@ import attrs
 from devicemanager.apiobjects.times import timestamp
 from devicemanager.core.nodestatus.conditions import NodeCondition
 
-__all__ = ["ATTACH", "NodeInfo", "default_labels", "node_object", "node_status_object"]
+__all__ = [
+    "ATTACH",
+    "NodeInfo",
+    "default_labels",
+    "node_object",
+    "node_reference",
+    "node_status_object",
+]
 
 Object = dict[str, Any]
 
@@ -78,6 +85,11 @@ def node_object(
         "spec": {"taints": [dict(each) for each in taints]},
         "status": status,
     }
+
+
+def node_reference(name: str, uid: str) -> Object:
+    """A Node as ``ownerReferences`` of what belongs to it name it."""
+    return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
 
 
 def node_status_object(

@@ -15,7 +15,8 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from devicemanager.apiobjects.times import micro_timestamp
+from devicemanager.apiobjects.lease import lease_object
+from devicemanager.apiobjects.node import node_reference
 from devicemanager.cluster.errors import ApiError, ClientClosing, Conflict, NotFound, Unavailable
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Rarely, Warn
@@ -230,23 +231,12 @@ class HeartbeatLane:
         metadata: JsonObject = {
             "name": lease.node,
             "namespace": "kube-node-lease",
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Node", "name": lease.node, "uid": lease.uid}
-            ],
+            "ownerReferences": [node_reference(lease.node, lease.uid)],
             **lease.extra,
         }
         if lease.version is not None:
             metadata["resourceVersion"] = lease.version
-        return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": {
-                "holderIdentity": lease.node,
-                "leaseDurationSeconds": self._duration,
-                "renewTime": micro_timestamp(time.time()),
-            },
-        }
+        return lease_object(metadata, lease.node, duration=self._duration, now=time.time())
 
     # -- measures and end ------------------------------------------------------------
 

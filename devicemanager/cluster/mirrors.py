@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import attrs
 
+from devicemanager.apiobjects.node import node_reference
 from devicemanager.apiobjects.pods import pod_object
 from devicemanager.apiobjects.podstatus import status_object
 from devicemanager.apiobjects.times import timestamp
@@ -198,15 +199,7 @@ class Mirrors:
                 _HASH: static,
                 MIRROR: static,
             },
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Node",
-                    "name": self._node,
-                    "uid": self._owner(),
-                    "controller": True,
-                }
-            ],
+            "ownerReferences": [{**node_reference(self._node, self._owner()), "controller": True}],
         }
         return {"apiVersion": "v1", "kind": "Pod", **made}
 

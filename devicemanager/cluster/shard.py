@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from devicemanager.apiobjects.times import micro_timestamp
+from devicemanager.apiobjects.lease import lease_object
 from devicemanager.cluster.errors import ApiError, Conflict, NotFound, Unavailable
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Rarely, Warn
@@ -244,16 +244,8 @@ class ShardClaims:
         metadata: JsonObject = {"name": name}
         if claim.version is not None:
             metadata["resourceVersion"] = claim.version
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": {
-                "holderIdentity": self._identity if holder is None else holder,
-                "leaseDurationSeconds": DURATION,
-                "renewTime": micro_timestamp(time.time()),
-            },
-        }
+        held_by = self._identity if holder is None else holder
+        body = lease_object(metadata, held_by, duration=DURATION, now=time.time())
         if claim.version is None:
             answer = self._api.attempt("POST", self._path, body)
         else:

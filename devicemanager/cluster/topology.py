@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from devicemanager.apiobjects.node import node_reference
 from devicemanager.apiobjects.topology import PlacedDevice, topology_object
 from devicemanager.cluster.errors import ApiError, Conflict, Forbidden, NotFound
 from devicemanager.cluster.kubelet import NodeKubelet
@@ -107,7 +108,7 @@ class NodeTopology:
             )
             for row in rows
         }
-        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid()}
+        owner = node_reference(self._node, self._uid())
         policy, scope = settings.topology_policy, settings.topology_scope
         return topology_object(
             self._node, str(policy), str(scope), numa, devices.values(), owner=owner
