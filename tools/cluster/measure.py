@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import attrs
+import psutil
 
 from devicemanager.cluster import Cluster, NodeOptions
 from devicemanager.cluster.api import ApiClient
@@ -196,8 +197,7 @@ def _wait(test: Callable[[], bool]) -> None:
 
 def _rss() -> int:
     """In KiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+    return psutil.Process().memory_info().rss // 1024
 
 
 def _warn(text: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
+from devicemanager.conformance.hygiene import cpu_seconds
 from tools.cluster.certificates import Authority, Pair
 
 __all__ = ["ControlPlane"]
@@ -199,12 +200,7 @@ class ControlPlane:
 
     def cpu(self) -> dict[str, float]:
         """Seconds of processor time that each of them has used."""
-        ticks = os.sysconf("SC_CLK_TCK")
-        found = {}
-        for name, process in self._processes.items():
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            found[name] = (int(fields[11]) + int(fields[12])) / ticks
-        return found
+        return {name: cpu_seconds(process.pid) for name, process in self._processes.items()}
 
     # -- processes -------------------------------------------------------------------
 
