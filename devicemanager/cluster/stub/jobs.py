@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devicemanager.cluster.stub.answers import Refusal
 from devicemanager.cluster.stub.kinds import KINDS, Target
-from devicemanager.cluster.stub.objects import timestamp
+from devicemanager.cluster.stub.objects import has_ended, timestamp
 
 if TYPE_CHECKING:
     from devicemanager.cluster.stub.server import StubServer
@@ -36,12 +36,12 @@ def _reconcile(stub: StubServer, job: Object, pods: list[Object]) -> None:
     counted = dict(job.get("status") or {})
     for pod in pods:
         # Only what was counted loses the finalizer, and only what still has it is counted.
-        if TRACKING not in (pod["metadata"].get("finalizers") or ()) or not _has_ended(pod):
+        if TRACKING not in (pod["metadata"].get("finalizers") or ()) or not has_ended(pod):
             continue
         key = "succeeded" if pod["status"].get("phase") == "Succeeded" else "failed"
         counted[key] = counted.get(key, 0) + 1
         _release(stub, pod)
-    active = [pod for pod in pods if not _has_ended(pod)]
+    active = [pod for pod in pods if not has_ended(pod)]
     wanted = int(job["spec"].get("completions") or 1) - counted.get("succeeded", 0)
     room = min(wanted, int(job["spec"].get("parallelism") or 1)) - len(active)
     is_failed = counted.get("failed", 0) > int(job["spec"].get("backoffLimit", 6))
@@ -52,10 +52,6 @@ def _reconcile(stub: StubServer, job: Object, pods: list[Object]) -> None:
         kind = "Failed" if is_failed else "Complete"
         counted["conditions"] = [{"type": kind, "status": "True"}]
     _say(stub, job, counted)
-
-
-def _has_ended(pod: Object) -> bool:
-    return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def _create(stub: StubServer, job: Object) -> Object:

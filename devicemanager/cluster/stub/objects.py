@@ -14,11 +14,10 @@ from devicemanager.cluster.stub.answers import Refusal
 from devicemanager.cluster.stub.kinds import KINDS, Target
 from devicemanager.cluster.stub.store import Object, Store, Stored
 
-__all__ = ["Objects", "timestamp"]
+__all__ = ["Objects", "has_ended", "timestamp"]
 
 NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _GRACE: Final = 30
-_TERMINAL: Final = ("Succeeded", "Failed")
 _KEPT: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
 """Metadata that no update changes."""
 
@@ -28,6 +27,11 @@ Change = Callable[[Object], Object]
 def timestamp(seconds: float = 0) -> str:
     """``metav1.Time`` of now, or of so many seconds later."""
     return times.timestamp(time.time() + seconds)
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod's phase is one for good."""
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 class Objects:
@@ -166,7 +170,7 @@ def _check(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
 def _grace(pod: Object, asked: int | None) -> int:
     seconds = asked if asked is not None else pod["spec"].get("terminationGracePeriodSeconds")
     unbound = not pod["spec"].get("nodeName")
-    if unbound or pod["status"].get("phase") in _TERMINAL:
+    if unbound or has_ended(pod):
         return 0
     return _GRACE if seconds is None else max(0, int(seconds))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.cluster.stub.answers import Refusal
 from devicemanager.cluster.stub.kinds import KINDS, Target
-from devicemanager.cluster.stub.objects import timestamp
+from devicemanager.cluster.stub.objects import has_ended, timestamp
 from devicemanager.core.quantity import parse_quantity
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["step"]
 
 Pod = Mapping[str, Any]
-_OVER = ("Succeeded", "Failed")
 
 
 def step(stub: StubServer) -> None:
@@ -28,7 +27,7 @@ def step(stub: StubServer) -> None:
         return
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
-        if pod["status"].get("phase") not in _OVER:
+        if not has_ended(pod):
             used[pod["spec"].get("nodeName", "")].update(_asked(pod))
     nodes = stub.all("nodes")
     for pod in waiting:
