@@ -8,7 +8,8 @@ waits for the one in the other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -245,7 +246,7 @@ class PodSync:
             self._refuse_at_the_door(pod, known, refused)
             return
         ran = container_statuses_of(status)
-        with pod.held(self._lock):
+        with self._changing(pod):
             if was_here:
                 answer = self._kubelet.restore(
                     known,
@@ -259,7 +260,6 @@ class PodSync:
                 self._refused(pod, answer.reason, answer.message)
             else:
                 self._admitted(pod, known)
-        self._touch(pod)
 
     def _admitted(self, pod: PodState, known: Pod) -> None:
         record = self._kubelet.pod(pod.uid)
@@ -279,9 +279,8 @@ class PodSync:
             return
         if not self._kubelet.pod(pod.uid).is_active:
             return  # refused meanwhile, after a reboot
-        with pod.held(self._lock):
+        with self._changing(pod):
             self._kubelet.start_pod(pod.uid)
-        self._touch(pod)
         if self._options.all_events:
             for container, _ in self._kubelet.pod(pod.uid).pod.all_containers():
                 image = f'Container image "{container.image}" already present on machine'
@@ -389,9 +388,8 @@ class PodSync:
         self._exit(self._known(uid), container, exit_code, reason)
 
     def _exit(self, pod: PodState, container: str, exit_code: int, reason: str = "") -> None:
-        with pod.held(self._lock):
+        with self._changing(pod):
             self._kubelet.exit_container(pod.uid, container, exit_code, reason=reason)
-        self._touch(pod)
 
     def _after(self, delay: float, act: Callable[[], None]) -> None:
         when = self._clock.monotonic() + delay
@@ -416,7 +414,7 @@ class PodSync:
     def _end(self, pod: PodState, reason: str, message: str) -> None:
         if pod.stage not in _ALIVE:
             return
-        with pod.held(self._lock):
+        with self._changing(pod):
             self._kubelet.stop_pod(
                 pod.uid,
                 self._facts.exit_code_on_delete,
@@ -425,7 +423,6 @@ class PodSync:
                 disruption=message,
             )
             self._move(pod, Stage.DONE)
-        self._touch(pod)
 
     # -- deletion ------------------------------------------------------------------------
 
@@ -458,6 +455,13 @@ class PodSync:
             self._kubelet.terminate(pod.uid)
 
     # -- what is told to the API ------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self, pod: PodState) -> Iterator[None]:
+        """Tell what has come in the end of what happens within, unless that goes wrong."""
+        with pod.held(self._lock):
+            yield
+        self._touch(pod)
 
     def _touch(self, pod: PodState) -> None:
         """The pod's status may be another one: tell it, once."""
@@ -507,9 +511,8 @@ class PodSync:
 
     def _start_again(self, pod: PodState) -> None:
         if pod.stage is Stage.RUNNING:
-            with pod.held(self._lock):
+            with self._changing(pod):
                 self._kubelet.start_pod(pod.uid)
-            self._touch(pod)
 
     def pause(self, paused: bool) -> None:
         """Tell the API nothing until the opposite is said; then all that is new."""
