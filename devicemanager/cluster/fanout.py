@@ -58,7 +58,7 @@ class PodFanout:
         self._lock = threading.Lock()
         self._nodes: dict[str, _Known] = {}
         self._names: dict[bytes, None] = {}
-        self._lists = 0
+        self._has_listed = False
 
     @property
     def names(self) -> Collection[bytes]:
@@ -68,7 +68,7 @@ class PodFanout:
     @property
     def has_listed(self) -> bool:
         """Whether a LIST came already: then a node expected now needs one of its own."""
-        return self._lists > 0
+        return self._has_listed
 
     def expect(self, name: str) -> None:
         """Keep what comes for this node."""
@@ -117,7 +117,7 @@ class PodFanout:
         for each in objects:
             by_node[each["spec"].get("nodeName", "")].append(each)
         with self._lock:
-            self._lists += 1
+            self._has_listed = True
             for name, known in self._nodes.items():
                 pods = by_node.get(name, [])
                 if known.pods is None and known.receiver is not None:
