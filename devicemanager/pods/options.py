@@ -13,6 +13,7 @@ from devicemanager.core import runoptions
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.versions.behaviour import Behaviour
 from devicemanager.wire.settings import settings_from_bytes
 
 __all__ = ["CdiRules", "merged_options"]
@@ -37,6 +38,11 @@ class CdiRules:
     uses: bool = True
     annotates: bool = False
     """Whether they are told to the runtime as an annotation besides."""
+
+    @classmethod
+    def of(cls, behaviour: Behaviour) -> CdiRules:
+        """Those of a version of the kubelet."""
+        return cls(behaviour.uses_cdi, behaviour.annotates_cdi)
 
     def options(
         self, held: Mapping[ResourceName, Holding], pod: PodUid, container: ContainerName

@@ -60,7 +60,7 @@ class PodWorkers:
         self._claims = claims or ClaimsDoor(events, settings.node_name)
         self._settings = settings
         self._events = events
-        self._cdi = CdiRules(settings.behaviour.uses_cdi, settings.behaviour.annotates_cdi)
+        self._cdi = CdiRules.of(settings.behaviour)
         self._containers = Containers(store, manager, events, self._claims, self._cdi)
         self.life = ContainerLife(
             store, self._containers, manager.clock, events, self._finish, self._delete

@@ -11,7 +11,7 @@ from devicemanager.control.errors import HttpError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.pods.options import merged_options
+from devicemanager.pods.options import CdiRules
 from devicemanager.web.site import Site
 from devicemanager.wire.errors import WireError
 
@@ -56,13 +56,15 @@ def set_health(site: Site, asked: DeviceHealth) -> None:
 
 
 def container_settings(kubelet: MockKubelet, asked: SettingsOf) -> dict[str, Any]:
-    """By container, what the plugins' answers to Allocate give it: settings, or the error of an
-    answer that cannot be read. Raises RequestError if the kubelet is stopped."""
-    held = kubelet.manager.holdings(PodUid(asked.uid))
+    """By container, what the plugins' answers to Allocate give it in this kubelet's version:
+    settings, or the error of an answer that cannot be read. Raises RequestError if the kubelet
+    is stopped."""
+    uid, rules = PodUid(asked.uid), CdiRules.of(kubelet.settings.behaviour)
+    held = kubelet.manager.holdings(uid)
     found: dict[str, Any] = {}
     for container, holdings in held.items():
         try:
-            options: RunOptions | None = merged_options(holdings)
+            options: RunOptions | None = rules.options(holdings, uid, container)
             found[container] = {"settings": options, "error": None}
         except WireError as error:
             found[container] = {"settings": None, "error": str(error)}

@@ -11,11 +11,14 @@ from importlib.resources import files
 
 import pytest
 
+from devicemanager import Settings
 from devicemanager.control import ControlServer
 from devicemanager.control.errors import HttpError
 from devicemanager.control.limits import Budget
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.web import HttpServer
+from devicemanager.web.page.actions import SettingsOf, container_settings
 from devicemanager.web.page.headers import POLICY
 from devicemanager.web.page.node import SiteNode
 from devicemanager.web.page.routes import _Messages
@@ -279,6 +282,17 @@ def test_the_settings_of_a_pod_need_the_token(mock_kubelet, simulated_plugin, po
     assert settings["envs"] == dict(admission.containers["main"].run_options.envs)
     assert post("/page/settings", {"uid": "nobody"}).json() == {}
     assert post("/page/settings", {"uid": admission.uid}, Authorization="").status == 401
+
+
+@pytest.mark.parametrize("version", ["1.27", "1.28", "1.30", "1.36"])
+def test_settings_are_those_of_the_kubelets_version(make_mock_kubelet, version):
+    kubelet = make_mock_kubelet(Settings(kubelet_version=version))
+    settings = SimulationSettings(resource_name=GPU, number_devices=1, cdi_kind="vendor.com/gpu")
+    with SimulatedPlugin(settings, kubelet.plugin_dir):
+        kubelet.wait_for_resource(GPU, 1)
+        admission = kubelet.admit(pod_manifest("a", {GPU: 1}))
+        found = container_settings(kubelet, SettingsOf(admission.uid))
+    assert found == {"main": {"settings": admission.containers["main"].run_options, "error": None}}
 
 
 # -- who may not -----------------------------------------------------------------------
