@@ -115,7 +115,8 @@ class SnapshotNode:
         if not found:
             known = sorted(title or uid for uid, title in titles.items())
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
+            there = ", ".join(known) or "none"
+            hint = f"did you mean {close[0]}?" if close else f"there are: {there}"
             raise CommandError(f"--without-pod: no pod {name} holds anything; {hint}")
         return found
 

@@ -47,7 +47,8 @@ def add(subparsers: Subparsers) -> None:
         "node's and the time)",
     )
     _add_places(parser)
-    actions = parser.add_subparsers(metavar="ACTION", parser_class=CommandParser)
+    # By default an action's own usage would begin with the one above.
+    actions = parser.add_subparsers(metavar="ACTION", prog=parser.prog, parser_class=CommandParser)
     show = command(
         actions,
         "show",

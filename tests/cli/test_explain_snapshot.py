@@ -98,6 +98,15 @@ def test_what_cannot_be_is_one_line(explain: Any, argv: list[str], problem: str)
     assert len(err.splitlines()) == 1
 
 
+def test_a_pod_to_leave_out_of_a_node_where_none_holds_anything(explain: Any) -> None:
+    empty = attrs.evolve(WHOLE, checkpoint=saved(), pods=(), cpu_state=None, memory_state=None)
+    status, _, err = explain(empty, {GPU: 1}, "--without-pod", "zzz")
+    assert (status, err) == (
+        2,
+        "devicemanager: error: --without-pod: no pod zzz holds anything; there are: none\n",
+    )
+
+
 def test_changes_need_a_snapshot(capsys: Any) -> None:
     for argv in (["--what-if", "policy=none"], ["--without-pod", "a"]):
         assert main(["explain", "pod.yaml", "--devices", f"{GPU}=1", *argv]) == 2

@@ -186,6 +186,13 @@ def test_a_directory_and_a_missing_file(tmp_path: Path, capsys: Any) -> None:
     assert run(capsys, "show", str(tmp_path / "none"))[2].endswith("No such file or directory\n")
 
 
+def test_the_usage_of_show_is_its_own(capsys: Any) -> None:
+    status, _, err = run(capsys, "show")
+    assert status == 2
+    assert err.startswith("usage: devicemanager snapshot show [-h] [-o {text,json}] FILE\n")
+    assert "devicemanager snapshot show: error: the following arguments are required" in err
+
+
 def test_resources_that_nobody_asked_about(shown: Any) -> None:
     _, out, _ = shown(without(WHOLE, layout.ALLOCATABLE, "switched off"))
     assert f"{GPU}  4              ?            3 " in out
