@@ -168,7 +168,7 @@ class DeviceManager:
         one of them.
         """
         with self.state.lock:
-            self.state.adopt(pod, devices, allocation_rules(self.settings).no_topology_node)
+            self.state.adopt(pod, devices, self._rules.no_topology_node)
         self.write()
 
     def sources_ready(self, known: frozenset[PodUid]) -> None:
