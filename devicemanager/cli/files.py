@@ -55,6 +55,18 @@ def read_standard_input(limit: int) -> bytes:
     return data
 
 
+def read_file(text: str, limit: int) -> bytes:
+    """A file of at most ``limit`` bytes, or standard input. Raises CommandError and OSError."""
+    from devicemanager.io.regular import FileRefused, read_regular
+
+    if text == STANDARD_INPUT:
+        return read_standard_input(limit)
+    try:
+        return read_regular(text, limit)
+    except FileRefused as error:
+        raise CommandError(f"{text}: it is {error}") from None
+
+
 def load_checkpoint(text: str) -> Checkpoint:
     """A checkpoint that a kubelet would load. Raises CommandError.
 

@@ -11,12 +11,11 @@ import attrs
 from checkpoint import Checkpoint
 from devicemanager.api.deviceplugin import UNHEALTHY
 from devicemanager.cli.device_option import DeviceOption
-from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
+from devicemanager.cli.files import read_file
 from devicemanager.cli.options import CommandError
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.pods import Pod
-from devicemanager.io.regular import FileRefused, read_regular
 from devicemanager.light.devices import numbered
 from devicemanager.light.kubelet import LightKubelet
 from devicemanager.pods.admission import Admission
@@ -82,7 +81,7 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
     Raises CommandError for a file that is something else.
     """
     try:
-        rows = list(_rows(json.loads(_contents(path))))
+        rows = list(_rows(json.loads(read_file(path, _MAX_ALLOCATABLE))))
     except (ValueError, LookupError, TypeError, AttributeError):
         raise CommandError(
             f"{path}: this is not what `devicemanager resources -o json` prints"
@@ -92,15 +91,6 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
         known = devices.get(id_)
         both = {*nodes, *((known and known.numa) or ())}
         devices[id_] = Device(id_, numa=tuple(sorted(both)) or None)
-
-
-def _contents(path: str) -> bytes:
-    if path == STANDARD_INPUT:
-        return read_standard_input(_MAX_ALLOCATABLE)
-    try:
-        return read_regular(path, _MAX_ALLOCATABLE)
-    except FileRefused as error:
-        raise CommandError(f"{path}: it is {error}") from None
 
 
 def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import STANDARD_INPUT, check_socket, read_standard_input
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.files import check_socket, read_file
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
@@ -41,7 +40,7 @@ def names(args: argparse.Namespace, file: CheckpointFile, saved: Checkpoint) -> 
     from devicemanager.snapshot.names import from_kubectl
 
     if args.pods is not None:
-        return from_kubectl(_contents(args.pods), args.pods)
+        return from_kubectl(read_file(args.pods, _MAX_PODS), args.pods)
     if args.socket is not None:
         return _from_socket(args.socket, saved)
     snapshot = file.snapshot
@@ -63,14 +62,3 @@ def _from_socket(socket: str, saved: Checkpoint) -> Names:
     check_socket(socket)
     with PodResourcesClient(socket, rate_limit_attempts=8) as client:
         return from_pod_resources(saved, client.list())
-
-
-def _contents(path: str) -> bytes:
-    from devicemanager.io.regular import FileRefused, read_regular
-
-    if path == STANDARD_INPUT:
-        return read_standard_input(_MAX_PODS)
-    try:
-        return read_regular(path, _MAX_PODS)
-    except FileRefused as error:
-        raise CommandError(f"{path}: it is {error}") from None

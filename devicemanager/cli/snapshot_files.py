@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
+from devicemanager.cli.files import read_file
 from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
@@ -13,15 +13,9 @@ if TYPE_CHECKING:
 
 def load_snapshot(text: str) -> Snapshot:
     """The snapshot in an archive. Raises CommandError, SnapshotError and OSError."""
-    from devicemanager.io.regular import FileRefused, read_regular
     from devicemanager.snapshot import layout
 
-    if text == STANDARD_INPUT:
-        return unpacked(read_standard_input(layout.MAX_PACKED), text)
-    try:
-        return unpacked(read_regular(text, layout.MAX_PACKED), text)
-    except FileRefused as error:
-        raise CommandError(f"{text}: it is {error}") from None
+    return unpacked(read_file(text, layout.MAX_PACKED), text)
 
 
 def unpacked(data: bytes, name: str) -> Snapshot:
