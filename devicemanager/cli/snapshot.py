@@ -146,10 +146,10 @@ def _show(args: argparse.Namespace) -> int:
         from devicemanager.snapshot.rules import Severity, findings
 
         node = Node(snapshot)
-        wrong = any(each.severity is not Severity.NOTE for each in findings(node))
+        found = findings(node)
     if args.output == "json":
-        print_json("snapshot-report", {"file": args.file, **report.as_data(node)})
+        print_json("snapshot-report", {"file": args.file, **report.as_data(node, found)})
     else:
-        for line in report.lines(node):
+        for line in report.lines(node, found):
             print(line)
-    return 1 if wrong else 0
+    return 1 if any(each.severity is not Severity.NOTE for each in found) else 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from devicemanager.core.printable import printable
 from devicemanager.snapshot.node import Node
-from devicemanager.snapshot.rules import ADVICE, Finding, Severity, findings
+from devicemanager.snapshot.rules import ADVICE, Finding, Severity
 
 __all__ = ["as_data", "lines"]
 
@@ -15,14 +16,14 @@ _MOST_IDS = 12
 _HEADINGS = ("RESOURCE", "IN CHECKPOINT", "ALLOCATABLE", "HELD", "DEVICES")
 
 
-def lines(node: Node) -> Iterator[str]:
-    """The report, line by line, safe for a terminal."""
-    for line in _lines(node):
+def lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
+    """The report with what was found, line by line, safe for a terminal."""
+    for line in _lines(node, found):
         yield printable(line)
 
 
-def _lines(node: Node) -> Iterator[str]:
-    snapshot, found = node.snapshot, findings(node)
+def _lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
+    snapshot = node.snapshot
     yield f"node {snapshot.node}, {snapshot.taken}, kubelet in {snapshot.root}"
     yield ""
     yield _verdict(node, found)
@@ -67,21 +68,26 @@ def _unread(node: Node) -> Iterator[str]:
 
 
 def _resources(node: Node) -> Iterator[str]:
-    held = {resource for resource, _ in node.holders}
-    names = sorted({*node.registered, *(node.offered or ()), *held})
-    if names:
+    rows = [_resource(node, *each) for each in _held(node)]
+    if rows:
         yield ""
-        yield from _table([_HEADINGS, *(_resource(node, name) for name in names)])
+        yield from _table([_HEADINGS, *rows])
 
 
-def _resource(node: Node, name: str) -> tuple[str, ...]:
+def _held(node: Node) -> list[tuple[str, int]]:
+    """Every resource, by name, with how many of its devices pods hold."""
+    held = Counter(resource for resource, _ in node.holders)
+    return [(name, held[name]) for name in sorted({*node.registered, *(node.offered or ()), *held})]
+
+
+def _resource(node: Node, name: str, held: int) -> tuple[str, ...]:
     registered, offered = node.registered.get(name), node.offered
     ids = {*(registered or ()), *((offered or {}).get(name, ()))}
     return (
         name,
         "-" if registered is None else str(len(registered)),
         "?" if offered is None else str(len(offered.get(name, ()))),
-        "?" if node.snapshot.pods is None else str(sum(key[0] == name for key in node.holders)),
+        "?" if node.snapshot.pods is None else str(held),
         _some(sorted(ids)),
     )
 
@@ -138,14 +144,14 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def as_data(node: Node) -> dict[str, Any]:
+def as_data(node: Node, found: Sequence[Finding]) -> dict[str, Any]:
     """The same for programs (docs/json.md)."""
     snapshot = node.snapshot
     return {
         "node": snapshot.node,
         "taken": snapshot.taken,
         "root": snapshot.root,
-        "findings": [_as_data(finding) for finding in findings(node)],
+        "findings": [_as_data(finding) for finding in found],
         "parts": [
             {
                 "name": part.name,
@@ -178,9 +184,7 @@ def _as_data(finding: Finding) -> dict[str, Any]:
 
 
 def _resources_data(node: Node) -> Iterable[dict[str, Any]]:
-    resources = {resource for resource, _ in node.holders}
-    for name in sorted({*node.registered, *(node.offered or ()), *resources}):
-        held = sum(key[0] == name for key in node.holders)
+    for name, held in _held(node):
         yield {
             "resource_name": name,
             "in_checkpoint": len(node.registered[name]) if name in node.registered else None,

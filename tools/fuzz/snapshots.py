@@ -85,9 +85,10 @@ def _part() -> Run:
             snapshot = read_snapshot(pack({layout.INDEX: head, names[name]: content}, 0))
         except SnapshotError as error:
             return one_line(str(error))
-        for line in report.lines(Node(snapshot)):
+        node = Node(snapshot)
+        found = findings(node)
+        for line in report.lines(node, found):
             one_line(line)
-        found = findings(snapshot)
         assert not list(untrue(snapshot, [each for each in found if not _is_state(each.kind)]))
         assert read_snapshot(archive(snapshot)) == snapshot, "read again, it differs"
 
