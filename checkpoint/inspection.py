@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import attrs
 
+from checkpoint.consistency import Finding, FindingKind, inconsistencies
 from checkpoint.decode import Problem, Value, decode, decode_text, readable_part
 from checkpoint.errors import ChecksumMismatch
 from checkpoint.model import Checkpoint, PodDevicesEntry
@@ -42,6 +43,15 @@ class Inspection:
     that can be read. Of a file that is cut off, what stood behind is not known."""
     is_text: bool = True
     """False if some bytes are no text: U+FFFD stands for them in what was read."""
+
+    def inconsistencies(self) -> tuple[Finding, ...]:
+        """What no kubelet would have written. Where the file ends early, the registered
+        resources are what is missing, so that nothing is said of them."""
+        return tuple(
+            each
+            for each in inconsistencies(self.checkpoint)
+            if self.is_complete or each.kind is not FindingKind.UNREGISTERED_RESOURCE
+        )
 
 
 def inspect(data: bytes) -> Inspection:

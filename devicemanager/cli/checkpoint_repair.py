@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.checkpoint_files import CheckpointFile
+from devicemanager.cli.checkpoint_shown import counts
 from devicemanager.cli.files import STANDARD_INPUT
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
 if TYPE_CHECKING:
-    from checkpoint import Repair
+    from checkpoint import Checkpoint, Repair
     from devicemanager.cli.checkpoint_writing import Written
     from devicemanager.cli.options import Subparsers
 
@@ -114,8 +115,8 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError("--to - and -o json would both write to standard output: give one")
 
 
-def _check_there(args: argparse.Namespace, saved: object) -> None:
-    uids = sorted({each.pod_uid for each in getattr(saved, "entries", None) or ()})
+def _check_there(args: argparse.Namespace, saved: Checkpoint) -> None:
+    uids = sorted({each.pod_uid for each in saved.entries or ()})
     for uid in args.drop_pod:
         if uid not in uids:
             there = ", ".join(uids) or "none"
@@ -142,10 +143,8 @@ def _lines(repair: Repair, written: Written | None) -> Iterator[str]:
         yield f"left out: {dropped}"
     for note in repair.notes:
         yield f"note: {note}"
-    entries = len(repair.checkpoint.entries or ())
-    resources = len(repair.checkpoint.registered_devices or ())
     kept = "kept" if repair.changed else "nothing to do"
-    yield f"{kept}: {entries} pod device entries, {resources} registered resources"
+    yield f"{kept}: {counts(repair.checkpoint)}"
     if written is not None:
         copy = f"; what it was is in {written.copy}" if written.copy else ""
         yield f"written to {written.path}{copy}"

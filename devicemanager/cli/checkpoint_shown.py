@@ -97,6 +97,11 @@ def entry_data(entry: PodDevicesEntry) -> dict[str, Any]:
     } | answer
 
 
+def counts(loaded: Checkpoint) -> str:
+    entries, resources = len(loaded.entries or ()), len(loaded.registered_devices or ())
+    return f"{entries} pod device entries, {resources} registered resources"
+
+
 def warn(file: str, problems: Sequence[str]) -> None:
     for problem in problems:
         print(f"devicemanager: warning: {clean(file)}: {clean(problem)}", file=sys.stderr)

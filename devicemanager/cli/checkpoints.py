@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli import checkpoint_diff, checkpoint_repair, pod_names
 from devicemanager.cli.checkpoint_files import CheckpointFile, inspect_checkpoint
-from devicemanager.cli.checkpoint_shown import as_dict, lines, warn
+from devicemanager.cli.checkpoint_shown import as_dict, counts, lines, warn
 from devicemanager.cli.files import check_one_standard_input
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
 if TYPE_CHECKING:
-    from checkpoint import Checkpoint, Finding, Inspection
+    from checkpoint import Finding, Inspection
     from devicemanager.cli.options import Subparsers
 
 _FILE = "a kubelet_internal_checkpoint, or a snapshot with one; - for standard input"
@@ -80,12 +80,7 @@ def _verify(args: argparse.Namespace) -> int:
             problem = {"file": args.file, "valid": False, "problems": [str(error)]}
             print_json("checkpoint-verify", problem)
         raise
-    findings = [
-        each
-        for each in checkpoint.inconsistencies(found.checkpoint)
-        # Where the file ends early, the resources are what is missing.
-        if found.is_complete or each.kind is not checkpoint.FindingKind.UNREGISTERED_RESOURCE
-    ]
+    findings = found.inconsistencies()
     valid = not found.problems and not findings
     if args.output == "json":
         facts = {
@@ -109,9 +104,9 @@ def _verdict(found: Inspection, findings: Sequence[Finding]) -> Iterator[str]:
     if found.problems:
         yield from found.problems
         yield from _lost(found)
-        yield f"a kubelet would not load it; {_counts(found.checkpoint)} can be read"
+        yield f"a kubelet would not load it; {counts(found.checkpoint)} can be read"
     else:
-        yield f"checksum {found.found} is right, {_counts(found.checkpoint)}"
+        yield f"checksum {found.found} is right, {counts(found.checkpoint)}"
     for finding in findings:
         yield finding.message
 
@@ -119,8 +114,3 @@ def _verdict(found: Inspection, findings: Sequence[Finding]) -> Iterator[str]:
 def _lost(found: Inspection) -> Iterator[str]:
     """What cannot be read and is in no problem's text."""
     return (f"cannot be read: {each}" for each in found.lost if each not in found.problems)
-
-
-def _counts(loaded: Checkpoint) -> str:
-    entries, resources = len(loaded.entries or ()), len(loaded.registered_devices or ())
-    return f"{entries} pod device entries, {resources} registered resources"

@@ -170,14 +170,11 @@ def inconsistent(node: Node) -> Iterator[Finding]:
     """What no kubelet would have written."""
     if node.saved is None:
         return
-    for found in checkpoint.inconsistencies(node.saved.checkpoint):
-        kind = _KINDS.get(found.kind)
-        # Where the file ends early, the resources are what is missing.
-        if kind is None or (kind is Kind.UNREGISTERED_RESOURCE and not node.saved.is_complete):
-            continue
-        yield Finding(
-            kind, Severity.WARNING, found.message, resource=found.resource, pods=found.pods
-        )
+    for found in node.saved.inconsistencies():
+        if (kind := _KINDS.get(found.kind)) is not None:
+            yield Finding(
+                kind, Severity.WARNING, found.message, resource=found.resource, pods=found.pods
+            )
 
 
 def unreadable_answers(node: Node) -> Iterator[Finding]:
