@@ -8,11 +8,17 @@ from typing import TypeAlias
 
 import attrs
 
-from checkpoint import Checkpoint, Inspection, inspect
+from checkpoint import Checkpoint, Inspection, PodDevicesEntry, inspect
 from devicemanager.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.snapshot.kubeletconfig import Alignment, alignment
 from devicemanager.snapshot.model import Listening, Snapshot, SocketSeen
-from devicemanager.snapshot.names import Names, from_directories, from_pod_resources, matches
+from devicemanager.snapshot.names import (
+    Names,
+    from_directories,
+    from_pod_resources,
+    ids_of,
+    matches,
+)
 from podresources.values import ids_by_resource
 
 __all__ = ["DeviceKey", "Node"]
@@ -32,6 +38,11 @@ class Node:
         """What can be read of the checkpoint."""
         data = self.snapshot.checkpoint
         return None if data is None else inspect(data)
+
+    @property
+    def saved_entries(self) -> tuple[PodDevicesEntry, ...]:
+        """The checkpoint's entries that can be read."""
+        return () if self.saved is None else self.saved.checkpoint.entries or ()
 
     @cached_property
     def names(self) -> Names:
@@ -67,11 +78,9 @@ class Node:
     def entries(self) -> Mapping[DeviceKey, tuple[str, ...]]:
         """Who holds a device, by the checkpoint: UIDs, each once."""
         found: dict[DeviceKey, dict[str, None]] = {}
-        saved = self.saved.checkpoint if self.saved is not None else None
-        for entry in (saved and saved.entries) or ():
-            for ids in (entry.device_ids or {}).values():
-                for id_ in ids or ():
-                    found.setdefault((entry.resource_name, id_), {})[entry.pod_uid] = None
+        for entry in self.saved_entries:
+            for id_ in ids_of(entry):
+                found.setdefault((entry.resource_name, id_), {})[entry.pod_uid] = None
         return {key: tuple(uids) for key, uids in found.items()}
 
     @cached_property
@@ -85,8 +94,7 @@ class Node:
     @cached_property
     def registered(self) -> Mapping[str, frozenset[str]]:
         """The healthy devices that the checkpoint has of each resource."""
-        saved = self.saved.checkpoint if self.saved is not None else None
-        devices = (saved and saved.registered_devices) or {}
+        devices = (self.saved and self.saved.checkpoint.registered_devices) or {}
         return {name: frozenset(ids or ()) for name, ids in devices.items()}
 
     @cached_property

@@ -30,8 +30,7 @@ def damaged(node: Node) -> Iterator[Finding]:
         message = "the checkpoint is damaged"
         lost = [f"lost: {each}" for each in saved.lost]
         details = _first((*saved.problems, *lost))
-        entries = len(saved.checkpoint.entries or ())
-        details += (f"{entries} pod device entries can be read",)
+        details += (f"{len(node.saved_entries)} pod device entries can be read",)
     yield Finding(Kind.CHECKPOINT_DAMAGED, Severity.ERROR, message, tuple(dict.fromkeys(details)))
 
 
@@ -115,7 +114,7 @@ def only_saved(node: Node) -> Iterator[Finding]:
         for pod in node.snapshot.pods
         for container in pod.containers
     }
-    for entry in node.saved.checkpoint.entries or ():
+    for entry in node.saved_entries:
         name, resource = node.names.get(entry.pod_uid), entry.resource_name
         if (name, entry.container_name) not in shown or entry.pod_uid in node.gone:
             continue
@@ -179,7 +178,7 @@ def inconsistent(node: Node) -> Iterator[Finding]:
 
 def unreadable_answers(node: Node) -> Iterator[Finding]:
     """A kubelet leaves such an entry out (``fromCheckpointData``, v1.36)."""
-    for entry in (node.saved and node.saved.checkpoint.entries) or ():
+    for entry in node.saved_entries:
         if (why := _objection(entry)) is not None:
             yield Finding(
                 Kind.ANSWER_UNREADABLE,
