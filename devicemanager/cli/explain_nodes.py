@@ -55,33 +55,35 @@ def papers(args: argparse.Namespace) -> list[Paper]:
 
 
 def _paper(args: argparse.Namespace, there: SnapshotNode) -> Paper:
-    from devicemanager.cli import offline_node as paper_node
+    from devicemanager.cli.offline_node import nodes_of
 
     inventory = there.inventory()
-    for option in args.devices:
-        paper_node.add_option(inventory, option)
-    for resource, ids in args.unhealthy:
-        paper_node.make_unhealthy(inventory, resource, ids)
+    _change(inventory, args)
     given = argparse.Namespace(**vars(args))
     given.topology_policy = args.topology_policy or there.aligned.policy
     given.topology_scope = args.topology_scope or there.aligned.scope
     given.topology_options = [*there.aligned.options.items(), *args.topology_options]
-    settings = settings_options.settings_from(
-        given, paper_node.nodes_of(inventory), there.machine(inventory)
-    )
+    settings = settings_options.settings_from(given, nodes_of(inventory), there.machine(inventory))
     return Paper(inventory, settings, there.saved, there.names, there.notes)
 
 
 def _inventory(args: argparse.Namespace, saved: Checkpoint | None) -> Inventory:
-    from devicemanager.cli import offline_node as paper_node
+    from devicemanager.cli.offline_node import add_allocatable, add_checkpoint
 
     inventory: Inventory = {}
     if saved is not None:
-        paper_node.add_checkpoint(inventory, saved)
+        add_checkpoint(inventory, saved)
     if args.allocatable is not None:
-        paper_node.add_allocatable(inventory, args.allocatable)
-    for option in args.devices:
-        paper_node.add_option(inventory, option)
-    for resource, ids in args.unhealthy:
-        paper_node.make_unhealthy(inventory, resource, ids)
+        add_allocatable(inventory, args.allocatable)
+    _change(inventory, args)
     return inventory
+
+
+def _change(inventory: Inventory, args: argparse.Namespace) -> None:
+    """As --devices and --unhealthy say."""
+    from devicemanager.cli.offline_node import add_option, make_unhealthy
+
+    for option in args.devices:
+        add_option(inventory, option)
+    for resource, ids in args.unhealthy:
+        make_unhealthy(inventory, resource, ids)
