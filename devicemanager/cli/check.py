@@ -143,6 +143,7 @@ def _report(text: str) -> tuple[str, str]:
 
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.conformance import Profile, checks, select, write
+    from devicemanager.conformance.reports import check_place
 
     chosen = select(args.only, args.skip)
     if args.list:
@@ -151,6 +152,8 @@ def _run(args: argparse.Namespace) -> int:
         return 0
     if not args.command:
         raise CommandError("the plugin's command is missing: devicemanager check -- COMMAND …")
+    for form, path in args.report:
+        check_place(form, Path(path))
     subject = _subject(args)
     waivers = _waivers(args, [each.id for each in checks()])
     if args.kubelet_version == _EVERY:

@@ -219,6 +219,8 @@ def test_the_command_says_no(capsys: pytest.CaptureFixture[str]) -> None:
         (["check"], "the plugin's command is missing"),
         (["check", "--only", "Z", "--", "x"], "there is no check 'Z'"),
         (["check", "--report", "pdf=x", "--", "x"], "there is no report 'pdf'"),
+        (["check", "--report", "json=/nowhere/x", "--", "x"], "cannot write the report /nowhere/x"),
+        (["check", "--report", "json=/", "--", "x"], "cannot write the report /"),
         (["check", "--hook", "x", "--", "x"], "write NAME=VALUE: not 'x'"),
         (["check", "--waivers", "/nowhere", "--", "x"], "cannot read waivers /nowhere"),
         (["check", "--kubelet-version", "1.2", "--", "x"], "1.2"),
