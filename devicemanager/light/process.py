@@ -23,8 +23,8 @@ class SharedStore:
 
     __slots__ = ("_parts",)
 
-    def __init__(self, saved: checkpoint.Contents | None = None) -> None:
-        self._parts = saved
+    def __init__(self) -> None:
+        self._parts: checkpoint.Contents | None = None
 
     def write(self, data: checkpoint.Contents) -> None:
         """Never fails."""
