@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Self
 
@@ -207,20 +208,15 @@ class Cluster:
             connection.pods.expect(node.name)
         connection.follow()
         errors: list[tuple[str, Exception]] = []
-        open_ = _Countdown(len(nodes))
-        for node in nodes:
 
-            def work(node: ClusterNode = node) -> None:
-                try:
-                    self._join_one(node, late)
-                except (ClusterError, ClientClosing) as error:
-                    connection.pods.drop(node.name)
-                    errors.append((node.name, error))
-                finally:
-                    open_.one()
+        def join(node: ClusterNode) -> None:
+            try:
+                self._join_one(node, late)
+            except (ClusterError, ClientClosing) as error:
+                connection.pods.drop(node.name)
+                errors.append((node.name, error))
 
-            connection.lane.put(Priority.NODE_STATUS, f"node/{node.name}", work)
-        open_.wait()
+        self._for_each(nodes, Priority.NODE_STATUS, join)
         return errors
 
     def _join_one(self, node: ClusterNode, late: bool) -> None:
@@ -296,20 +292,35 @@ class Cluster:
         return node
 
     def _part(self, nodes: Iterable[ClusterNode | None], how: Leave) -> None:
+        def part(node: ClusterNode) -> None:
+            try:
+                with suppress(ClusterError, ClientClosing):
+                    node.leave(how)
+            finally:
+                self._end(node.name)
+
         there = [node for node in nodes if node is not None]
-        open_ = _Countdown(len(there))
-        for node in there:
+        self._for_each(there, Priority.DELETION, part, _LEAVING)
 
-            def work(node: ClusterNode = node) -> None:
-                try:
-                    with suppress(ClusterError, ClientClosing):
-                        node.leave(how)
-                finally:
-                    self._end(node.name)
-                    open_.one()
+    def _for_each(
+        self,
+        nodes: Collection[ClusterNode],
+        priority: Priority,
+        act: Callable[[ClusterNode], None],
+        seconds: float | None = None,
+    ) -> None:
+        """Do something with nodes, many at once, and wait until that is done, or so long."""
+        open_ = _Countdown(len(nodes))
 
-            self._connection.lane.put(Priority.DELETION, f"node/{node.name}", work)
-        open_.wait(_LEAVING)
+        def work(node: ClusterNode) -> None:
+            try:
+                act(node)
+            finally:
+                open_.one()
+
+        for node in nodes:
+            self._connection.lane.put(priority, f"node/{node.name}", partial(work, node))
+        open_.wait(seconds)
 
     def _end(self, name: str) -> None:
         with self._lock:
