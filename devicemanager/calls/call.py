@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.core.printable import printable
+from devicemanager.core.printable import listed, printable
 
 __all__ = ["OK", "Call", "Direction", "call_data"]
 
@@ -89,7 +89,7 @@ class Call:
 
     def __str__(self) -> str:
         """One line for people, cut if it is very long."""
-        asked = f" {_some(self.device_ids)}" if self.device_ids else ""
+        asked = f" {listed(sorted(self.device_ids), _SHOWN_IDS)}" if self.device_ids else ""
         what = self.rpc if self.stream_message is None else f"{self.rpc} list {self.stream_message}"
         who = self.plugin if self.resource is None else f"{self.resource} ({self.plugin})"
         seconds = f"after {self.duration:.3f} s"
@@ -102,12 +102,6 @@ class Call:
         if self.stream_message is None or self.response is None:
             return self.code
         return f"{len(self.response.get('devices', ()))} devices"
-
-
-def _some(ids: frozenset[str]) -> str:
-    shown = sorted(ids)[:_SHOWN_IDS]
-    left_out = len(ids) - len(shown)
-    return ", ".join(shown) + (f" and {left_out} more" if left_out else "")
 
 
 def call_data(call: Call) -> dict[str, Any]:

@@ -8,8 +8,9 @@ data they stay as they are.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["LONGEST", "printable"]
+__all__ = ["LONGEST", "listed", "printable"]
 
 LONGEST = 2048
 """Characters of one text that are shown; the kubelet's own texts are far shorter."""
@@ -33,6 +34,13 @@ def printable(text: str, longest: int = LONGEST) -> str:
     if _UNSAFE.search(text) is not None:
         text = _UNSAFE.sub(_escaped, text)
     return f"{text}... ({left_out} more characters)" if left_out > 0 else text
+
+
+def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The texts one after another; of more than ``most`` the first, with the number of those
+    left out."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from devicemanager.core.printable import printable
+from devicemanager.core.printable import listed, printable
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.rules import ADVICE, Finding, Severity
 
@@ -133,8 +133,7 @@ def _machine(node: Node) -> Iterator[str]:
 
 
 def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else ""
-    return ",".join(ids[:_MOST_IDS]) + more or "-"
+    return listed(ids, _MOST_IDS, ",") or "-"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

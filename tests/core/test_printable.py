@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.core.printable import LONGEST, printable
+from devicemanager.core.printable import LONGEST, listed, printable
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,12 @@ def test_unsafe_characters_are_shown_as_escapes(text, shown):
 def test_a_long_text_is_cut():
     assert printable("x" * LONGEST) == "x" * LONGEST
     assert printable("abcdef", 4) == "abcd... (2 more characters)"
+
+
+def test_of_a_long_list_the_first_are_named():
+    assert listed([], 2) == ""
+    assert listed(["a", "b"], 2) == "a, b"
+    assert listed(["a", "b", "c", "d"], 2, ",") == "a,b and 2 more"
 
 
 @given(st.text(st.characters(codec=None)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from devicemanager.core.printable import listed
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import Listening
 from devicemanager.snapshot.node import Node
@@ -82,7 +83,7 @@ def not_offered(node: Node) -> Iterator[Finding]:
                 Kind.DEVICES_NOT_OFFERED,
                 Severity.WARNING,
                 f"{resource}: {len(away)} devices are healthy in the checkpoint and not "
-                f"allocatable: {_some(away)}",
+                f"allocatable: {listed(away, _SHOWN)}",
                 (),
                 resource,
                 tuple(away),
@@ -111,11 +112,6 @@ def dead_sockets(node: Node) -> Iterator[Finding]:
             yield Finding(
                 Kind.DEAD_SOCKET, Severity.WARNING, f"nobody listens on the socket {socket.path}"
             )
-
-
-def _some(ids: list[str]) -> str:
-    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-    return ", ".join(ids[:_SHOWN]) + more
 
 
 RULES = (
