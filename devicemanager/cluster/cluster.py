@@ -21,8 +21,8 @@ from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.members import Members, light_members
 from devicemanager.cluster.node import ClusterNode, Leave
+from devicemanager.cluster.nodecontext import Shared
 from devicemanager.cluster.options import VIRTUAL_LABEL, NodeOptions
-from devicemanager.cluster.podsync import Shared
 from devicemanager.cluster.protocol import Priority
 from devicemanager.cluster.shard import Shard, ShardClaims
 from devicemanager.cluster.telling import Warn

@@ -21,14 +21,11 @@ from devicemanager.apiobjects.node import node_reference
 from devicemanager.apiobjects.pods import pod_object
 from devicemanager.apiobjects.podstatus import status_object
 from devicemanager.apiobjects.times import timestamp
-from devicemanager.clock import Clock
 from devicemanager.cluster.api import pod_path
 from devicemanager.cluster.errors import ApiError, Conflict, Forbidden, NotFound
-from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.options import NodeOptions
+from devicemanager.cluster.nodecontext import NodeContext
 from devicemanager.cluster.podstate import MIRROR, made_up_ip
-from devicemanager.cluster.protocol import Api, JsonObject, Lane, Priority
-from devicemanager.cluster.telling import Warn
+from devicemanager.cluster.protocol import JsonObject, Priority
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
@@ -56,30 +53,16 @@ class _Mirror:
 class Mirrors:
     """The mirror pods of one node. May be called from any thread."""
 
+    __slots__ = ("_closed", "_lock", "_mirrors", "_node", "_owner")
+
     def __init__(
         self,
-        node: str,
-        kubelet: NodeKubelet,
-        *,
-        options: NodeOptions,
-        api: Api,
-        lane: Lane,
-        clock: Clock,
+        node: NodeContext,
         owner: Callable[[], str],
-        warn: Warn,
-        forbidden: Callable[[Forbidden], None],
     ) -> None:
         """``owner`` is the UID of the Node once it has one."""
         self._node = node
-        self._kubelet = kubelet
-        self._options = options
-        self._api = api
-        self._lane = lane
-        self._clock = clock
         self._owner = owner
-        self._warn = warn
-        self._forbidden = forbidden
-        self._user = node if options.as_nodes else None
         # Guards the fields below, and ``is_queued``.
         self._lock = threading.Lock()
         self._mirrors: dict[str, _Mirror] = {}
@@ -91,10 +74,10 @@ class Mirrors:
         """There is a mirror pod on the node."""
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])
-        record = self._kubelet.pods().get(static)
+        record = self._node.kubelet.pods().get(static)
         if record is None or metadata.get("deletionTimestamp"):
             remove = partial(self._remove, metadata["namespace"], metadata["name"], metadata["uid"])
-            self._lane.put(Priority.DELETION, static, remove)
+            self._node.lane.put(Priority.DELETION, static, remove)
         if record is not None:
             mirror = self._of(static, metadata["namespace"], metadata["name"])
             if not mirror.uid:
@@ -119,19 +102,19 @@ class Mirrors:
     def touch(self, static: str) -> None:
         """A static pod came, changed or went."""
         with self._lock:
-            record = self._kubelet.pods().get(static)
+            record = self._node.kubelet.pods().get(static)
             mirror = self._mirrors.get(static)
             if self._closed or (record is None and mirror is None):
                 return
             if mirror is None and record is not None:
                 pod = record.pod
-                mirror = _Mirror(pod.namespace, f"{pod.name}-{self._node}")
+                mirror = _Mirror(pod.namespace, f"{pod.name}-{self._node.name}")
                 self._mirrors[static] = mirror
             assert mirror is not None
             if mirror.is_queued:
                 return
             mirror.is_queued = True
-        self._lane.put(Priority.POD_STATUS, static, lambda: self._sync(static, mirror))
+        self._node.lane.put(Priority.POD_STATUS, static, lambda: self._sync(static, mirror))
 
     def _of(self, static: str, namespace: str, name: str) -> _Mirror:
         with self._lock:
@@ -143,7 +126,7 @@ class Mirrors:
             if self._closed:
                 return
         try:
-            if static not in self._kubelet.pods():
+            if static not in self._node.kubelet.pods():
                 with self._lock:
                     self._mirrors.pop(static, None)
                 if mirror.uid:
@@ -154,32 +137,34 @@ class Mirrors:
             if mirror.uid:
                 self._tell(static, mirror)
         except Forbidden as error:
-            self._forbidden(error)
+            self._node.forbidden(error)
         except RequestError as error:
-            self._warn(f"node {self._node}: mirror pod of {mirror.name}: {error}")
+            self._node.say(f"mirror pod of {mirror.name}: {error}")
 
     def _create(self, static: str, mirror: _Mirror) -> None:
         path = f"/api/v1/namespaces/{mirror.namespace}/pods"
         try:
-            made = self._api.request("POST", path, self._object(static, mirror), user=self._user)
+            made = self._node.api.request(
+                "POST", path, self._object(static, mirror), user=self._node.user
+            )
         except Conflict:
             self._make_room(static, mirror)
         except NotFound as error:
-            self._warn(f"node {self._node}: mirror pod {mirror.name}: {error.message}")
+            self._node.say(f"mirror pod {mirror.name}: {error.message}")
         else:
             mirror.uid = made["metadata"]["uid"]
 
     def _make_room(self, static: str, mirror: _Mirror) -> None:
         """A pod of this name is there: the likeness that another process made, an old one, or
         somebody's."""
-        found = self._api.request("GET", pod_path(mirror.namespace, mirror.name))
+        found = self._node.api.request("GET", pod_path(mirror.namespace, mirror.name))
         metadata = found["metadata"]
         likeness_of = (metadata.get("annotations") or {}).get(MIRROR)
         if likeness_of == static:
             mirror.uid = metadata["uid"]
         elif likeness_of is None:
-            self._warn(
-                f"node {self._node}: pod {mirror.namespace}/{mirror.name} is there and is no "
+            self._node.say(
+                f"pod {mirror.namespace}/{mirror.name} is there and is no "
                 "mirror pod: the static pod is not shown in the API"
             )
         else:
@@ -187,19 +172,21 @@ class Mirrors:
             self.touch(static)
 
     def _object(self, static: str, mirror: _Mirror) -> JsonObject:
-        record = self._kubelet.pod(static)
-        made = pod_object(record.pod, {}, node=self._node)
+        record = self._node.kubelet.pod(static)
+        made = pod_object(record.pod, {}, node=self._node.name)
         made["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]
         made["metadata"] = {
             "name": mirror.name,
             "namespace": mirror.namespace,
             "annotations": {
                 _SOURCE: "file",
-                _SEEN: timestamp(record.start_time or self._clock.time()),
+                _SEEN: timestamp(record.start_time or self._node.clock.time()),
                 _HASH: static,
                 MIRROR: static,
             },
-            "ownerReferences": [{**node_reference(self._node, self._owner()), "controller": True}],
+            "ownerReferences": [
+                {**node_reference(self._node.name, self._owner()), "controller": True}
+            ],
         }
         return {"apiVersion": "v1", "kind": "Pod", **made}
 
@@ -211,7 +198,7 @@ class Mirrors:
         body = {"metadata": {"uid": mirror.uid}, **status_patch(ours)}
         path = pod_path(mirror.namespace, mirror.name, "status")
         try:
-            self._api.request("PATCH", path, body, patch="strategic", user=self._user)
+            self._node.api.request("PATCH", path, body, patch="strategic", user=self._node.user)
         except (NotFound, Conflict):
             mirror.uid, mirror.digest = "", 0
             self.touch(static)
@@ -219,19 +206,21 @@ class Mirrors:
             mirror.digest = digest
 
     def _status(self, static: str) -> JsonObject:
-        status = self._kubelet.pod_status(static)
+        status = self._node.kubelet.pod_status(static)
         return status_object(
             PodUid(static),
             status,
-            now=self._clock.time(),
-            host_ip=self._options.address,
+            now=self._node.clock.time(),
+            host_ip=self._node.options.address,
             pod_ip=made_up_ip(static),
         )
 
     def _remove(self, namespace: str, name: str, uid: str) -> None:
         body: Mapping[str, Any] = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         with contextlib.suppress(ApiError):  # it is gone, or another one by now
-            self._api.request("DELETE", pod_path(namespace, name), dict(body), user=self._user)
+            self._node.api.request(
+                "DELETE", pod_path(namespace, name), dict(body), user=self._node.user
+            )
 
     def close(self) -> None:
         """Do nothing any more."""

@@ -17,7 +17,7 @@ from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.recorder import Subject
 from devicemanager.core.podstatus.status import PodFacts
 
-__all__ = ["MIRROR", "PodState", "Stage", "made_up_ip"]
+__all__ = ["ACTIVE", "MIRROR", "PodState", "Stage", "made_up_ip"]
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a mirror pod."""
@@ -31,11 +31,15 @@ class Stage(Enum):
     """Admitted, and to be started after a while."""
     RUNNING = auto()
     REFUSED = auto()
-    DONE = auto()
+    FINISHED = auto()
     """Succeeded or Failed: it holds nothing."""
-    LEAVING = auto()
+    DELETING = auto()
     """To be deleted: its containers have stopped."""
-    GONE = auto()
+    DELETED = auto()
+
+
+ACTIVE: Final = (Stage.PENDING, Stage.RUNNING)
+"""Admitted, and not at an end."""
 
 
 @attrs.define(eq=False)
@@ -54,18 +58,19 @@ class PodState:
     """Of a pod that the kubelet knows nothing of."""
     never_ran: bool = False
     """Whether it was deleted before anything could be refused."""
-    is_unstarted: bool = False
+    needs_start: bool = False
     """Whether a container could not be started."""
     version: str = ""
-    """``resourceVersion`` of what we told last."""
+    """``resourceVersion`` of what we wrote last."""
     digest: int = 0
-    """Of what we told last."""
-    watched: dict[str, float | None] | None = None
+    """Of the status that we wrote last."""
+    timed: dict[str, float | None] | None = None
     """When the containers were started whose end is timed."""
     # Guarded by the lock of the pods. The stage may be read without it.
-    is_dirty: bool = False
+    is_changed: bool = False
+    """Whether its status may be another one than was written."""
     is_queued: bool = False
-    is_suspect: bool = False
+    needs_reconcile: bool = False
     """Whether somebody else may have changed the status."""
     holds: int = 0
     stage: Stage = Stage.NEW
@@ -105,37 +110,38 @@ class PodState:
             if self.gates is not None and kind in self.gates:
                 self.gates[kind] = str(condition.get("status"))
 
-    def is_echo(self, object_: JsonObject) -> bool:
-        """Whether an object from the API is what came of our last words, and is to stay.
+    def is_own_write(self, object_: JsonObject) -> bool:
+        """Whether an object from the API is what came of our last write, and is to stay.
 
-        Words that changed nothing are answered with the version of whoever spoke before, who
+        A write that changes nothing is answered with the version of whoever wrote before, who
         may have deleted the pod.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version
         return same and not metadata.get("deletionTimestamp")
 
-    def is_settled(self, object_: JsonObject) -> bool:
-        """Whether its status is none of ours any more, or not yet."""
+    def is_ours(self, object_: JsonObject) -> bool:
+        """Whether the status in an object from the API should be as we wrote it: not before the
+        first write, not while the next one waits, not at the end."""
         return (
-            self.stage in (Stage.NEW, Stage.PENDING, Stage.LEAVING, Stage.GONE)
-            or self.is_queued
-            or self.is_echo(object_)
-            or not self.digest
+            self.stage in (Stage.RUNNING, Stage.REFUSED, Stage.FINISHED)
+            and bool(self.digest)
+            and not self.is_queued
+            and not self.is_own_write(object_)
         )
 
-    def watches(self, container: str, started_at: float | None) -> bool:
+    def is_timed(self, container: str, started_at: float | None) -> bool:
         """Whether the end of this run of a container is timed already; it is from now on."""
-        if self.watched is None:
-            self.watched = {}
-        if container in self.watched and self.watched[container] == started_at:
+        if self.timed is None:
+            self.timed = {}
+        if container in self.timed and self.timed[container] == started_at:
             return True
-        self.watched[container] = started_at
+        self.timed[container] = started_at
         return False
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Tell nothing of what happens within: only what has come of it in the end."""
+        """Write nothing of what happens within: only what has come of it in the end."""
         with lock:
             self.holds += 1
         try:

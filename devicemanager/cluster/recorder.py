@@ -14,7 +14,7 @@ from devicemanager.clock import Clock
 from devicemanager.cluster.errors import ApiError
 from devicemanager.cluster.protocol import Api, JsonObject, Lane, Priority
 
-__all__ = ["Recorder", "Subject"]
+__all__ = ["EventType", "Recorder", "Subject"]
 
 _BURST: Final = 25
 _REFILL: Final = 300.0

@@ -346,7 +346,7 @@ def test_a_deletion_is_not_taken_for_our_own_words(world: World) -> None:
     node = world.join()
     world.run("train")
     (pod,) = node.pods.pods()
-    pod.is_suspect = True
+    pod.needs_reconcile = True
     world.ask("DELETE", "/api/v1/namespaces/default/pods/train", {})
     node.pods.look()
     world.lane.run()

@@ -16,8 +16,8 @@ from devicemanager.cluster.errors import ClientClosing, api_error
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.node import ClusterNode
+from devicemanager.cluster.nodecontext import Shared
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.podsync import Shared
 from devicemanager.cluster.protocol import JsonObject, Priority
 from devicemanager.cluster.stub.answers import Refusal
 from devicemanager.cluster.stub.faults import Faults

@@ -1,0 +1,101 @@
+"""The status of a Node object, kept up to date (``pkg/kubelet/kubelet_node_status.go``)."""
+
+from __future__ import annotations
+
+import attrs
+
+from devicemanager.apiobjects.node import node_status_object
+from devicemanager.cluster.api import node_path
+from devicemanager.cluster.nodecontext import NodeContext
+from devicemanager.cluster.protocol import JsonObject
+from devicemanager.cluster.runtimestate import RuntimeState
+from devicemanager.core.node import NodeStatus
+from devicemanager.core.nodestatus.amounts import node_amounts
+from devicemanager.core.nodestatus.changes import digest, node_patch
+from devicemanager.core.nodestatus.conditions import node_conditions
+
+__all__ = ["NodeStatusUpdater"]
+
+
+class NodeStatusUpdater:
+    """Of one node. Calls come one at a time, from the thread that has the node's key in the
+    lane."""
+
+    __slots__ = (
+        "_digest",
+        "_gone",
+        "_node",
+        "_state",
+        "_was_ready",
+        "_written",
+        "_written_at",
+        "boots",
+    )
+
+    def __init__(self, node: NodeContext, state: RuntimeState) -> None:
+        self._node = node
+        self._state = state
+        self.boots = 0
+        """How often the machine was started anew."""
+        self._written: JsonObject = {}
+        self._digest = 0
+        self._written_at = float("-inf")
+        self._was_ready = False
+        self._gone: tuple[str, ...] = ()
+
+    def take_over(self, status: JsonObject) -> None:
+        """A process before us wrote this one: the devices that it had and we do not stay, at 0
+        (``reconcileExtendedResource``, v1.32)."""
+        amounts = self._node.options.amounts
+        self._gone = tuple(
+            name for name in status.get("capacity") or () if "/" in name and name not in amounts
+        )
+        self._written = status
+
+    def status(self) -> JsonObject:
+        """``status`` as of now."""
+        node = self._node
+        options = node.options
+        amounts = node_amounts(options.amounts, self._with_gone(node.kubelet.node_status()))
+        return node_status_object(
+            node.name,
+            node_conditions(amounts[0], self._state.errors, self._state.pressures),
+            amounts,
+            attrs.evolve(options.info, boot_id=str(self.boots or "")),
+            now=node.clock.time(),
+            before=self._written,
+            address=options.address,
+            port=options.port,
+        )
+
+    def _with_gone(self, devices: NodeStatus) -> NodeStatus:
+        gone = {name: 0 for name in self._gone if name not in devices.capacity}
+        return NodeStatus({**gone, **devices.capacity}, {**gone, **devices.allocatable})
+
+    def update(self, force: bool = False) -> None:
+        """Write the status if it has changed or is due, or by ``force``. Raises ApiError."""
+        node, status = self._node, self.status()
+        due = node.clock.monotonic() - self._written_at >= node.options.report_interval
+        if not force and not due and digest(status) == self._digest:
+            return
+        path = node_path(node.name, "status")
+        node.api.request("PATCH", path, node_patch(status), patch="strategic", user=node.user)
+        self.was_written(status)
+
+    def was_written(self, status: JsonObject) -> None:
+        """The API has this one."""
+        self._digest = digest(status)
+        self._written_at = self._node.clock.monotonic()
+        # All of it that the next one has to know.
+        self._written = {
+            "conditions": [
+                {name: each[name] for name in ("type", "status", "lastTransitionTime")}
+                for each in status["conditions"]
+            ]
+        }
+        is_ready = status["conditions"][-1]["status"] == "True"
+        if is_ready != self._was_ready:
+            self._was_ready = is_ready
+            reason = "NodeReady" if is_ready else "NodeNotReady"
+            text = f"Node {self._node.name} status is now: {reason}"
+            self._node.record("Normal", reason, text)

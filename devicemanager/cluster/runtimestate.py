@@ -1,0 +1,74 @@
+"""What is wrong with a node, and whom it refuses for that (the kubelet's runtime state,
+``pkg/kubelet/runtime.go``, and the admit handlers that look at it)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Final
+
+from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.core.pods import Pod
+from devicemanager.core.podstatus.qos import QosClass, qos_class
+from devicemanager.core.refusal import Refused
+
+__all__ = ["RuntimeState"]
+
+_SHUTTING_DOWN: Final = "node is shutting down"
+_SHUTDOWN_REFUSAL: Final = "Pod was rejected as the node is shutting down."
+
+
+class RuntimeState:
+    """Errors and pressures of one node. May be used from any thread."""
+
+    __slots__ = ("_errors", "_lock", "_pressures")
+
+    def __init__(self) -> None:
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._errors: dict[str, str] = {}
+        self._pressures: frozenset[Pressure] = frozenset()
+
+    def set_error(self, cause: str, error: str) -> None:
+        """The node is not ready, for this error; empty: for this cause it is ready again."""
+        with self._lock:
+            if error:
+                self._errors[cause] = error
+            else:
+                self._errors.pop(cause, None)
+
+    def shut_down(self) -> None:
+        """The machine is about to go down."""
+        self.set_error("shutdown", _SHUTTING_DOWN)
+
+    def set_pressures(self, pressures: Collection[Pressure]) -> None:
+        """The node is short of these, and of nothing else."""
+        with self._lock:
+            self._pressures = frozenset(pressures)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why the node is not ready; none if it is."""
+        with self._lock:
+            return tuple(self._errors.values())
+
+    @property
+    def pressures(self) -> frozenset[Pressure]:
+        """What the node is short of."""
+        with self._lock:
+            return self._pressures
+
+    def admit(self, pod: Pod) -> Refused | None:
+        """Why the node refuses a pod without asking its device manager; None if it does not
+        (``evictionManager.Admit``, pkg/kubelet/eviction, and the shutdown manager's ``Admit``,
+        v1.32)."""
+        short_of = self.pressures
+        pressures = [str(each) for each in Pressure if each in short_of]
+        if pressures:
+            spared = qos_class(pod) is not QosClass.BEST_EFFORT
+            if not (spared and pressures == [Pressure.MEMORY]):
+                listed = " ".join(pressures)
+                return Refused("Evicted", f"The node had condition: [{listed}]. ")
+        if _SHUTTING_DOWN in self.errors:
+            return Refused("NodeShutdown", _SHUTDOWN_REFUSAL)
+        return None
