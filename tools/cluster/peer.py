@@ -175,14 +175,36 @@ class ControlPlane:
         """Where the API server is."""
         return f"https://127.0.0.1:{self._port}"
 
+    @property
+    def authority(self) -> Path:
+        """The certificate of whoever signed the API server's."""
+        return self._authority.certificate
+
+    def read(self, path: str) -> str:
+        """What the API server answers somebody who may do everything; a text, of logs for
+        example. Raises urllib.error.HTTPError."""
+        url, context = f"{self.url}{path}", self._admin()
+        with urllib.request.urlopen(url, timeout=30, context=context) as answer:
+            return str(answer.read(), "utf-8")
+
+    def serving_pair(self, name: str) -> Pair:
+        """A certificate for a server on loopback."""
+        return self._authority.sign(name, name)
+
     def kubeconfig_of(self, user: str, *groups: str, days: str = "2") -> Path:
         """Write a kubeconfig for a user in groups; a negative number of ``days`` has expired."""
-        pair = self._authority.sign(user.replace(":", "-"), user, *groups, days=days)
-        return self._kubeconfig(self._directory / f"{user.replace(':', '-')}.kubeconfig", pair)
-
-    def _kubeconfig(self, path: Path, pair: Pair) -> Path:
-        authority = str(self._authority.certificate)
+        name = user.replace(":", "-")
+        pair = self._authority.sign(name, user, *groups, days=days)
         who = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+        return self._kubeconfig(name, who)
+
+    def kubeconfig_with(self, token: str, name: str) -> Path:
+        """Write a kubeconfig for whoever has this token."""
+        return self._kubeconfig(name, {"token": token})
+
+    def _kubeconfig(self, name: str, who: dict[str, str]) -> Path:
+        path = self._directory / f"{name}.kubeconfig"
+        authority = str(self.authority)
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -195,6 +217,12 @@ class ControlPlane:
         }
         path.write_text(json.dumps(config))  # JSON is YAML, too
         return path
+
+    def _admin(self) -> ssl.SSLContext:
+        keys = self._authority.directory
+        context = ssl.create_default_context(cafile=str(self.authority))
+        context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
+        return context
 
     # -- measures --------------------------------------------------------------------
 
@@ -221,7 +249,7 @@ class ControlPlane:
             )
 
     def _wait_ready(self) -> None:
-        context = _trusting(self._authority.certificate, self._authority.directory)
+        context = self._admin()
         end = time.monotonic() + _READY
         while time.monotonic() < end:
             for name, process in self._processes.items():
@@ -234,12 +262,6 @@ class ControlPlane:
                         return
             time.sleep(0.1)
         raise TimeoutError(f"kube-apiserver was not ready in {_READY:.0f} s")
-
-
-def _trusting(authority: Path, certificates: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(authority))
-    context.load_cert_chain(certificates / "admin.crt", certificates / "admin.key")
-    return context
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,5 +1,6 @@
 """What only a real control plane has: its scheduler, its controllers, its admission."""
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from devicemanager import cli
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
 from devicemanager.cluster.api import node_path, pod_path
 from devicemanager.cluster.errors import Forbidden
@@ -141,49 +143,7 @@ def test_nobody_without_rights_joins(peer, control_plane):
         cluster.join_light(peer.name)
 
 
-def test_the_roles_that_we_ship_are_enough(peer, control_plane):
-    import yaml
-
-    documents = yaml.safe_load_all((Path(__file__).parents[3] / "deploy/join.yaml").read_text())
-    for each in documents:
-        if each["kind"] not in ("ClusterRole", "Role") or each["metadata"]["name"].endswith(
-            "shards"
-        ):
-            continue
-        namespace = each["metadata"].get("namespace")
-        base = "/apis/rbac.authorization.k8s.io/v1" + (
-            f"/namespaces/{namespace}" if namespace else ""
-        )
-        plural = each["kind"].lower() + "s"
-        peer.request("POST", f"{base}/{plural}", each)
-        binding = {
-            "apiVersion": each["apiVersion"],
-            "kind": f"{each['kind']}Binding",
-            "metadata": {"name": "joiner"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": each["kind"],
-                "name": each["metadata"]["name"],
-            },
-            "subjects": [
-                {"kind": "User", "name": "joiner", "apiGroup": "rbac.authorization.k8s.io"}
-            ],
-        }
-        peer.request("POST", f"{base}/{each['kind'].lower()}bindings", binding)
-    said = []
-    with Cluster.connect(control_plane.kubeconfig_of("joiner"), warn=said.append) as cluster:
-        (node,) = join(cluster, peer)
-        for name in ("a", "b"):
-            peer.pod(name)
-            peer.phase(name, "Running")
-        peer.pod("c", nodeName=node.name)
-        peer.phase("c", "Failed")
-        peer.delete("a")
-        peer.gone("a")
-    assert not [line for line in said if "forbidden" in line]
-
-
-def test_a_storm_of_refusals_is_explained(cluster, peer):
+def test_a_storm_of_refusals_is_explained(cluster, peer, tmp_path, capsys):
     """Replicas that fit nowhere: the scheduler counts devices, a node aligns them."""
     settings = Settings(topology_policy="single-numa-node")
     nodes = join(cluster, peer, 200, "2@0,2@1", settings=settings)
@@ -194,6 +154,7 @@ def test_a_storm_of_refusals_is_explained(cluster, peer):
         return refused if len(refused) > 200 else None
 
     refused = peer.wait(storm)
+    one = peer.get(refused[0]["metadata"]["name"])
     path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
     peer.request("PATCH", path, {"spec": {"replicas": 0}}, patch="merge")
     assert {each["status"]["reason"] for each in refused} == {"TopologyAffinityError"}
@@ -201,6 +162,15 @@ def test_a_storm_of_refusals_is_explained(cluster, peer):
         "Pod was rejected: Resources cannot be allocated with Topology locality"
     }
     assert not held(nodes)
+    manifest = tmp_path / "pod.json"
+    manifest.write_text(json.dumps(one))
+    node = [f"--devices={GPU}=2@0,2@1", "--topology-policy=single-numa-node"]
+    assert cli.main(["explain", str(manifest), *node]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(
+        f"pod {peer.name}/{one['metadata']['name']} refused: TopologyAffinityError\n"
+    )
+    assert f"=> single-numa-node: {GPU} does not fit on one node: nodes 0+1 would do" in said
 
 
 def processes(peer, count, nodes):

@@ -1,0 +1,342 @@
+"""deploy/join.yaml at a real API server: what its service account may do, and what it may not."""
+
+import contextlib
+import itertools
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from devicemanager.cluster import Cluster, ClusterError, NodeOptions
+from devicemanager.cluster import api as api_module
+from devicemanager.cluster.api import node_path
+from devicemanager.cluster.errors import Conflict, NotFound
+from devicemanager.cluster.facts import Facts
+from devicemanager.cluster.members import light_members
+from devicemanager.testing import pod_manifest
+
+GPU = "vendor.com/gpu"
+NAMESPACE = "devicemanager"
+USER = "system:serviceaccount:devicemanager:join"
+MANIFEST = Path(__file__).parents[3] / "deploy" / "join.yaml"
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+}
+TOPOLOGIES = "noderesourcetopologies"
+TOPOLOGY_GROUP = "topology.node.k8s.io"
+NUMBERS = itertools.count()
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def peer(make_peer):
+    return make_peer("real")
+
+
+@pytest.fixture
+def denied(monkeypatch):
+    """Every answer that denies something to the service account, also of requests whose failure
+    nobody is told, such as events."""
+    found = []
+    whole = api_module.api_error
+
+    def api_error(code, reason, message, method, path):
+        if code == 403 and USER in message:
+            found.append(f"{method} {path}: {message}")
+        return whole(code, reason, message, method, path)
+
+    monkeypatch.setattr(api_module, "api_error", api_error)
+    return found
+
+
+@pytest.fixture
+def account(peer, control_plane, tmp_path, monkeypatch):
+    """Apply the manifest, and be in a pod of its service account: with the files and variables
+    that such a pod has."""
+    for each in yaml.safe_load_all(MANIFEST.read_text()):
+        path = PATHS[each["kind"]].format(each["metadata"].get("namespace"))
+        # No machine is there that its pods could run on.
+        query = {"fieldValidation": "Strict"}
+        if each["kind"] == "StatefulSet":
+            query["dryRun"] = "All"
+        with contextlib.suppress(Conflict):
+            peer.request("POST", path, each, query=query)
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = PATHS["ServiceAccount"].format(NAMESPACE)
+    token = peer.request("POST", f"{path}/join/token", asked)["status"]["token"]
+    (tmp_path / "token").write_text(token)
+    server = urlsplit(control_plane.url)
+    in_cluster = "kubernetes.config.incluster_config"
+    monkeypatch.setattr(f"{in_cluster}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(f"{in_cluster}.SERVICE_CERT_FILENAME", str(control_plane.authority))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", server.hostname)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+
+@pytest.fixture
+def connect(account):
+    """Join as the service account."""
+
+    def connect(**more):
+        return Cluster.connect(**more)
+
+    return connect
+
+
+@pytest.fixture
+def grant(peer, account):
+    """Give the service account more rights, until the end of the test."""
+    names = []
+    kinds = ("ClusterRoleBinding", "ClusterRole")
+
+    def grant(*rules):
+        name = f"more-{os.getpid()}-{next(NUMBERS)}"
+        names.append(name)
+        rules = [
+            dict(zip(("apiGroups", "resources", "verbs"), ([group], [what], verbs), strict=True))
+            for group, what, verbs in rules
+        ]
+        group = "rbac.authorization.k8s.io"
+        base = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
+        role = {**base, "kind": "ClusterRole", "rules": rules}
+        subject = {"kind": "ServiceAccount", "name": "join", "namespace": NAMESPACE}
+        reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
+        binding = {"roleRef": reference, "subjects": [subject]}
+        peer.request("POST", PATHS["ClusterRole"], role)
+        peer.request(
+            "POST", PATHS["ClusterRoleBinding"], {**base, "kind": "ClusterRoleBinding", **binding}
+        )
+        for rule in rules:
+            for verb in rule["verbs"]:
+                peer.wait(lambda rule=rule, verb=verb: may(peer, rule, verb), "rights")
+
+    yield grant
+    for name in names:
+        for kind in kinds:
+            peer.request("DELETE", f"{PATHS[kind]}/{name}")
+
+
+def may(peer, rule, verb):
+    """Whether the authorizer knows of the rule already."""
+    attributes = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": verb}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": USER, "resourceAttributes": attributes},
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return peer.request("POST", path, review)["status"]["allowed"]
+
+
+def join(cluster, peer, count=1, gpus=2, **options):
+    # A kubelet looks every 10 s.
+    options = NodeOptions(labels={"group": peer.name, **options.pop("labels", {})}, **options)
+    nodes = cluster.join_light(peer.name, count, {GPU: gpus}, options=options)
+    peer.ready(*(node.name for node in nodes))
+    return nodes
+
+
+def events(peer, reason, namespace=None):
+    found = peer.request("GET", f"/api/v1/namespaces/{namespace or peer.name}/events")["items"]
+    return [
+        each
+        for each in found
+        if each["reason"] == reason and each["source"].get("component") == "kubelet"
+    ]
+
+
+def counts(peer, reason, node):
+    return [
+        each["count"]
+        for each in events(peer, reason, "default")
+        if each["involvedObject"]["name"] == node.name
+    ]
+
+
+def test_a_whole_life_takes_no_more_rights(connect, peer, denied):
+    said = []
+    with connect(warn=said.append) as cluster:
+        join(cluster, peer, 2)
+        cluster.leave(how="keep")
+        # Others are there already: GET of Node and Lease, and another label.
+        first, second = join(cluster, peer, 2, labels={"rack": "7"}, status_interval=0.5)
+        assert peer.request("GET", node_path(first.name))["metadata"]["labels"]["rack"] == "7"
+        for name in "ab":
+            peer.pod(name, nodeName=first.name)
+            peer.phase(name, "Running")
+        peer.pod("c", nodeName=first.name)
+        refused = peer.phase("c", "Failed")["status"]
+        assert refused["reason"] == "UnexpectedAdmissionError"
+        peer.wait(lambda: events(peer, "UnexpectedAdmissionError"))
+        peer.delete("a")
+        peer.gone("a")
+
+        for _ in range(2):
+            annotate(peer, second, f"device-unhealthy={GPU}/gpu-0; not-ready")
+            peer.wait(lambda: (allocatable(peer, second), ready(peer, second)) == ("1", False))
+            annotate(peer, second, None)
+            peer.wait(lambda: (allocatable(peer, second), ready(peer, second)) == ("2", True))
+        # An event that was there already is counted up.
+        peer.wait(lambda: counts(peer, "NodeNotReady", second) == [2])
+    for node in (first, second):
+        with pytest.raises(NotFound):
+            peer.request("GET", node_path(node.name))
+    assert not denied
+    assert not [line for line in said if "forbidden" in line]
+
+
+def test_shards_are_claimed_in_the_namespace_of_the_manifest(connect, peer, denied):
+    said = []
+
+    def share(cluster, identity):
+        options = NodeOptions(labels={"group": peer.name})
+        members = light_members(peer.name, 2, {GPU: 1}, None, options, Facts())
+        cluster.check(members.names, shards=True, namespace=NAMESPACE)
+        return cluster.share(members, 2, NAMESPACE, identity)
+
+    names = [f"{peer.name}-{index}" for index in range(2)]
+    with connect(warn=said.append, leave="delete") as second:
+        with connect(warn=said.append, leave="keep") as first:
+            share(first, "first")
+            peer.wait(lambda: len(first.nodes) == 2)
+            share(second, "second")
+            assert not second.nodes
+        peer.wait(lambda: sorted(second.nodes) == names)
+        peer.ready(*names)
+    assert not denied
+    assert not [line for line in said if "cannot" in line]
+
+
+STATIC = pod_manifest("static", {GPU: 1})
+MIRROR_RIGHTS = ("", "pods", ["get", "create"])
+
+
+def test_mirror_pods_take_two_more_rights(connect, grant, peer, denied):
+    grant(MIRROR_RIGHTS)
+    manifest = {**STATIC, "metadata": {"name": "static", "namespace": peer.name}}
+    with connect() as cluster:
+        (node,) = join(cluster, peer)
+        node.kubelet.admit(manifest)
+        peer.phase(f"static-{node.name}", "Running")
+        # It is a likeness: made again, and gone with the static pod.
+        peer.request(
+            "DELETE",
+            f"/api/v1/namespaces/{peer.name}/pods/static-{node.name}",
+            {"gracePeriodSeconds": 0},
+        )
+        peer.phase(f"static-{node.name}", "Running")
+        (uid,) = node.kubelet.pods()
+        node.kubelet.terminate(uid)
+        peer.gone(f"static-{node.name}")
+    assert not denied
+
+
+def test_without_them_the_node_leaves(connect, peer, denied):
+    said = []
+    manifest = {**STATIC, "metadata": {"name": "static", "namespace": peer.name}}
+    with connect(warn=said.append) as cluster:
+        (node,) = join(cluster, peer)
+        node.kubelet.admit(manifest)
+        peer.wait(lambda: node.is_over)
+        peer.wait(lambda: not cluster.nodes)
+    (line,) = [line for line in said if f"node {node.name} has left" in line]
+    assert f'User "{USER}" cannot' in line
+    assert denied
+    peer.request("DELETE", node_path(node.name))
+
+
+@pytest.fixture
+def topologies(peer):
+    """The definition of NodeResourceTopology objects, as a cluster with such a scheduler has."""
+    names = {"plural": TOPOLOGIES, "singular": "noderesourcetopology"}
+    names |= {"kind": "NodeResourceTopology"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha2", "served": True, "storage": True}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{TOPOLOGIES}.{TOPOLOGY_GROUP}",
+            "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
+        },
+        "spec": {
+            "group": TOPOLOGY_GROUP,
+            "names": names,
+            "scope": "Cluster",
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    peer.request("POST", path, body)
+    at = f"/apis/{TOPOLOGY_GROUP}/v1alpha2/{TOPOLOGIES}"
+    peer.wait(lambda: "items" in peer.request("GET", at), "the definition")
+    yield at
+    peer.request("DELETE", f"{path}/{TOPOLOGIES}.{TOPOLOGY_GROUP}")
+
+
+def test_topology_objects_take_three_more_rights(connect, grant, peer, topologies, denied):
+    grant((TOPOLOGY_GROUP, TOPOLOGIES, ["create", "patch", "delete"]))
+    with connect() as cluster:
+        (node,) = join(cluster, peer, gpus="2@0,2@1", topology=True)
+        at = f"{topologies}/{node.name}"
+
+        def available():
+            zones = peer.request("GET", at)["zones"]
+            return [zone["resources"][0]["available"] for zone in zones]
+
+        peer.wait(lambda: available() == ["2", "2"])
+        peer.pod("a", 2, nodeName=node.name)
+        peer.wait(lambda: sorted(available()) != ["2", "2"])
+    with pytest.raises(NotFound):
+        peer.request("GET", at)
+    assert not denied
+
+
+def test_without_them_there_are_no_topology_objects(connect, peer, topologies):
+    said = []
+    with connect(warn=said.append) as cluster:
+        (node,) = join(cluster, peer, topology=True)
+        peer.wait(lambda: any("NodeResourceTopology" in line for line in said))
+        peer.pod("a", nodeName=node.name)
+        peer.phase("a", "Running")
+        assert peer.request("GET", topologies)["items"] == []
+
+
+def test_as_nodes_takes_the_right_to_be_anybody(connect, grant, peer, denied):
+    with connect(as_nodes=True) as cluster:
+        with pytest.raises(ClusterError, match="impersonate users, impersonate groups"):
+            cluster.check(["n"])
+        grant(("", "users", ["impersonate"]), ("", "groups", ["impersonate"]))
+        (node,) = join(cluster, peer)
+        peer.pod("a")
+        peer.phase("a", "Running")
+        peer.delete("a")
+        peer.gone("a")
+    with pytest.raises(NotFound):
+        peer.request("GET", node_path(node.name))
+    assert not denied
+
+
+def annotate(peer, node, text):
+    body = {"metadata": {"annotations": {"devicemanager.io/faults": text}}}
+    peer.request("PATCH", node_path(node.name), body, patch="merge")
+
+
+def allocatable(peer, node):
+    return peer.request("GET", node_path(node.name))["status"]["allocatable"][GPU]
+
+
+def ready(peer, node):
+    status = peer.request("GET", node_path(node.name))["status"]
+    return {each["type"]: each["status"] for each in status["conditions"]}["Ready"] == "True"
