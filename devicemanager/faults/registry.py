@@ -30,8 +30,8 @@ Source = Any
 class Actions(Protocol):
     """Who executes actions."""
 
-    def prepare(self, number: int, fault: Fault) -> None:
-        """A fault is about to be set under this id: note what it will need."""
+    def prepare(self, fault: Fault) -> object:
+        """A fault is about to be set: what it will need when it fires. None: nothing."""
 
     def execute(self, fault: Fault, occasion: Occasion) -> None:
         """Execute on the calling thread. Raises what that raises."""
@@ -41,8 +41,8 @@ class Actions(Protocol):
 
 
 class _NoActions:
-    def prepare(self, number: int, fault: Fault) -> None:
-        pass
+    def prepare(self, fault: Fault) -> object:
+        return None
 
     def execute(self, fault: Fault, occasion: Occasion) -> None:
         raise RequestError(f"there is no kubelet here for {fault.kind.name}")
@@ -97,7 +97,7 @@ class FaultRegistry:
             entry = Entry(self._latest, parsed)
         if parsed.is_immediate:
             return self._execute(entry)
-        self._actions.prepare(entry.id, parsed)
+        entry.prepared = self._actions.prepare(parsed)
         with self._lock:
             self._entries[entry.id] = entry
             self._rearm()
@@ -237,6 +237,11 @@ class Fired:
 
     def __str__(self) -> str:
         return f"fault {self.id}, {self.kind.name}"
+
+    @property
+    def prepared(self) -> Any:
+        """What was noted for it when the fault was set."""
+        return self._entry.prepared
 
     def start(self) -> None:
         """Start an action on a thread of its own; of another kind, nothing."""

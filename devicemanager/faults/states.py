@@ -58,6 +58,8 @@ class Entry:
     fired: int = 0
     occasions: Counter[str | None] = attrs.field(factory=Counter)
     holds: set[Hold] = attrs.field(factory=set)
+    prepared: Any = None
+    """What was noted when it was set, for when it fires."""
 
     def state(self) -> FaultState:
         return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))

@@ -14,7 +14,7 @@ from devicemanager.events import EventStream
 from devicemanager.faults.points import Occasion
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.kubelet.apiprofile import api_profile
-from devicemanager.kubelet.faultyanswers import FaultyAnswers
+from devicemanager.kubelet.faultyanswers import FaultyAnswers, past_answers
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.process import FaultEquipment, KubeletProcess
 from devicemanager.settings import Settings
@@ -59,7 +59,7 @@ class FaultActions:
     def registry(self, events: EventStream) -> FaultRegistry:
         """The registry whose actions are executed here. Called once."""
         self._faults = FaultRegistry(self._clock, events, self)
-        self._answers = FaultyAnswers(self._faults, api_profile(self._settings))
+        self._answers = FaultyAnswers(self._faults)
         return self._faults
 
     def equipment(self) -> FaultEquipment:
@@ -67,11 +67,13 @@ class FaultActions:
         keeps, self._keeps_sockets = self._keeps_sockets, False
         return FaultEquipment(self._faults, self._answers, keeps)
 
-    def prepare(self, number: int, fault: Fault) -> None:
+    def prepare(self, fault: Fault) -> object:
         """As in ``faults.Actions``."""
-        if fault.kind.name == "stale-pod-resources":
-            process = self._life.process
-            self._answers.remember(number, None if process is None else process.pod_source)
+        if fault.kind.name != "stale-pod-resources":
+            return None
+        process = self._life.process
+        source = None if process is None else process.pod_source
+        return past_answers(source, api_profile(self._settings))
 
     def execute(self, fault: Fault, occasion: Occasion) -> None:
         """As in ``faults.Actions``. Raises RequestError if no kubelet serves whose streams or

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Mapping
 
 import podresources
 from devicemanager.faults.points import Occasion, Point
@@ -11,35 +11,30 @@ from podresources.counters import Counters
 from podresources.profile import Profile
 from podresources.service import RATE_LIMIT_TEXT, Method, Refusal, Service
 
-__all__ = ["FaultyAnswers"]
+__all__ = ["FaultyAnswers", "past_answers"]
+
+
+def past_answers(source: podresources.Source | None, profile: Profile) -> Mapping[str, Method]:
+    """Methods by their paths that answer for ever what the source tells now; without one,
+    that there is nothing."""
+    kept = podresources.MemorySource()
+    if source is not None:
+        kept.replace(pods=source.pods(), allocatable=source.allocatable())
+    service = Service(
+        kept,
+        limiter=None,
+        profile=profile,
+        counters=Counters(),
+        on_error=lambda error: None,
+    )
+    return {method.path: method for method in service.methods()}
 
 
 class FaultyAnswers:
     """Answers instead of a server's service. It outlives the kubelet's processes."""
 
-    def __init__(self, faults: FaultRegistry, profile: Profile) -> None:
+    def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults
-        self._profile = profile
-        # Guards what follows: what was so when a fault was set, by its id and the method.
-        self._lock = threading.Lock()
-        self._stale: dict[int, dict[str, Method]] = {}
-
-    def remember(self, number: int, source: podresources.Source | None) -> None:
-        """Keep what the source tells now for the fault of this id; without one, nothing."""
-        kept = podresources.MemorySource()
-        if source is not None:
-            kept.replace(pods=source.pods(), allocatable=source.allocatable())
-        service = Service(
-            kept,
-            limiter=None,
-            profile=self._profile,
-            counters=Counters(),
-            on_error=lambda error: None,
-        )
-        known = {state.id for state in self._faults.list()}
-        with self._lock:
-            self._stale = {id_: old for id_, old in self._stale.items() if id_ in known}
-            self._stale[number] = {method.path: method for method in service.methods()}
 
     def __call__(self, method: Method, request: bytes) -> bytes:
         """The answer to a call that was let in. Raises Refusal, and what the source raises."""
@@ -66,6 +61,5 @@ class FaultyAnswers:
                 raise Refusal("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
             case "empty-pod-resources":
                 return b""  # a message of which every field is at its default
-        with self._lock:
-            stale = self._stale[fault.id]
-        return stale[method.path].answer(request)
+        past: Mapping[str, Method] = fault.prepared
+        return past[method.path].answer(request)

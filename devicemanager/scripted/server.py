@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from devicemanager.clock import Cancel, Clock, SystemClock
 from devicemanager.core.errors import RequestError
 from devicemanager.faults import Fault, FaultRegistry
-from devicemanager.kubelet.faultyanswers import FaultyAnswers
+from devicemanager.kubelet.faultyanswers import FaultyAnswers, past_answers
 from devicemanager.scripted.script import Script, Step, with_pods
 from podresources import MemorySource, PodResourcesServer
 from podresources.profile import ALL, Profile
@@ -71,7 +71,7 @@ class ScriptedPodResources:
             clock=self._clock.monotonic,
             profile=profile,
             max_workers=_WORKERS,
-            answer=actions.answering(self.faults),
+            answer=FaultyAnswers(self.faults),
         )
         # Guards all below, and lets one step be made at a time.
         self._lock = threading.RLock()
@@ -202,17 +202,13 @@ class _Actions:
     def __init__(self, source: MemorySource, profile: Profile) -> None:
         self._source = source
         self._profile = profile
-        self._answers: FaultyAnswers | None = None
 
-    def answering(self, faults: FaultRegistry) -> FaultyAnswers:
-        self._answers = FaultyAnswers(faults, self._profile)
-        return self._answers
-
-    def prepare(self, number: int, fault: Fault) -> None:
+    def prepare(self, fault: Fault) -> object:
         if fault.kind.is_action:
             raise _no_kubelet(fault)
-        if fault.kind.name == "stale-pod-resources" and self._answers is not None:
-            self._answers.remember(number, self._source)
+        if fault.kind.name != "stale-pod-resources":
+            return None
+        return past_answers(self._source, self._profile)
 
     def execute(self, fault: Fault, occasion: Occasion) -> None:
         raise _no_kubelet(fault)

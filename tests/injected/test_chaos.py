@@ -55,10 +55,13 @@ def story(events: EventStream) -> Story:
 class _Noted:
     """Actions that nobody executes."""
 
-    def prepare(self, number: int, fault: object) -> None:
+    def prepare(self, fault: object) -> None:
         pass
 
-    execute = start = prepare
+    def execute(self, fault: object, occasion: object) -> None:
+        pass
+
+    start = execute
 
 
 def told(seed: int) -> Story:

@@ -7,20 +7,28 @@ from devicemanager.faults.registry import FaultRegistry
 from devicemanager.kubelet.faultyanswers import FaultyAnswers
 from podresources.counters import Counters
 from podresources.profile import Profile
-from podresources.service import Service
+from podresources.service import Method, Service
+
+LIST = "/v1.PodResourcesLister/List"
 
 
-def test_an_empty_answer_has_no_byte() -> None:
+def source_of(pod: podresources.Pod) -> podresources.MemorySource:
     source = podresources.MemorySource()
-    source.replace(pods=[podresources.Pod("p", "default")], allocatable=podresources.Allocatable())
+    source.replace(pods=[pod], allocatable=podresources.Allocatable())
+    return source
+
+
+def methods(source: podresources.Source) -> dict[str, Method]:
     service = Service(
         source, limiter=None, profile=Profile(), counters=Counters(), on_error=lambda error: None
     )
-    (method,) = (
-        each for each in service.methods() if each.path.endswith("v1.PodResourcesLister/List")
-    )
+    return {method.path: method for method in service.methods()}
+
+
+def test_an_empty_answer_has_no_byte() -> None:
+    method = methods(source_of(podresources.Pod("p", "default")))[LIST]
     faults = FaultRegistry()
-    answers = FaultyAnswers(faults, Profile())
+    answers = FaultyAnswers(faults)
     assert answers(method, b"") == method.answer(b"") != b""
     faults.set("empty-pod-resources")
     assert answers(method, b"") == b""

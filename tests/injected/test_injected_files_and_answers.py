@@ -177,6 +177,16 @@ def test_a_stale_answer(kubelet: MockKubelet, client: Client) -> None:
     assert pods_listed(kubelet) == ["one", "two"]
 
 
+def test_two_stale_answers(kubelet: MockKubelet, client: Client) -> None:
+    """Each has its own past."""
+    kubelet.faults.set("stale-pod-resources", method="List")
+    kubelet.admit(pod("two"))
+    kubelet.faults.set("stale-pod-resources", method="GetAllocatableResources")
+    kubelet.faults.set("stale-pod-resources", method="List")
+    assert client.list() == ("OK", "", ["one"])
+    assert client.allocatable() == 2
+
+
 def test_a_stale_answer_from_before_the_start(
     make_mock_kubelet: Callable[..., MockKubelet],
 ) -> None:
