@@ -135,12 +135,12 @@ class FaultActions:
         ]
 
     def _restart(self, options: Mapping[str, Any], stops: int) -> None:
-        def between() -> None:
+        def decide() -> None:
             if self._stops != stops:
                 raise _Withdrawn("the kubelet was stopped")
             self._keeps_sockets = options["keep_sockets"]
 
-        self._resume(self._life.replace(between))
+        self._resume(self._life.replace(first=decide))
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
         """By the clock, unless the kubelet is stopped before; at once for 0."""

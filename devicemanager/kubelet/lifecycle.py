@@ -15,6 +15,10 @@ from devicemanager.kubelet.process import KubeletProcess
 _NOT_RUNNING = "the kubelet is not running: start it, or use it in a with block"
 
 
+def _nothing() -> None:
+    pass
+
+
 class Lifecycle:
     """Starts and stops processes one after another. May be called from any thread.
 
@@ -75,12 +79,17 @@ class Lifecycle:
         with self._changing():
             self._stop()
 
-    def replace(self, between: Callable[[], None] = lambda: None) -> KubeletProcess:
-        """Stop the process, if there is one, call ``between``, start the next one.
+    def replace(
+        self, between: Callable[[], None] = _nothing, *, first: Callable[[], None] = _nothing
+    ) -> KubeletProcess:
+        """Call ``first``, stop the process, if there is one, call ``between``, start the next
+        one.
 
-        Raises what ``start`` and ``stop`` do; nobody serves then.
+        Raises what ``first`` does, which changes nothing, and what ``start`` and ``stop`` do;
+        nobody serves then.
         """
         with self._changing():
+            first()
             self._stop()
             between()
             return self._start()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from devicemanager.clock import ManualClock
 from devicemanager.core.errors import RequestError
-from devicemanager.events import EventKind
+from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin.simulated import SimulatedPlugin
 from devicemanager.settings import Settings
@@ -127,20 +128,61 @@ def test_a_kubelet_that_was_stopped_does_not_come_back(
     assert own.plugin_socket.exists()
 
 
-def test_a_restart_that_comes_after_a_stop_is_none(
-    make_mock_kubelet: Callable[..., MockKubelet], monkeypatch: pytest.MonkeyPatch
+def test_a_kubelet_that_was_started_again_meanwhile_goes_on(
+    make_mock_kubelet: Callable[..., MockKubelet],
 ) -> None:
+    clock = ManualClock()
+    own = make_mock_kubelet(clock=clock)
+    own.faults.set("away", seconds=60)
+    own.stop()
+    own.start()
+    latest = own.events.latest
+    clock.advance(60)
+    assert own.is_serving
+    assert own.events.latest == latest
+
+
+def test_no_timer_is_left_of_a_kubelet_that_was_stopped(
+    make_mock_kubelet: Callable[..., MockKubelet],
+) -> None:
+    def timers() -> int:
+        return sum(thread.name == "timer" for thread in threading.enumerate())
+
+    before = timers()
     own = make_mock_kubelet()
-    replace = own._life.replace
+    own.faults.set("away", seconds=600)
+    assert timers() == before + 1
+    own.stop()
+    assert timers() == before
 
-    def late(between: Callable[[], None]) -> object:
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_a_restart_that_comes_after_a_stop_is_none(
+    make_mock_kubelet: Callable[..., MockKubelet], starts_again: bool
+) -> None:
+    """Somebody stops the kubelet between the two restarts of a fault, or starts it anew."""
+    own = make_mock_kubelet()
+    own.admit(pod("one", 0))
+
+    def change() -> None:
+        unsubscribe()
         own.stop()
-        return replace(between)
+        if starts_again:
+            own.start()
 
-    monkeypatch.setattr(own._life, "replace", late)
+    def on_event(event: Event) -> None:
+        if event.kind is EventKind.ADMITTED:
+            thread = threading.Thread(target=change)
+            thread.start()
+            thread.join()
+
+    latest = own.events.latest
+    unsubscribe = own.events.subscribe(on_event)
     with pytest.raises(RequestError, match="was stopped"):
-        own.faults.set("restart")
-    assert not own.plugin_socket.exists()
+        own.faults.set("restart-twice", gap=0)
+    assert own.is_serving is starts_again
+    kinds = [event.kind for event in own.events.recent() if event.number > latest]
+    assert kinds.count(EventKind.STOPPED) == 2
 
 
 def test_up_to_1_24_the_plugin_has_its_answer_before(
