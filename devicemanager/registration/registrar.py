@@ -162,18 +162,16 @@ class Registrar:
             raise NotConnected(str(refused), refused.reason) from refused
 
     async def refuse(
-        self, resource: ResourceName, reason: str, code: str = "UNKNOWN", more: str = ""
+        self, resource: ResourceName, refused: RegistrationRefused
     ) -> RegistrationRefused:
-        """Count and report a registration that is refused for another reason; ``more`` is for
-        the report alone."""
+        """Count and report a registration that is refused for another reason."""
         self._count(resource)
-        return await self.report(resource, reason, code, more)
+        return await self.report(resource, refused)
 
     async def report(
-        self, resource: ResourceName, reason: str, code: str = "UNKNOWN", more: str = ""
+        self, resource: ResourceName, refused: RegistrationRefused
     ) -> RegistrationRefused:
         """Report that a registration is refused for another reason."""
-        refused = RegistrationRefused(reason, more, code)
         await self.in_thread(self._report_refusal, resource, repr(shown(resource)), refused)
         return refused
 
@@ -233,13 +231,10 @@ class Registrar:
         try:
             return await asyncio.wrap_future(accepted)
         except asyncio.CancelledError:
-            # Nobody will take it any more: the socket is gone, or the kubelet stops.
-            accepted.add_done_callback(self._abandon)
+            # Nobody will take it any more: the socket is gone, or the kubelet stops. Closed
+            # once it has been taken in: its list's end takes it out again.
+            accepted.add_done_callback(lambda _: connection.close())
             raise
-
-    def _abandon(self, accepted: Future[EndpointId]) -> None:
-        if not accepted.cancelled() and accepted.exception() is None:
-            self.deregister(accepted.result())
 
     def _check_process(self, pid: int, resource: ResourceName, name: str) -> None:
         """One process may not take all threads and descriptors for itself. Plugins that

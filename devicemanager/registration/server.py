@@ -195,7 +195,7 @@ class RegistrationServer:
         fault = endpoint_fault(endpoint)
         if fault is not None and "Q23" not in self._registrar.quirks:
             text = messages.DIAL_FAILED.format(error=fault)
-            raise await self._registrar.report(resource, text)
+            raise await self._registrar.report(resource, RegistrationRefused(text))
         socket = self._socket.parent / endpoint
         return await self._registrar.connect(resource, socket, socket.name, options=options)
 
@@ -205,12 +205,12 @@ class RegistrationServer:
         if fault is None:
             return
         if fault.kind.name == "refuse-register":
-            code, text = fault["code"], fault["text"]
-            raise await self._registrar.refuse(resource, text, code, str(fault))
+            refused = RegistrationRefused(fault["text"], str(fault), fault["code"])
+            raise await self._registrar.refuse(resource, refused)
         if fault["when"] == "before":
             drop_connections(self._bound)
-            text = "the connection was cut"
-            raise await self._registrar.refuse(resource, text, more=str(fault))
+            refused = RegistrationRefused("the connection was cut", str(fault))
+            raise await self._registrar.refuse(resource, refused)
 
     def _answer(
         self,

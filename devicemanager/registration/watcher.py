@@ -197,16 +197,15 @@ class PluginWatcher:
         """Raises RegistrationRefused if a fault says so."""
         if (fault := named(fired, "refuse-notification")) is not None:
             resource = ResourceName(info.name)
-            raise await self._registrar.refuse(resource, fault["text"], more=str(fault))
+            refused = RegistrationRefused(fault["text"], str(fault))
+            raise await self._registrar.refuse(resource, refused)
 
     async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)
         if info.type != DEVICE_PLUGIN:
             # Other kinds (DRAPlugin, CSIPlugin) have no handler here.
-            raise await self._registrar.refuse(
-                resource,
-                f"no handler registered for plugin type: {shown(info.type)} at socket {path}",
-            )
+            text = f"no handler registered for plugin type: {shown(info.type)} at socket {path}"
+            raise await self._registrar.refuse(resource, RegistrationRefused(text))
         socket = Path(info.endpoint) if info.endpoint else path
         await self._registrar.check(resource, tuple(info.supported_versions), socket)
         dial_failed = self._registrar.behaviour.watcher_dial_failed

@@ -84,6 +84,7 @@ class RawPlugin:
     options: Unary = NO_OPTIONS
     info: Unary | None = None
     """With it the socket also speaks the plugin watcher's protocol."""
+    notify: Unary = NO_OPTIONS
     workers: int = 16
     allocations: list[tuple[str, ...]] = attrs.field(factory=list)
     notified: list[pr.RegistrationStatus] = attrs.field(factory=list)
@@ -125,7 +126,7 @@ class RawPlugin:
 
     def _notify(self, request: bytes, context: Context) -> bytes:
         self.notified.append(pr.RegistrationStatus.FromString(request))
-        return b""
+        return self.notify(request, context)
 
     def _list(self, request: bytes, context: Context) -> Iterator[bytes]:
         self.streams += 1

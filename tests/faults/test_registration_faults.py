@@ -10,6 +10,8 @@
 | one that answers after a while | test_a_plugin_that_gets_little_processor |
 | what it is asked before that | test_what_a_socket_is_asked_before_a_channel_is_opened |
 | GetDevicePluginOptions hangs, fails, sends garbage | test_options_that_fail |
+| no thread is left to dial, or to send the answer | test_a_kubelet_that_has_no_thread_for_an_answer |
+| what a failed one keeps | test_a_registration_that_has_ended_leaves_no_task |
 | 200 registrations in a row | test_two_hundred_registrations |
 | 40 failed ones (Q3) | test_failed_registrations_leak_nothing |
 | the late end of an old plugin's stream (Q1) | test_the_late_end_of_an_old_stream |
@@ -23,12 +25,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import socket
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import attrs
 import grpc
 import pytest
 
@@ -40,7 +45,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.registration.registrar import Registrar
 from devicemanager.settings import Settings
 from tests.faults import hostile, residue
-from tests.faults.conftest import Start, impatient, pod, several
+from tests.faults.conftest import IMPATIENT, Start, impatient, pod, several
 
 R = hostile.RESOURCE
 
@@ -139,7 +144,9 @@ def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
     reason = hostile.register(kubelet.plugin_socket, name)
     assert_refused(kubelet, reason, "failed to dial device plugin: ")
     assert reason == "failed to dial device plugin: context deadline exceeded"
-    assert str(path) in kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1].message
+    event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+    assert str(path) in event.message
+    assert ("the kernel allows 107" in event.message) is (what == "long")
 
 
 @impatient
@@ -172,6 +179,41 @@ def test_a_kubelet_that_has_no_thread_for_a_registration(
     monkeypatch.setattr(Registrar, "run", run)
     refusal = hostile.register(kubelet.plugin_socket, "p.sock")
     assert refusal == "the kubelet cannot dial: can't start new thread"
+
+
+def test_a_kubelet_that_has_no_thread_for_an_answer(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is sent all the same."""
+    start = threading.Thread.start
+
+    def none_left(thread: threading.Thread) -> None:
+        if thread.name == "registration":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        monkeypatch.setattr(threading.Thread, "start", none_left)
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        assert residue.eventually(lambda: plugin.streams == 2)
+
+
+def test_a_registration_that_has_ended_leaves_no_task(start: Start) -> None:
+    """Also up to v1.24, when the plugin was connected to after it had its answer."""
+    kubelet = start(attrs.evolve(IMPATIENT, kubelet_version="1.24"))
+
+    def ended() -> int:
+        return sum(isinstance(each, asyncio.Task) and each.done() for each in gc.get_objects())
+
+    assert hostile.register(kubelet.plugin_socket, "absent.sock") is None
+    kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+    before = ended()
+    for number in range(5):
+        latest = kubelet.events.latest
+        assert hostile.register(kubelet.plugin_socket, f"{number}.sock") is None
+        kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=latest)
+    assert residue.eventually(lambda: ended() <= before)
 
 
 @impatient

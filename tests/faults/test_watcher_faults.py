@@ -126,28 +126,35 @@ def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None
         assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
 
 
-def test_a_plugin_that_does_not_want_to_know(
-    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plugin_that_does_not_want_to_know(kubelet: MockKubelet) -> None:
     """Deregistered, and tried again until it can be told (k/k#133335)."""
-    refusals = 0
-
-    def notify(self: hostile.RawPlugin, request: bytes, context: hostile.Context) -> bytes:
-        nonlocal refusals
-        if refusals < 1:
-            refusals += 1
-            _failing(request, context)
-        self.notified.append(pr.RegistrationStatus.FromString(request))
-        return b""
-
-    monkeypatch.setattr(hostile.RawPlugin, "_notify", notify)
-    with announced(kubelet) as plugin:
-        assert told(plugin) == [(True, "")]
+    answers = iter((_failing, hostile.constant(b"")))
+    with announced(kubelet, notify=lambda *call: next(answers)(*call)) as plugin:
+        assert told(plugin, 2) == [(True, ""), (True, "")]
         kubelet.wait_for_resource(R, 2)
         kubelet.wait_for(lambda: plugin.streams == 2)
         assert len(kubelet.events.recent(EventKind.STREAM_ENDED)) == 1
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
         assert "who am I?" in event.message
+
+
+def test_how_long_a_plugin_may_take(kubelet: MockKubelet) -> None:
+    """As long as the kubelet gives it."""
+    left: dict[str, float] = {}
+
+    def asked(request: bytes, context: hostile.Context) -> bytes:
+        left["GetInfo"] = context.time_remaining()
+        return info()(request, context)
+
+    def notified(request: bytes, context: hostile.Context) -> bytes:
+        left["NotifyRegistrationStatus"] = context.time_remaining()
+        return b""
+
+    with announced(kubelet, info=asked, notify=notified) as plugin:
+        assert told(plugin) == [(True, "")]
+        kubelet.wait_for(lambda: len(left) == 2)
+    assert left["GetInfo"] < 1.5
+    assert 1.5 < left["NotifyRegistrationStatus"] < 5.5
 
 
 def test_what_is_not_asked(kubelet: MockKubelet) -> None:

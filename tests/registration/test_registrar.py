@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +12,13 @@ import pytest
 
 from devicemanager.clock import ManualClock
 from devicemanager.core.ids import ResourceName
-from devicemanager.events import EventKind, EventStream
+from devicemanager.events import Event, EventKind, EventStream
 from devicemanager.manager.manager import DeviceManager
 from devicemanager.registration.connection import Connection
 from devicemanager.registration.dialing import Dialer
 from devicemanager.registration.registrar import Registrar, RegistrationRefused
 from devicemanager.settings import Settings
-from tests.faults import hostile
+from tests.faults import hostile, residue
 
 R = ResourceName(hostile.RESOURCE)
 
@@ -92,3 +93,36 @@ def test_a_process_that_is_known_may_not_register_without_end(
     finally:
         manager.close()
         registrar.stop()
+
+
+@attrs.define
+class Held:
+    """Holds up whoever publishes that a plugin has registered."""
+
+    came: threading.Event = attrs.field(factory=threading.Event)
+    go_on: threading.Event = attrs.field(factory=threading.Event)
+
+    def __call__(self, event: Event) -> None:
+        if event.kind is EventKind.REGISTERED:
+            self.came.set()
+            assert self.go_on.wait(20)
+
+
+def test_a_plugin_that_is_taken_in_too_late_is_let_go(
+    manager: DeviceManager,
+    registrar: Registrar,
+    plugin: hostile.RawPlugin,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The kubelet stops, or the socket vanishes, while the manager takes it in."""
+    held = Held()
+    manager.events.subscribe(held)
+    registering = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
+    assert held.came.wait(20)
+    registrar.interrupt()
+    assert registering.cancelled()
+    held.go_on.set()
+    assert residue.eventually(lambda: not manager.state.endpoints.connected())
+    (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
+    assert "list stream of p.sock ended" in ended.message
+    assert not caplog.records
