@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import attrs
+
 from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.core.allocation.container import AdmissionContext, AllocationSteps, PodAllocation
 from devicemanager.core.allocation.pod import DeviceHintProvider, admit_pod
@@ -84,6 +86,26 @@ def answer(wanted: Wanted, preference: fakes.Preference = fakes.first) -> Answer
     if isinstance(wanted, PreferenceWanted):
         return preference(wanted.available, wanted.must_include, wanted.size)
     return AllocateAnswer((b"",))
+
+
+@attrs.define
+class Counted:
+    """A ``subscribe`` that counts its calls, and of how many the end was not called."""
+
+    subscribe: Callable[..., Callable[[], None]]
+    calls: int = 0
+    open: int = 0
+
+    def __call__(self, *arguments: Any) -> Callable[[], None]:
+        end = self.subscribe(*arguments)
+        self.calls += 1
+        self.open += 1
+
+        def counted() -> None:
+            self.open -= 1
+            end()
+
+        return counted
 
 
 class World:

@@ -10,7 +10,8 @@ from devicemanager.kubelet.telemetry import DeviceCounts
 from devicemanager.metrics.tally import Histogram, Tally
 
 __all__ = [
-    "of_admissions", "of_devices", "of_plugins", "of_pod_resources", "of_pods", "of_resources",
+    "counter", "of_admissions", "of_devices", "of_plugins", "of_pod_resources", "of_pods",
+    "of_resources",
 ]  # fmt: skip
 
 _Series = Iterable[tuple[Mapping[str, str], float]]
@@ -18,7 +19,7 @@ _Series = Iterable[tuple[Mapping[str, str], float]]
 
 def of_plugins(tally: Tally) -> Iterator[Metric]:
     """What plugins did."""
-    yield _counter(
+    yield counter(
         "kubelet_device_plugin_registration_total",
         "Calls of Register, refused ones included, by the resource that they named.",
         (({"resource_name": name}, count) for name, count in sorted(tally.registrations.items())),
@@ -58,7 +59,7 @@ def of_admissions(tally: Tally, names: Iterable[str]) -> Iterator[Metric]:
     for name in names:
         if name in made:
             text, series = made[name]
-            yield _counter(name, text, series)
+            yield counter(name, text, series)
         elif name == "kubelet_topology_manager_admission_duration_ms":
             text = "How long admissions took there, in whole milliseconds."
             yield _histogram(name, text, {(): tally.admissions}, [])
@@ -70,7 +71,7 @@ def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
     for (name, version), count in counts.items():
         by_name.setdefault(name, []).append(({"server_api_version": version}, count))
     for name, series in by_name.items():
-        yield _counter(name, "Calls of PodResources, by the version of its API.", series)
+        yield counter(name, "Calls of PodResources, by the version of its API.", series)
 
 
 def of_pods(node: str, pods: int, running: int, exited: int) -> Iterator[Metric]:
@@ -124,7 +125,7 @@ def _by_scope(tally: Tally, count: int) -> list[tuple[Mapping[str, str], float]]
     ]
 
 
-def _counter(name: str, text: str, series: _Series) -> Metric:
+def counter(name: str, text: str, series: _Series) -> Metric:
     """Some of the kubelet's counters do not end in ``_total``: see ``exposition``."""
     family = Metric(name.removesuffix("_total"), text, "counter")
     for labels, value in series:

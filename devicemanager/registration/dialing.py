@@ -98,8 +98,8 @@ class Attempt:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 return self._may_open(peer) and self._connect(peer) and await self._greet(peer)
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            self.found = f"{self._path}: {getattr(error, 'strerror', None) or error}"
+        except OSError as error:
+            self.found = f"{self._path}: {error.strerror or error}"
             return False
 
     def _may_open(self, peer: socket.socket) -> bool:

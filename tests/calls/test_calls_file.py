@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from devicemanager.calls import CallLog, call_data
+from devicemanager.calls import Call, CallLog, call_data
 from devicemanager.calls.file import SCHEMA, CallsFile
 from devicemanager.calls.log import Tap
 from devicemanager.events import EventStream
@@ -41,13 +42,25 @@ def test_every_call_from_now_on_is_a_line(tmp_path: Path) -> None:
     ]
 
 
+class SlowlyRead(CallLog):
+    """Whoever reads it has to wait."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.go_on = threading.Event()
+
+    def later(self, number: int) -> list[Call]:
+        assert self.go_on.wait(20)
+        return super().later(number)
+
+
 def test_what_the_log_dropped_before_is_counted(tmp_path: Path) -> None:
-    calls = CallLog(EventStream(), 2, 1000)
-    file = CallsFile(tmp_path / "calls", calls, pytest.fail)
-    file.close()
-    for _ in range(5):
-        tap_of(calls).begin("Allocate").answered(b"")
-    written = [json.loads(line) for line in file._lines()]
+    calls = SlowlyRead(EventStream(), 2, 1000)
+    with CallsFile(tmp_path / "calls", calls, pytest.fail):
+        for _ in range(5):
+            tap_of(calls).begin("Allocate").answered(b"")
+        calls.go_on.set()
+    written = lines(tmp_path / "calls")
     assert written[0] == {"schema": SCHEMA, "number": 3, "dropped": 3}
     assert [line["number"] for line in written] == [3, 4, 5]
 

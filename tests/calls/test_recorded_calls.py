@@ -75,6 +75,7 @@ def test_a_list_and_the_end_of_its_stream(kubelet: MockKubelet, plugin: Simulate
     kubelet.wait_for(lambda: len(kubelet.calls(GPU, since=mark)) == 2)
     ended = kubelet.calls(GPU, since=mark)[-1]
     assert (ended.rpc, ended.response, ended.stream_message) == ("ListAndWatch", None, None)
+    assert (ended.code, ended.message) == ("OK", "")
 
 
 def test_a_refused_registration(kubelet: MockKubelet) -> None:

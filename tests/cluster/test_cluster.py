@@ -157,6 +157,9 @@ def test_parts_by_hand(stub, kubeconfig):
         assert [each["devicemanager.io/shard"] for each in labels] == ["1", "1"]
 
 
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
 def share(cluster, identity, shards=2):
     members = light_members("n", 4, {GPU: 2}, None, NodeOptions(), Facts())
     return cluster.share(members, shards, "default", identity)
@@ -178,12 +181,17 @@ def test_parts_by_claim_and_one_that_is_left(stub, kubeconfig, until, monkeypatc
         until(lambda: set(held(second)) == before)
 
 
-def test_a_shard_that_is_lost_writes_nothing_more(stub, kubeconfig, until):
+def test_a_shard_that_is_lost_writes_nothing_more(stub, kubeconfig, until, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.02)
+    monkeypatch.setattr("devicemanager.cluster.shard.RENEWAL", 0.0)
+    monkeypatch.setattr("devicemanager.cluster.shard.GIVE_UP", 600.0)
     with Cluster.connect(kubeconfig, leave="keep") as cluster:
-        claims = share(cluster, "me", shards=1)
+        share(cluster, "me", shards=1)
         until(lambda: len(cluster.nodes) == 4)
         nodes = list(cluster.nodes.values())
-        claims._lose(0)
+        taken = {"spec": {"holderIdentity": "another"}}
+        lease = f"{LEASES}/devicemanager-shard-0"
+        cluster.connection.api.request("PATCH", lease, taken, patch="merge")
         until(lambda: not cluster.nodes)
         until(lambda: all(node.is_over for node in nodes))
         writes = {key: n for key, n in stub.requests.items() if key[0] in ("patch", "delete")}

@@ -1,7 +1,6 @@
 """Leases: created, renewed, lost, late."""
 
 import threading
-import time
 
 import pytest
 
@@ -183,28 +182,71 @@ def test_as_the_node_itself(leases):
     lane.close()
 
 
-def test_lateness_is_measured_and_said(leases, monkeypatch):
-    said = []
-    lane = HeartbeatLane(leases, warn=said.append)
-    lane._note(100.0, 3.0)
-    assert not said
-    lane._note(101.0, 12.0)
-    lane._note(102.0, 13.0)
+class Time:
+    """What a test says it is."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+    def time(self):
+        return self.now
+
+
+@pytest.fixture
+def time_(monkeypatch):
+    found = Time()
+    monkeypatch.setattr(heartbeat, "time", found)
+    return found
+
+
+def test_lateness_is_measured_and_said(leases, time_):
+    """Renewals that take 3, 12 and 13 seconds, and long after them one that takes 1."""
+    said, takes = [], [3.0, 12.0, 13.0]
+    lane = HeartbeatLane(leases, duration=0, threads=1, warn=said.append)
+    attempt, done = leases.attempt, threading.Event()
+
+    def slow(method, path, body=None, *, user=None):
+        if takes:
+            time_.now += takes.pop(0)
+            return attempt(method, path, body, user=user)
+        lane.remove(path.rpartition("/")[2])
+        done.set()
+        raise NotFound(404, "NotFound", "", method, path)
+
+    leases.attempt = slow
+    lane.add("a", "uid")
+    assert done.wait(20)
     assert len(said) == 1
     assert said[0].startswith("API server is slow: leases late by 12 s; fewer nodes")
-    assert lane.lag.worst == 13.0
-    assert lane.lag.renewals == 3
-    lane._note(200.0, 1.0)
+    assert (lane.lag.worst, lane.lag.renewals) == (13.0, 3)
+    time_.now += 100
+    done.clear()
+    takes.append(1.0)
+    lane.add("b", "uid")
+    assert done.wait(20)
     assert lane.lag.worst == 1.0, "of the last minute"
+    lane.close()
 
 
-def test_the_latest_renewal_comes_first(leases):
-    lane = HeartbeatLane(leases, threads=0)
-    now = time.monotonic()
-    for name, due in (("a", now - 1), ("b", now - 5), ("c", now - 3)):
+def test_the_latest_renewal_comes_first(leases, time_):
+    lane = HeartbeatLane(leases, threads=1)
+    attempt, go_on = leases.attempt, threading.Event()
+
+    def waiting(method, path, body=None, *, user=None):
+        found = attempt(method, path, body, user=user)
+        assert go_on.wait(20)
+        return found
+
+    leases.attempt = waiting
+    lane.add("first", "uid")
+    leases.wait(lambda leases: leases.calls)
+    for name, due in (("a", 99), ("b", 95), ("c", 97)):
+        time_.now = due
         lane.add(name, "uid")
-        lane._leases[name].due = due
-    lane._queue = []
-    for lease in lane._leases.values():
-        lane._put(lease)
-    assert [lane._next().node for _ in range(3)] == ["b", "c", "a"]
+    time_.now = 101
+    go_on.set()
+    leases.wait(lambda leases: len(leases.calls) == 4)
+    assert [call[2]["metadata"]["name"] for call in leases.calls] == ["first", "b", "c", "a"]
+    lane.close()

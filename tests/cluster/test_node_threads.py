@@ -82,7 +82,7 @@ def remove(world: World, name: str, by_force: bool) -> None:
 def follow(world: World, over: threading.Event) -> None:
     """As a watch: tell the nodes what changes, in order."""
     while not over.is_set():
-        if not world._tell():
+        if not world.tell():
             over.wait(0.002)
 
 

@@ -152,14 +152,14 @@ class World:
         )
         node.join()
         self.nodes[name] = node
-        self._tell()
+        self.tell()
         node.pods.listed([each for each in self.all("pods") if _on(each) == name])
         self.settle()
         return node
 
     def settle(self) -> None:
         """Until nothing is left to do now."""
-        while self._tell() or self.lane.run():
+        while self.tell() or self.lane.run():
             pass
 
     def pass_time(self, seconds: float) -> None:
@@ -170,7 +170,8 @@ class World:
             self.settle()
             seconds -= step
 
-    def _tell(self) -> int:
+    def tell(self) -> int:
+        """Tell the nodes what has changed; how much it was."""
         changes = list(self._store.after(self._told, 0.0, lambda: True))
         for change in changes:
             self._told = change.version

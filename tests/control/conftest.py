@@ -6,6 +6,7 @@ import pytest
 
 from devicemanager import ManualClock
 from devicemanager.control import ControlServer, MockKubeletClient
+from devicemanager.control.transport import transport_to
 
 
 @pytest.fixture
@@ -22,3 +23,9 @@ def server(mock_kubelet):
 @pytest.fixture
 def client(server):
     return MockKubeletClient(server.socket_path)
+
+
+@pytest.fixture
+def raw(server):
+    """Requests as they are, without the client's methods."""
+    return transport_to(server.socket_path)

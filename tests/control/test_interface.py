@@ -394,19 +394,27 @@ def test_paths(kubelet, mock_kubelet):
 
 def test_an_error_on_a_server_thread(make_mock_kubelet):
     kubelet = make_mock_kubelet()
-    with ControlServer(kubelet) as server:
+
+    def fail(*_):
+        raise ValueError("broken")
+
+    kubelet.manager.plugins.connect = fail
+    with ControlServer(kubelet) as server, hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         client = MockKubeletClient(server.socket_path)
-        kubelet._failed(ValueError("broken"))
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is not None
         with pytest.raises(ControlError, match=r"^on a server thread: ValueError\('broken'\)$"):
             client.check()
         client.check()
 
 
 def test_the_machines_clock_cannot_be_turned(make_mock_kubelet):
-    with ControlServer(make_mock_kubelet()) as server:
-        with pytest.raises(RequestError, match="run --clock manual"):
-            MockKubeletClient(server.socket_path).clock.advance(1)
-        assert not isinstance(server._kubelet.clock, ManualClock)
+    kubelet = make_mock_kubelet()
+    assert not isinstance(kubelet.clock, ManualClock)
+    with (
+        ControlServer(kubelet) as server,
+        pytest.raises(RequestError, match="run --clock manual"),
+    ):
+        MockKubeletClient(server.socket_path).clock.advance(1)
 
 
 def test_the_client_closes_nothing(server, mock_kubelet):

@@ -157,7 +157,7 @@ def claims_objects(kind):
     return json.dumps(claim) if kind == "claims" else to_yaml(objects[kind])
 
 
-def test_each_operation_answers_as_the_document_says(client, simulated_plugin):
+def test_each_operation_answers_as_the_document_says(client, raw, simulated_plugin):
     simulated_plugin(GPU, 2, preferred_policy=PreferredPolicy.REVERSE, pre_start=True)
     steps = dict(STEPS)
     # Deleted before: one more for the collection.
@@ -172,12 +172,12 @@ def test_each_operation_answers_as_the_document_says(client, simulated_plugin):
         for parameter, value in zip(operation.parameters, path, strict=True):
             target = target.replace(f"{{{parameter}}}", value)
         data = claims_objects(body) if isinstance(body, str) else body and json.dumps(body)
-        reply = client._transport.ask(operation.method, target + query, data and data.encode())
+        reply = raw.ask(operation.method, target + query, data and data.encode())
         assert reply.status == operation.status, (name, reply.body)
         conforms(operation, reply.status, reply.kind, reply.body)
 
 
-def test_problems_are_as_the_document_says(client):
+def test_problems_are_as_the_document_says(raw):
     for method, path, body, status, reason, detail in [
         ("GET", "/v1/pods/x", None, 404, "not-found", "no pod has the UID 'x'"),
         ("GET", "/v2", None, 404, "not-found", "nothing is at '/v2': /openapi.json lists"),
@@ -223,7 +223,7 @@ def test_problems_are_as_the_document_says(client):
         ("GET", "/v1/checkpoint", None, 404, "not-found", ""),
         ("POST", "/v1/claims", b"kind: x", 422, "invalid-object", ""),
     ]:
-        reply = client._transport.ask(method, path, body)
+        reply = raw.ask(method, path, body)
         problem = json.loads(reply.body)
         assert (reply.status, problem["reason"]) == (status, reason), problem
         assert reply.kind == "application/problem+json"
@@ -232,8 +232,8 @@ def test_problems_are_as_the_document_says(client):
         jsonschema.validate(problem, document()["components"]["schemas"]["Problem"])
 
 
-def test_the_document_is_served(client):
-    reply = client._transport.ask("GET", "/openapi.json")
+def test_the_document_is_served(raw):
+    reply = raw.ask("GET", "/openapi.json")
     assert json.loads(reply.body) == json.loads(text())
 
 

@@ -316,6 +316,25 @@ def test_a_task_for_a_loop_that_was_stopped_never_begins() -> None:
     assert loop.run(task()).cancelled()
 
 
+def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def task() -> int:
+        return 1
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    loop = LoopThread("test")
+    before = residue.Residue.now()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread") as caught:
+            loop.run(task())
+    assert not residue.Residue.now().surplus(before)
+    assert caught.tb is not None, "it keeps what the call had"
+    assert loop.run(task()).result(20) == 1
+    loop.stop()
+
+
 # -- exceptions that are no Exception -----------------------------------------------------------
 
 

@@ -169,14 +169,22 @@ def test_what_is_not_asked(kubelet: MockKubelet) -> None:
 
 @impatient
 @pytest.mark.parametrize(
-    "endpoint",
-    ["/nowhere/p.sock", "p.sock", "../p.sock", "a\0b", "/" + "x" * 300, "/" + "x/" * 3000],
+    ("endpoint", "said"),
+    [
+        ("/nowhere/p.sock", "No such file"),
+        ("p.sock", "is relative"),
+        ("../p.sock", "is relative"),
+        ("/a\0b", "No such file"),
+        ("/" + "x" * 300, "has 301 bytes"),
+        ("/" + "x/" * 3000, "exceeded (socket path /x/"),
+    ],
 )
-def test_an_endpoint_that_cannot_be(kubelet: MockKubelet, endpoint: str) -> None:
+def test_an_endpoint_that_cannot_be(kubelet: MockKubelet, endpoint: str, said: str) -> None:
     with announced(kubelet, info=info(endpoint=endpoint)) as plugin:
         [(registered, error)] = told(plugin)
         assert not registered
         assert error.startswith("failed to dial device plugin: ")
+        assert said in kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[0].message
         assert kubelet.capacity() == {}
 
 

@@ -107,7 +107,7 @@ def test_the_connection_is_cut(kubelet: MockKubelet, simulated: Simulated, when:
     plugin = simulated(S)
     kubelet.faults.set("cut-call", rpc="Allocate", when=when, times=1)
     answer = kubelet.admit(pod("cut", resource=S))
-    assert "the connection was cut" in answer.message
+    assert "desc = the connection was cut" in answer.message
     assert calls_of(plugin, "Allocate") == (when == "after")
     assert plugin.wait_for_call("ListAndWatch", 2)
     kubelet.wait_for_resource(S, 2)

@@ -16,6 +16,7 @@ from devicemanager.events import EventStream
 from devicemanager.kubelet.watching import Watch
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
+from tests.helpers import Counted
 
 GPU = "vendor.com/gpu"
 PATIENCE = 30.0
@@ -219,7 +220,9 @@ def test_too_late_on_an_event_loop(
     asyncio.run(test())
 
 
-def test_a_cancelled_wait_leaves_nothing_behind(kubelet: MockKubelet) -> None:
+def test_a_cancelled_wait_leaves_nothing_behind(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test() -> None:
         task = asyncio.create_task(kubelet.wait_for_event_async("stopped", timeout=PATIENCE))
         await asyncio.sleep(0)
@@ -227,9 +230,10 @@ def test_a_cancelled_wait_leaves_nothing_behind(kubelet: MockKubelet) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    before = kubelet.events._subscribers
+    subscribed = Counted(kubelet.events.subscribe)
+    monkeypatch.setattr(kubelet.events, "subscribe", subscribed)
     asyncio.run(test())
-    assert kubelet.events._subscribers == before
+    assert (subscribed.calls, subscribed.open) == (1, 0)
 
 
 def test_a_kubelet_as_an_asynchronous_context() -> None:

@@ -122,10 +122,10 @@ def test_it_decides_as_the_recorded_scenarios_do() -> None:
     played = [each for each in map(json.loads, VECTORS.read_text().splitlines()) if plain(each)]
     assert len(played) > 50
     for scenario in played:
-        node, manager = recorded(scenario), DeviceManager(replay._settings(scenario))
-        replay._set_up(manager, scenario)
+        node, manager = recorded(scenario), DeviceManager(replay.settings_of(scenario))
+        replay.set_up(manager, scenario)
         for given, step in zip(scenario["pods"], scenario["expect"]["steps"], strict=False):
-            wanted = replay._pod(given)
+            wanted = replay.pod_of(given)
             answer = node.admit(wanted, start=False)
             told = {"admit": answer.admitted, "reason": answer.reason, "message": answer.message}
             assert {**told, **step}.items() >= told.items(), (scenario["id"], told)
@@ -150,11 +150,11 @@ def plain(scenario: dict[str, Any]) -> bool:
 
 def recorded(scenario: dict[str, Any]) -> LightKubelet:
     devices = {
-        name: [replay._device(each) for each in described["devices"]]
+        name: [replay.device_of(each) for each in described["devices"]]
         for name, described in scenario["resources"].items()
     }
-    saved = replay._checkpoint(scenario["allocated"]) if scenario["allocated"] else None
-    node = LightKubelet(replay._settings(scenario), devices, saved=saved)
+    saved = replay.checkpoint_of(scenario["allocated"]) if scenario["allocated"] else None
+    node = LightKubelet(replay.settings_of(scenario), devices, saved=saved)
     node.manager.sources_ready(frozenset(scenario["active_pods"] or ()))
     return node
 

@@ -76,7 +76,8 @@ class Clients:
     """Threads that change something, flush, and keep what came of it."""
 
     def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+        self.writer = writer
+        # Its lock, so that a test knows who waits for a turn: nothing else tells.
         self.turn = writer._turn = Turn()
         self.changes: list[str] = []
         self.outcomes: dict[str, BaseException | None] = {}
@@ -98,7 +99,7 @@ class Clients:
 
     def _run(self, name: str) -> None:
         try:
-            self._writer.flush()
+            self.writer.flush()
         except BaseException as error:
             self.outcomes[name] = error
         else:
@@ -205,7 +206,7 @@ def test_a_bug_in_the_rendering_leaves_the_writer_usable():
 
 
 def test_close_waits_for_the_write_under_way(gate, clients):
-    writer = clients._writer
+    writer = clients.writer
     clients.flush("a")
     gate.wait_begun(1)
     clients.flush_and_wait("b")

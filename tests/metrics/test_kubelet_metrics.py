@@ -234,9 +234,9 @@ def test_any_text_is_one_label(first, second):
             family = CounterMetricFamily("a", first, labels=["said"])
             family.add_metric([first], 1)
             yield family
-            bare = families._counter("b_count", second, [({"said": second}, 2)])
+            bare = families.counter("b_count", second, [({"said": second}, 2)])
             yield bare
-            yield families._counter("empty_total", second, [])
+            yield families.counter("empty_total", second, [])
 
     registry.register(Said())
     text = text_of(registry)

@@ -12,6 +12,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as rpc
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as registration
+from tests.faults.residue import eventually
 from tests.plugin.stubkubelet import PATIENCE
 
 GPU = "vendor.com/gpu"
@@ -65,7 +66,7 @@ def wait(manager, condition):
     def holds():
         return any(map(condition, manager.resources()))
 
-    assert manager._changed.wait_for(holds, PATIENCE), manager.resources()
+    assert eventually(holds, PATIENCE), manager.resources()
 
 
 class Watcher:

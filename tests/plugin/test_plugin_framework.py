@@ -42,6 +42,7 @@ from devicemanager.plugin import (
 from devicemanager.plugin.resource import Resource, ResourceState
 from devicemanager.plugin.service import Service
 from protos import deviceplugin_v1beta1 as dp
+from tests.faults.residue import eventually
 from tests.plugin.stubkubelet import PATIENCE, StubKubelet
 
 GPU = "vendor.com/gpu"
@@ -458,8 +459,7 @@ def test_each_stream_gets_every_state_and_ends_alone(kubelet, fast):
         second.cancel()
         plugin.update(["gpu-5"])
         kubelet.wait_devices({"gpu-5": "Healthy"})
-        changed = manager._changed
-        assert changed.wait_for(lambda: manager.resources()[0].streams == 1, PATIENCE)
+        assert eventually(lambda: manager.resources()[0].streams == 1, PATIENCE)
         assert len(kubelet.requests) == 1
 
 
@@ -791,7 +791,7 @@ def test_resources_come_and_go_with_the_lists(kubelet, fast, caplog):
         lister.announce("blue", "green")
         kubelet.plugin("color.example.com/green")
         kubelet.wait(lambda _k: red.ended, "the end of red")
-        assert manager._changed.wait_for(lambda: lister.stopped == ["red"], PATIENCE)
+        assert eventually(lambda: lister.stopped == ["red"], PATIENCE)
         names = [r.name for r in manager.resources()]
         assert names == ["color.example.com/blue", "color.example.com/green"]
         assert not blue.ended

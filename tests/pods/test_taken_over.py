@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+import checkpoint
 from devicemanager.apiobjects.podstatus import (
     container_statuses_of,
     held_devices,
@@ -155,8 +156,8 @@ def node_status(node: LightKubelet, wanted: Pod) -> object:
 
 
 def test_a_checkpoint_knows_better(node: LightKubelet) -> None:
-    node.admit(train("a"))
-    saved = node._store.load()
+    held = checkpoint.PodDevicesEntry("a", "app", GPU, {-1: ("gpu-0",)}, b"")
+    saved = checkpoint.Checkpoint((held,), {})
     new = LightKubelet(None, {GPU: 4}, clock=node.clock)
     new.manager.restore(saved)
     assert new.restore(train("a"), {"app": {GPU: ["gpu-3"]}}).admitted

@@ -1,5 +1,8 @@
 """A recorder in the place of the kubelet's socket: no plugin is moved, none is told."""
 
+import subprocess
+import sys
+
 import pytest
 
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
@@ -72,15 +75,24 @@ def test_a_kubelet_that_went_away_gets_nothing_back(directory):
     assert list(kubelet.directory.iterdir()) == []
 
 
+RECORDER = """
+import sys
+from pathlib import Path
+from devicemanager.recording import Recorder
+Recorder(Path(sys.argv[1]), Path(sys.argv[2]), in_place=True).start()
+print("records", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_what_a_killed_recorder_left_is_put_back_by_the_next(directory, kubelet):
     socket = kubelet.directory / "kubelet.sock"
-    killed = Recorder(directory / "1.ndjson", kubelet.directory, in_place=True).start()
     left = kubelet.directory / ".kubelet.sock.recorded"
-    # What SIGKILL does to it, as far as anybody can see.
-    killed._server.stop(None).wait()
-    killed._stopping.set()
-    killed._changed.notify()
-    killed._keeper.join()
+    arguments = [sys.executable, "-c", RECORDER, directory / "1.ndjson", kubelet.directory]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(arguments, **pipes) as recorder:
+        assert recorder.stdout.readline() == b"records\n"
+        recorder.kill()
     assert left.is_socket() and not is_alive(socket)
     with Recorder(directory / "2.ndjson", kubelet.directory, in_place=True) as recorder:
         with SimulatedPlugin(SIMULATION, kubelet.directory):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,21 @@ def test_who_serves_is_told_by_the_first_frame(
     assert attempt.found == f"{path}: {found}"
     # Only who was silent waits apart from those that are new.
     assert attempt.was_silent is ("says nothing" in found)
+
+
+def test_no_socket_is_to_be_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    attempt = Attempt(path)
+
+    async def attempted() -> bool:
+        with monkeypatch.context() as patched:  # not while the loop makes its own
+            patched.setattr(socket, "socket", refused)
+            return await attempt.run()
+
+    assert asyncio.run(attempted()) is False
+    assert attempt.found == f"{path}: Too many open files"
 
 
 def test_nobody_listens(path: Path) -> None:

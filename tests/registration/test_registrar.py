@@ -88,8 +88,11 @@ def test_a_process_that_is_known_may_not_register_without_end(
         if limited:
             with pytest.raises(RegistrationRefused, match=r"^process 1 serves 1 registered"):
                 second.result(20)
-        else:
-            second.result(20)
+            (taken,) = manager.state.endpoints.connected()
+            registrar.deregister(taken.id)
+            assert residue.eventually(lambda: not manager.state.endpoints.connected())
+            second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
+        second.result(20)
     finally:
         manager.close()
         registrar.stop()

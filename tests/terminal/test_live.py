@@ -169,7 +169,7 @@ def test_what_is_typed_for_others_is_not_read():
 def test_a_signal_handler_never_waits_for_output():
     with Watched() as watched:
         shown = Shown(watched)
-        with shown.view.terminal._lock:  # as a write that is stuck has it
+        with shown.view.terminal._lock:  # as a write that is stuck, which no test can make
             handler = threading.Thread(target=shown.view.redraw)
             handler.start()
             handler.join(DEADLINE)

@@ -185,30 +185,30 @@ def test_nothing_is_left_over(passes):
 def test_an_error_on_a_server_thread_fails_the_test(session):
     result = session(
         """
-        def break_it(kubelet):
-            def fail(*_):
-                raise ZeroDivisionError("planted")
-            kubelet.manager.plugins.update = fail
+        def fail(kubelet, simulated_plugin, text):
+            def update(*_):
+                raise ZeroDivisionError(text)
+            kubelet.manager.plugins.update = update
+            simulated_plugin(timeout=None, kubelet=kubelet)
+            kubelet.wait_for(lambda: kubelet.events.recent("server-error"))
 
         def test_that_would_pass(mock_kubelet, simulated_plugin):
-            break_it(mock_kubelet)
-            simulated_plugin(timeout=None)
-            mock_kubelet.wait_for(lambda: mock_kubelet.events.recent("server-error"))
+            fail(mock_kubelet, simulated_plugin, "planted")
 
-        def test_that_is_told(mock_kubelet):
-            mock_kubelet._failed(ZeroDivisionError("first"))
+        def test_that_is_told(mock_kubelet, simulated_plugin):
+            fail(mock_kubelet, simulated_plugin, "first")
             try:
                 mock_kubelet.check()
             except ZeroDivisionError:
                 pass
 
-        def test_of_two_kubelets(make_mock_kubelet):
+        def test_of_two_kubelets(make_mock_kubelet, simulated_plugin):
             make_mock_kubelet()
-            make_mock_kubelet()._failed(ZeroDivisionError("second"))
+            fail(make_mock_kubelet(), simulated_plugin, "second")
 
         def test_while_it_stops(mock_kubelet):
             def look(event):
-                if event.kind == "stopped":
+                if event.kind == "stopped":  # no thread is left to fail by itself
                     mock_kubelet._failed(ZeroDivisionError("late"))
             mock_kubelet.events.subscribe(look)
         """,
@@ -331,8 +331,13 @@ def test_what_tests_share_what_marks_change_and_what_fails(session):
             session_mock_kubelet.faults.set("end-list-stream")
             assert False
 
-        def test_fails_on_a_thread(session_mock_kubelet):
-            session_mock_kubelet._failed(RuntimeError("on a thread"))
+        def test_fails_on_a_thread(session_mock_kubelet, simulated_plugin, monkeypatch):
+            def update(*_):
+                raise RuntimeError("on a thread")
+            kubelet = session_mock_kubelet
+            monkeypatch.setattr(kubelet.manager.plugins, "update", update)
+            simulated_plugin(kubelet=kubelet, timeout=None)
+            kubelet.wait_for(lambda: kubelet.events.recent("server-error"))
 
         class TestMarks:
             @pytest.fixture

@@ -235,7 +235,7 @@ def test_both_device_managers_get_every_pod_in_turns(make_mock_kubelet):
     plugin.register(kubelet.manager.plugins)
     plugin.send_list(devices("a", "b"))
     case, real = reference.BesideCase(2, 2), Real()
-    line = reference._admissions(case, kubelet, real)
+    line = reference.admissions(case, kubelet, real)
     assert len(line.real) == len(line.ours) == 300 and set(line.real) == {3.0}
     assert real.pods == [298, 299] and len(kubelet.pods()) == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager import ManifestError, manifests
+from devicemanager import ManifestError, Settings, manifests
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import PRE_START_CONTAINER
 from tests.helpers import container, device, devices, pod
@@ -90,14 +90,13 @@ def test_a1_an_unregistered_resource(version: str, text: str) -> None:
     node = Node(kubelet_version=version, strict=True)
     refused = node.admit(pod("p", gpu=1))
     assert refused.message == f"Allocate failed due to {text}, which is unexpected"
-    # The same where nobody but a checkpoint knows of it.
+    # The same where nobody but a pod knows of it any more.
     node = Node(kubelet_version=version)
-    node.plugin(devices("a", "b"))
+    plugin = node.plugin(devices("a", "b"))
     node.admit(pod("holder", gpu=1))
-    node.clock.advance(1.0)
-    node.manager.state.endpoints.restore(GPU, 0.0)
-    with node.manager.state.lock:
-        del node.manager.state.endpoints._resources[GPU]
+    plugin.leave()
+    node.clock.advance(Settings().grace_period + 1)
+    assert GPU not in node.manager.devices()
     refused = node.admit(pod("p", gpu=1))
     assert refused.message == f"Allocate failed due to {text}, which is unexpected"
 

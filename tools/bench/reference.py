@@ -154,7 +154,7 @@ def _measure(program: Path, case: BesideCase) -> Iterator[Beside]:
             plugin.ask({"register": str(each)})
         kubelet.wait_for_resource(RESOURCE, case.devices, timeout=_TIMEOUT)
         _await(lambda: real.ask({"allocatable": True})["count"] == case.devices)
-        yield _admissions(case, kubelet, real)
+        yield admissions(case, kubelet, real)
         if case.lists:
             sockets = (socket, kubelet.pod_resources_socket)
             for call in ("List", "GetAllocatableResources"):
@@ -175,7 +175,7 @@ def _await(done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def _admissions(case: BesideCase, kubelet: MockKubelet, real: _Go) -> Beside:
+def admissions(case: BesideCase, kubelet: MockKubelet, real: _Go) -> Beside:
     times: tuple[list[float], list[float]] = ([], [])
     rounds = max(1, _SAMPLES // case.pods)
     for turn in range(rounds):

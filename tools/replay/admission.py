@@ -81,23 +81,23 @@ def replay_scenario(scenario: Scenario) -> Outcome:
 def _differences(scenario: Scenario) -> list[str]:
     expect = scenario["expect"]
     try:
-        manager = DeviceManager(_settings(scenario))
+        manager = DeviceManager(settings_of(scenario))
     except TopologyConfigError as error:
         return difference("config_error", expect.get("config_error"), str(error))
     if "config_error" in expect:
         return difference("config_error", expect["config_error"], None)
-    plugins = _set_up(manager, scenario)
+    plugins = set_up(manager, scenario)
     found: list[str] = []
     for pod, step in zip(scenario["pods"], expect["steps"], strict=False):
         for plugin in plugins:
             plugin.calls.clear()
-        actual = _step(manager, _pod(pod), plugins)
+        actual = _step(manager, pod_of(pod), plugins)
         found += _compare(pod["uid"], step, actual)
         manager.self_check()
     return found
 
 
-def _settings(scenario: Scenario) -> Settings:
+def settings_of(scenario: Scenario) -> Settings:
     numa = NumaTopology.of(scenario["numa_nodes"], scenario.get("numa_distances"))
     version = KubeletVersion.parse(scenario.get("kubelet", "1.32"))
     return Settings(
@@ -111,15 +111,15 @@ def _settings(scenario: Scenario) -> Settings:
     )
 
 
-def _set_up(manager: DeviceManager, scenario: Scenario) -> list[FakePlugin]:
+def set_up(manager: DeviceManager, scenario: Scenario) -> list[FakePlugin]:
     allocated = scenario["allocated"] or []
     if allocated:
-        manager.restore(_checkpoint(allocated))
+        manager.restore(checkpoint_of(allocated))
     plugins = []
     for resource, described in sorted(scenario["resources"].items()):
         plugin = _plugin(resource, described["preferred"], described["allocate_error"])
         plugin.register(manager.plugins)
-        plugin.send_list(map(_device, described["devices"]))
+        plugin.send_list(map(device_of, described["devices"]))
         plugins.append(plugin)
     manager.sources_ready(frozenset(map(PodUid, scenario["active_pods"] or ())))
     return plugins
@@ -137,7 +137,7 @@ def _plugin(resource: str, preferred: str, allocate_error: str) -> FakePlugin:
     )
 
 
-def _checkpoint(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoint:
+def checkpoint_of(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoint:
     entries = tuple(
         PodDevicesEntry(
             pod_uid=held["pod_uid"],
@@ -151,7 +151,7 @@ def _checkpoint(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoint
     return checkpoint.Checkpoint(entries, {entry.resource_name: () for entry in entries})
 
 
-def _device(device: Mapping[str, Any]) -> Device:
+def device_of(device: Mapping[str, Any]) -> Device:
     return Device(
         DeviceId(device["id"]),
         device["health"],
@@ -159,7 +159,7 @@ def _device(device: Mapping[str, Any]) -> Device:
     )
 
 
-def _pod(pod: Mapping[str, Any]) -> Pod:
+def pod_of(pod: Mapping[str, Any]) -> Pod:
     return Pod(
         uid=PodUid(pod["uid"]),
         name=pod["uid"],
