@@ -1,6 +1,6 @@
 """Errors that say whose fault it is.
 
-``PluginError``: the plugin misbehaved. ``RequestError``: what was asked for cannot be
+``EndpointError``: a plugin misbehaved. ``RequestError``: what was asked for cannot be
 met. Any other exception out of the core is a bug in it; ``InternalError`` is raised
 where the core notices one itself.
 """
@@ -17,8 +17,11 @@ class DeviceManagerError(Exception):
     """
 
 
-class PluginError(DeviceManagerError):
-    """The plugin misbehaved or could not be reached."""
+class EndpointError(DeviceManagerError):
+    """A plugin that has registered, or wants to, misbehaved or could not be reached.
+
+    What a plugin's own side raises is ``devicemanager.plugin.PluginError``.
+    """
 
 
 class RequestError(DeviceManagerError):
@@ -41,7 +44,7 @@ class KubeletPanic(DeviceManagerError):
     """The kubelet of the reference would end here with a panic; only by a quirk."""
 
 
-class RpcError(PluginError):
+class RpcError(EndpointError):
     """An RPC to a plugin failed. The text is what Go's grpc-go prints for the status.
 
     ``code`` is the code's name as Go spells it (``Unknown``, ``DeadlineExceeded``).

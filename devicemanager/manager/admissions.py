@@ -18,7 +18,7 @@ from collections.abc import Callable
 import checkpoint
 from devicemanager.core import messages
 from devicemanager.core.allocation.container import AllocationSteps, PodAllocation, give_back
-from devicemanager.core.errors import AllocationError, PluginError, RequestError
+from devicemanager.core.errors import AllocationError, EndpointError, RequestError
 from devicemanager.core.ledger import Draft
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import refused_by_allocation
@@ -63,13 +63,13 @@ class Admissions:
                     steps = start()
                 self._driver.run(steps, uid)
                 self._commit(allocation)
-            except (PluginError, RequestError):
+            except (EndpointError, RequestError):
                 # An answer: the core has given back what it took.
                 self._end(allocation, before)
                 raise
             with self._state.lock:
                 self._pods.end(uid)
-        except (PluginError, RequestError):
+        except (EndpointError, RequestError):
             raise
         except BaseException:
             # An interrupt, which may come at any moment, also while something is given back.

@@ -11,7 +11,7 @@ from devicemanager.core.allocation.selection import (
     PreferenceWanted,
     Wanted,
 )
-from devicemanager.core.errors import AllocationError, PluginError, RequestError
+from devicemanager.core.errors import AllocationError, EndpointError, RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.hostdevices import HostDeviceAssignment
@@ -50,7 +50,7 @@ class Driver:
                 answer = error = None
                 try:
                     answer = self._ask(wanted, pod)
-                except (PluginError, RequestError) as failed:
+                except (EndpointError, RequestError) as failed:
                     error = failed
         except StopIteration:
             return
@@ -61,7 +61,7 @@ class Driver:
     def _ask(self, wanted: Wanted, pod: PodUid) -> Answer:
         client = self._state.clients.get(wanted.endpoint)
         if client is None:
-            raise PluginError(messages.STOPPED_ENDPOINT.format(endpoint=wanted.endpoint_name))
+            raise EndpointError(messages.STOPPED_ENDPOINT.format(endpoint=wanted.endpoint_name))
         match wanted:
             case AllocateWanted():
                 answer = client.allocate(wanted.device_ids)

@@ -10,7 +10,7 @@ from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.clock import Clock
 from devicemanager.core import messages
 from devicemanager.core.endpoints import Departure, PluginOptions
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import (
     EMPTY,
@@ -105,15 +105,15 @@ class ClientHandler:
     ) -> EndpointId:
         """A plugin has registered; what it replaces is closed (Q2, Q3).
 
-        ``socket`` is the path of its socket, for texts. Raises PluginError when the kubelet
+        ``socket`` is the path of its socket, for texts. Raises EndpointError when the kubelet
         is stopping, or by quirk Q2.
         """
         state = self._state
         with state.lock:
             if self._closed:
-                raise PluginError("the kubelet is stopping")
+                raise EndpointError("the kubelet is stopping")
             if "Q2" in self._quirks and self._connected(resource, name):
-                raise PluginError(messages.ALREADY_CONNECTED.format(socket=socket or name))
+                raise EndpointError(messages.ALREADY_CONNECTED.format(socket=socket or name))
             endpoint, replaced = state.endpoints.connect(resource, name, options)
             state.clients[endpoint.id] = client
             closed = [(old, state.clients.pop(old.id)) for old in replaced]

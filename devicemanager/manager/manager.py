@@ -27,7 +27,7 @@ from devicemanager.core.allocation.pod import DeviceHintProvider, DeviceHints, a
 from devicemanager.core.allocation.selection import Pick
 from devicemanager.core.errors import (
     AllocationError,
-    PluginError,
+    EndpointError,
 )
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
@@ -291,9 +291,9 @@ class DeviceManager:
                 raise AllocationError(text.format(pod=pod, container=container, resource=resource))
             try:
                 if client is None:
-                    raise PluginError(messages.STOPPED_ENDPOINT.format(endpoint=endpoint.name))
+                    raise EndpointError(messages.STOPPED_ENDPOINT.format(endpoint=endpoint.name))
                 client.pre_start_container(tuple(sorted(held[resource].ids)))
-            except PluginError as error:
+            except EndpointError as error:
                 raise AllocationError(messages.PRE_START_FAILED.format(error=error)) from error
 
     # -- reading ---------------------------------------------------------------------

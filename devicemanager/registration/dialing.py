@@ -14,7 +14,7 @@ import socket
 import struct
 from pathlib import Path
 
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import EndpointError
 from podresources import sockets
 from podresources.errors import SocketPathError
 
@@ -30,7 +30,7 @@ _RESERVE = 64
 _CREDENTIALS = struct.Struct("3i")
 
 
-class DialError(PluginError):
+class DialError(EndpointError):
     """Nobody served the plugin's socket in time. The text says what was found there."""
 
 

@@ -21,7 +21,7 @@ from devicemanager.api.names import is_extended_resource_name
 from devicemanager.calls.log import CallLog, Tap
 from devicemanager.core import messages
 from devicemanager.core.endpoints import PluginOptions
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.events import EventKind, EventStream
@@ -46,7 +46,7 @@ _LONGEST_NAME = 512
 T = TypeVar("T")
 
 
-class RegistrationRefused(PluginError):
+class RegistrationRefused(EndpointError):
     """A registration that failed. The text is what the plugin is told, with gRPC's ``code``;
     ``reason`` is more, for the kubelet's own event."""
 
@@ -219,7 +219,7 @@ class Registrar:
         try:
             if options is None:
                 options = await connection.options()
-        except PluginError as error:
+        except EndpointError as error:
             await self.in_thread(self._give_up, connection)
             raise RegistrationRefused(messages.OPTIONS_FAILED.format(error=error)) from error
         except BaseException:
@@ -268,7 +268,7 @@ class Registrar:
         try:
             socket = str(connection.path)
             endpoint = self._handler.connect(resource, name, options, connection, socket)
-        except PluginError as error:
+        except EndpointError as error:
             connection.close()
             raise RegistrationRefused(str(error)) from error
         with self._lock:

@@ -20,7 +20,7 @@ import grpc
 
 from devicemanager.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.clock import Clock
-from devicemanager.core.errors import PluginError, StartError
+from devicemanager.core.errors import EndpointError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events import EventKind, EventStream
 from devicemanager.faults.points import Occasion, Point
@@ -149,7 +149,7 @@ class PluginWatcher:
                 await self._handshake(plugin, channel)
             finally:
                 await self._registrar.in_thread(channel.close)
-        except PluginError as error:
+        except EndpointError as error:
             # Since v1.36 one that could not be told is no plugin either (k/k#133335).
             if self._registrar.behaviour.watcher_retries:
                 self._deregister(plugin)
@@ -157,7 +157,7 @@ class PluginWatcher:
         return plugin.endpoint is not None or plugin.is_given_up
 
     async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
-        """Raises PluginError for a handshake that could not be finished."""
+        """Raises EndpointError for a handshake that could not be finished."""
         calls = Calls(channel, self._registrar.tap(None, str(plugin.path)))
         info = await calls.wait_for(
             pr_grpc.GET_INFO, b"", GET_INFO_TIMEOUT, pr.PluginInfo.FromString
@@ -218,7 +218,7 @@ class PluginWatcher:
             "since 1.36",
         )
 
-    def _report(self, path: Path, error: PluginError) -> None:
+    def _report(self, path: Path, error: EndpointError) -> None:
         self._events.publish(
             EventKind.REGISTRATION_REFUSED,
             f"plugin {path.name}: registration handshake failed: {error}",

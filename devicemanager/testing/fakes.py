@@ -14,7 +14,7 @@ import attrs
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.devices import Device
 from devicemanager.core.endpoints import PluginOptions
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.core.runoptions import ContainerSettings
@@ -96,7 +96,7 @@ class FakePlugin:
     """A plugin of ``resource`` as the manager's ``PluginClient``.
 
     Change the fields at any time to change the answers. Errors to raise are given as
-    ``PluginError``, usually ``RpcError("Unknown", "…")``; None answers properly.
+    ``EndpointError``, usually ``RpcError("Unknown", "…")``; None answers properly.
     """
 
     resource: ResourceName = attrs.field(converter=ResourceName)
@@ -107,9 +107,9 @@ class FakePlugin:
     """Whether the plugin asks for PreStartContainer; looked at when it registers."""
     responses: tuple[bytes, ...] = attrs.field(factory=_one_response)
     """Serialized container responses of every Allocate; by default one that sets A=1."""
-    allocate_error: PluginError | None = None
-    preference_error: PluginError | None = None
-    pre_start_error: PluginError | None = None
+    allocate_error: EndpointError | None = None
+    preference_error: EndpointError | None = None
+    pre_start_error: EndpointError | None = None
     before_answer: Callable[[FakeCall], None] = _nothing
     """Called on the caller's thread when an RPC has arrived and is not answered yet. What
     it raises, the RPC raises."""
@@ -166,7 +166,7 @@ class FakePlugin:
     def join(self) -> None:
         """There is no thread to wait for."""
 
-    def _asked(self, call: FakeCall, error: PluginError | None) -> None:
+    def _asked(self, call: FakeCall, error: EndpointError | None) -> None:
         self.calls.append(call)
         self.before_answer(call)
         if error is not None:

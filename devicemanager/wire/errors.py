@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import EndpointError
 
 __all__ = ["WireError"]
 
 
-class WireError(PluginError):
+class WireError(EndpointError):
     """A peer's bytes do not mean what the API says. The text is one line for the user."""

@@ -34,7 +34,7 @@ import pytest
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
-from devicemanager.core.errors import PluginError, StartError
+from devicemanager.core.errors import EndpointError, StartError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile
@@ -231,7 +231,7 @@ def test_a_checkpoint_nobody_would_write(root: Path, start: Start) -> None:
     kubelet = start()
     with plugin(kubelet, 3):
         assert kubelet.admit(pod("a", uid="uid-a")).admitted
-        with pytest.raises(PluginError, match="are not a ContainerAllocateResponse"):
+        with pytest.raises(EndpointError, match="are not a ContainerAllocateResponse"):
             kubelet.restart_container("uid-a", "main")
         assert kubelet.admit(pod("b", uid="uid-b")).admitted
         kubelet.sources_ready()

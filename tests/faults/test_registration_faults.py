@@ -38,7 +38,7 @@ import grpc
 import pytest
 
 from devicemanager.core import messages
-from devicemanager.core.errors import PluginError, RequestError
+from devicemanager.core.errors import EndpointError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -89,7 +89,7 @@ def test_a_refused_registration(
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (PluginError("the kubelet is stopping"), "the kubelet is stopping"),
+        (EndpointError("the kubelet is stopping"), "the kubelet is stopping"),
         (ZeroDivisionError("x"), "a bug of the device manager: ZeroDivisionError('x')"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_plugin_that_the_manager_does_not_take(
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         before = residue.connections(kubelet.root)
         assert hostile.register(kubelet.plugin_socket, "p.sock") == expected
-        if isinstance(error, PluginError):
+        if isinstance(error, EndpointError):
             assert residue.eventually(lambda: residue.connections(kubelet.root) == before)
         else:
             with pytest.raises(ZeroDivisionError):

@@ -13,7 +13,7 @@ from devicemanager.clock import ManualClock
 from devicemanager.core.allocation.container import AdmissionContext
 from devicemanager.core.errors import (
     AllocationError,
-    PluginError,
+    EndpointError,
     RequestError,
     RpcError,
 )
@@ -886,7 +886,7 @@ def test_closed():
     writes = harness.store.writes
     plugin.send_list(devices("a", "b"))
     plugin.leave()
-    with pytest.raises(PluginError, match=r"^the kubelet is stopping$"):
+    with pytest.raises(EndpointError, match=r"^the kubelet is stopping$"):
         FakePlugin(NIC).register(harness.manager.plugins)
     with pytest.raises(Refused, match=r"endpoint plugin.sock has been stopped"):
         harness.manager.admit(pod("p", gpu=1))

@@ -14,7 +14,7 @@ import pytest
 
 import checkpoint
 import podresources
-from devicemanager.core.errors import KubeletPanic, PluginError, RpcError
+from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind, EventStream
@@ -79,7 +79,7 @@ def test_the_same_socket_registers_again(quirks: Quirks) -> None:
     old = node.plugin(devices("a"))
     new = FakePlugin(GPU)
     if quirks:
-        with pytest.raises(PluginError, match=r"device plugin already connected: plugin\.sock"):
+        with pytest.raises(EndpointError, match=r"device plugin already connected: plugin\.sock"):
             new.register(node.manager.plugins)
         new.register(node.manager.plugins, "other.sock")
         assert not old.closed

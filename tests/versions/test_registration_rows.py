@@ -10,7 +10,7 @@ import pytest
 from devicemanager import EventKind, MockKubelet, Settings
 from devicemanager.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.endpoints import PluginOptions
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import ResourceName
 from devicemanager.testing.fakes import FakePlugin
 from podresources import sockets
@@ -164,5 +164,5 @@ def test_r5_the_same_socket_again_with_all_defects(version: str) -> None:
     if version == "1.36":
         again.register(node.manager.plugins)
         return
-    with pytest.raises(PluginError, match=r"^device plugin already connected: plugin\.sock$"):
+    with pytest.raises(EndpointError, match=r"^device plugin already connected: plugin\.sock$"):
         again.register(node.manager.plugins)

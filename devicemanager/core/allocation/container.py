@@ -32,7 +32,7 @@ from devicemanager.core.devices import WITHOUT_TOPOLOGY
 from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import (
     AllocationError,
-    PluginError,
+    EndpointError,
     RequestError,
 )
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
@@ -317,7 +317,7 @@ def _ask(
         raise AllocationError(messages.UNKNOWN_PLUGIN.format(resource=resource))
     try:
         answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
-    except PluginError:
+    except EndpointError:
         # The kubelet counts what is in use anew when a plugin fails.
         allocation.ledger.count_entries_only()
         raise
@@ -355,7 +355,7 @@ def all_or_nothing(
     except Refused:
         give_back(allocation)
         raise
-    except (PluginError, RequestError) as error:
+    except (EndpointError, RequestError) as error:
         if _leaks(allocation, error):
             allocation.ledger.leak(allocation.draft)
         give_back(allocation)

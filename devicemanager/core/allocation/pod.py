@@ -20,7 +20,7 @@ from devicemanager.core.allocation.container import (
     allocate_container,
 )
 from devicemanager.core.errors import (
-    PluginError,
+    EndpointError,
     RequestError,
 )
 from devicemanager.core.ids import DeviceId, ResourceName
@@ -174,7 +174,7 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
             allocation.affinities[container.name] = _merged(allocation, step.hints)
         try:
             yield from allocate_container(allocation, container, is_init, requests)
-        except (PluginError, RequestError) as error:
+        except (EndpointError, RequestError) as error:
             step.error = str(error)
             raise
     # Checked and put on the node in one go: of two pods that come together, the second

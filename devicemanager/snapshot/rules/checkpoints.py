@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import checkpoint
 from checkpoint import CheckpointCorrupt, FindingKind, PodDevicesEntry
-from devicemanager.core.errors import PluginError
+from devicemanager.core.errors import EndpointError
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.names import ids_of
 from devicemanager.snapshot.node import DeviceKey, Node
@@ -198,7 +198,7 @@ def _objection(entry: PodDevicesEntry) -> str | None:
 
     try:
         settings_from_bytes(entry.alloc_resp or b"")
-    except PluginError as error:
+    except EndpointError as error:
         # Another cause is one of ours alone: a typed device of a kind that is not known.
         return str(error) if isinstance(error.__cause__, DecodeError) else None
     return None
