@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from devicemanager.control.openapi import document
+from devicemanager.control.operations import document
 
 __all__ = ["FILE", "text"]
 

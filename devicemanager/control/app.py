@@ -1,34 +1,25 @@
-"""The control API as an ASGI application, made of the table of operations."""
+"""The control API of a mock kubelet: what its table of operations needs besides."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
-import anyio.to_thread
 import msgspec
-from anyio import CapacityLimiter
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from devicemanager.control import handlers, shapes
+from devicemanager.control import shapes
 from devicemanager.control.access import Gate
-from devicemanager.control.answering import Answering
 from devicemanager.control.callwaits import CallWait
-from devicemanager.control.decode import decode_body, decode_query
-from devicemanager.control.errors import HttpError, problem_of
+from devicemanager.control.errors import problem_of
 from devicemanager.control.feed import Feed, call_source, event_source
-from devicemanager.control.limits import WORKERS, Account
-from devicemanager.control.openapi import document
-from devicemanager.control.operations import OPERATIONS, Kind, Operation
-from devicemanager.control.receiving import disconnected, read_body
-from devicemanager.control.sending import Answer
+from devicemanager.control.limits import Account
+from devicemanager.control.operation import Kind, Operation, Request
+from devicemanager.control.operations import OPERATIONS, document
+from devicemanager.control.receiving import disconnected
+from devicemanager.control.table import TableApplication
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -36,55 +27,22 @@ from devicemanager.kubelet.waiting import WaitTimeout
 
 __all__ = ["Application"]
 
-_JSON: Final = "application/json"
 _LINES: Final = "application/x-ndjson"
-_PROBLEM: Final = "application/problem+json"
 _LOOK_SECONDS: Final = 0.25
 """Between two looks at what a wait is for, if nothing happens: time alone may fulfil it."""
 
 
-class Application(Answering):
+class Application(TableApplication):
     """Answers the requests of one server. To be made on the server's loop."""
 
     def __init__(self, kubelet: MockKubelet, gate: Gate) -> None:
         """``gate`` has the rules for requests over TCP."""
+        super().__init__(kubelet, gate, OPERATIONS, document)
         self._kubelet = kubelet
-        self._gate = gate
-        super().__init__()
-        self._workers = CapacityLimiter(WORKERS)
         workers = self._workers
         self._events = Feed(event_source(kubelet.events), workers)
         self._calls = Feed(call_source(kubelet.calls, with_bytes=False), workers)
         self._calls_with_bytes = Feed(call_source(kubelet.calls, with_bytes=True), workers)
-        by_path: dict[str, dict[str, Operation]] = {}
-        for each in OPERATIONS:
-            by_path.setdefault(each.path, {})[each.method] = each
-        self._router = Router(
-            [
-                *(
-                    Route(path, _Endpoint(self, methods), methods=list(methods))
-                    for path, methods in by_path.items()
-                ),
-                Route("/openapi.json", self._openapi),
-            ],
-            redirect_slashes=False,
-        )
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # As the path was sent: a slash inside of a name is no other path.
-        scope["path"] = scope["raw_path"].decode("ascii")
-        self._gate.check(scope)
-        await self._router(scope, receive, send)
-
-    def _refusal(self, error: Exception, scope: Scope) -> Answer:
-        if isinstance(error, HTTPException):
-            status = HTTPStatus(error.status_code)
-            error = HttpError(status, _word(status), _unrouted(scope, status))
-        problem = self._problem(error, scope)
-        # The rest of a body that was not read would be taken for the next request.
-        headers = [(b"connection", b"close")]
-        body = msgspec.json.encode(problem)
-        return Answer(HTTPStatus(problem.status), _PROBLEM, body, headers=headers)
 
     def close(self) -> None:
         """The server ends: let streams and waits come to their ends."""
@@ -111,52 +69,29 @@ class Application(Answering):
             return True  # all that can be wrong with it
         return self._kubelet.is_serving and named["uid"] not in self._kubelet.pods()
 
-    async def _openapi(self, request: Request) -> Any:
-        body = msgspec.json.encode(document())
-        return Answer(HTTPStatus.OK, _JSON, body, request.scope["account"])
+    # -- waits and streams -----------------------------------------------------------
 
-    # -- operations ----------------------------------------------------------------------
-
-    async def carry_out(self, operation: Operation, request: Request) -> Any:
-        """The answer, as an ASGI application."""
-        account: Account = request.scope["account"]
-        # The body first: a client that is still sending would not hear what is wrong.
-        data = await read_body(request)
-        if data and operation.body is None:
-            text = f"{operation.method} {operation.path} takes no body"
-            raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
-        query = decode_query(operation, request.query_params)
-        body = decode_body(operation, data)
-        path = {name: unquote(value) for name, value in request.path_params.items()}
-        asked = handlers.Request(path, query, body)
+    async def _made(self, operation: Operation, asked: Request, account: Account) -> Any:
         if operation.kind is Kind.STREAM:
             return self._stream(operation, asked)
+        return await super()._made(operation, asked, account)
+
+    async def _call(self, operation: Operation, asked: Request) -> Any:
         if operation.kind is Kind.WAIT:
-            answer = await self._wait(operation, asked)
-        else:
-            answer = await self._call(operation, asked)
-        if operation.answer is None:
-            return Answer(operation.status, "", b"", account)
-        encoded = await self._on_worker(lambda: msgspec.json.encode(answer, enc_hook=str))
-        return Answer(operation.status, _JSON, encoded, account)
+            return await self._wait(operation, asked)
+        return await super()._call(operation, asked)
 
-    async def _call(self, operation: Operation, asked: handlers.Request) -> Any:
-        return await self._on_worker(lambda: operation.handler(self._kubelet, asked))
-
-    async def _on_worker(self, work: Callable[[], Any]) -> Any:
-        return await anyio.to_thread.run_sync(work, limiter=self._workers)
-
-    async def _wait(self, operation: Operation, asked: handlers.Request) -> Any:
+    async def _wait(self, operation: Operation, asked: Request) -> Any:
         """Look, wait for an event or call, look again. A wait has no thread while nothing
         happens."""
         timeout = asked.body.timeout
-        asked = handlers.Request(asked.path, asked.query, self._from_now(asked.body))
+        asked = Request(asked.path, asked.query, self._from_now(asked.body))
         feed: Feed[Any] = self._calls if isinstance(asked.body, CallWait) else self._events
         end = time.monotonic() + timeout
         while True:
             seen = feed.latest
             try:
-                return await self._call(operation, asked)
+                return await super()._call(operation, asked)
             except WaitTimeout as error:
                 rest = end - time.monotonic()
                 if rest <= 0 or feed.closed:
@@ -173,7 +108,7 @@ class Application(Answering):
                 return msgspec.structs.replace(body, since=self._kubelet.mark())
         return body
 
-    def _stream(self, operation: Operation, asked: handlers.Request) -> Any:
+    def _stream(self, operation: Operation, asked: Request) -> Any:
         query = asked.query
         wanted = operation.handler(self._kubelet, asked)
         feed = self._feed_of(operation, query)
@@ -196,20 +131,6 @@ class Application(Answering):
         return stream
 
 
-class _Endpoint:
-    """The operations of one path."""
-
-    def __init__(self, application: Application, methods: Mapping[str, Operation]) -> None:
-        self._application = application
-        self._methods = methods
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        request = Request(scope, receive, send)
-        answer = await self._application.carry_out(self._methods[method], request)
-        await answer(scope, receive, send)
-
-
 async def _until(lines: Any, gone: asyncio.Task[None]) -> Any:
     """The stream's parts until it ends or the client has gone."""
     while True:
@@ -224,22 +145,3 @@ async def _until(lines: Any, gone: asyncio.Task[None]) -> Any:
         if some is None:
             return
         yield some
-
-
-def _word(status: HTTPStatus) -> str:
-    return status.phrase.lower().replace(" ", "-")
-
-
-def _unrouted(scope: Scope, status: HTTPStatus) -> str:
-    method, path = scope["method"], scope["path"]
-    if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        methods = sorted({each.method for each in OPERATIONS if _fits(each, path)})
-        return f"{method} is not possible on {path}: {', '.join(methods)} is"
-    return f"nothing is at {path[:200]!r}: /openapi.json lists what there is"
-
-
-def _fits(operation: Operation, path: str) -> bool:
-    parts, given = operation.path.split("/"), path.split("/")
-    return len(parts) == len(given) and all(
-        a == b or a.startswith("{") for a, b in zip(parts, given, strict=True)
-    )

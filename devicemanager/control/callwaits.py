@@ -14,7 +14,7 @@ from devicemanager.control import convert, shapes
 from devicemanager.control.shapes import Seconds
 
 if TYPE_CHECKING:
-    from devicemanager.control.handlers import Request
+    from devicemanager.control.operation import Request
     from devicemanager.kubelet.mock import MockKubelet
 
 __all__ = ["CallWait", "RemoteCallWaits", "wait_for_call"]

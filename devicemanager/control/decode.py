@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from devicemanager.control.errors import HttpError
-from devicemanager.control.operations import Body, Operation
+from devicemanager.control.operation import Body, Operation
 
 __all__ = ["decode_body", "decode_query"]
 

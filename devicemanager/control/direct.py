@@ -13,7 +13,7 @@ from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.kubelet.arguments import device_ids
 
 if TYPE_CHECKING:
-    from devicemanager.control.handlers import Request
+    from devicemanager.control.operation import Request
     from devicemanager.kubelet.mock import MockKubelet
 
 __all__ = [

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import attrs
 import msgspec
 
 from devicemanager.calls.call import Call
 from devicemanager.clock import ManualClock
 from devicemanager.control import convert, shapes
 from devicemanager.control.errors import NOT_FOUND, HttpError
+from devicemanager.control.operation import Request
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import Event, EventKind
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Wanted = Callable[[Sequence[T]], Sequence[T]]
 """Chooses what a reader of a stream asked for."""
-
-
-@attrs.frozen
-class Request:
-    """What a handler is given: names in the path, the query and the body, all checked."""
-
-    path: Mapping[str, str] = attrs.field(factory=dict)
-    query: Any = None
-    body: Any = None
-    timeout: float = 0.0
-    """For waits: 0, look and say."""
 
 
 def node(kubelet: MockKubelet, _: Request) -> shapes.Node:

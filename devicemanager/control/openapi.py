@@ -1,45 +1,52 @@
-"""The OpenAPI 3.1 document, from the table of operations and the shapes."""
+"""An OpenAPI 3.1 document, from a table of operations and the shapes."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+import attrs
 import msgspec
 
-from devicemanager.control.operations import OPERATIONS, Body, Kind, Operation
+from devicemanager.control.operation import Body, Kind, Operation
 from devicemanager.control.shapes import Problem
 
-__all__ = ["document"]
+__all__ = ["About", "build"]
 
 _REF: Final = "#/components/schemas/{name}"
-_ABOUT: Final = """\
-Steers a mock kubelet: what `MockKubelet` does in Python, over HTTP on
-`control.sock` in the kubelet's directory. Pods are named by UID. Answers may get new fields;
-unknown fields and parameters of requests are refused."""
 
 
-@cache
-def document() -> dict[str, Any]:
-    """The document as plain data. Nobody may change it."""
-    types = list(dict.fromkeys(_types()))
+@attrs.frozen
+class About:
+    """What a document says of its API as a whole."""
+
+    title: str
+    description: str
+    """In Markdown."""
+    where: str
+    """The directory with its socket and token."""
+
+
+def build(operations: Sequence[Operation], about: About) -> dict[str, Any]:
+    """The document of a table, as plain data."""
+    types = list(dict.fromkeys(_types(operations)))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     of = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {}
-    for each in OPERATIONS:
+    for each in operations:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, of)
+    where = f"on {about.where}/control.sock"
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Control API of a mock kubelet",
+            "title": about.title,
             "version": "1",
-            "description": _ABOUT,
+            "description": about.description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "http://localhost", "description": "on <root>/control.sock"}],
+        "servers": [{"url": "http://localhost", "description": where}],
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
@@ -48,7 +55,7 @@ def document() -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "over TCP only: the token in <root>/control.token",
+                    "description": f"over TCP only: the token in {about.where}/control.token",
                 }
             },
         },
@@ -71,9 +78,9 @@ def _plain(schema: Any) -> Any:
     return found
 
 
-def _types() -> Iterator[Any]:
+def _types(operations: Sequence[Operation]) -> Iterator[Any]:
     yield Problem
-    for each in OPERATIONS:
+    for each in operations:
         if each.answer is not None:
             yield each.answer
         if each.body is not None and not isinstance(each.body, Body):

@@ -6,79 +6,25 @@ public member of ``MockKubelet`` is neither here nor in ``NOT_HERE``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import Enum
+from collections.abc import Mapping
+from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
-
-import attrs
+from typing import Any, Final
 
 from devicemanager.control import callwaits, direct, handlers, podlife, shapes
+from devicemanager.control.openapi import About, build
+from devicemanager.control.operation import Body, Kind, Operation, call
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.runoptions import RunOptions
 
-if TYPE_CHECKING:
-    from devicemanager.kubelet.mock import MockKubelet
-
-__all__ = ["NOT_HERE", "OPERATIONS", "Body", "Kind", "Operation", "operation"]
-
-
-class Kind(Enum):
-    """How an operation is carried out."""
-
-    CALL = "call"
-    """On a worker thread, at once."""
-    WAIT = "wait"
-    """Looked at again after every event, until its ``timeout`` is over."""
-    STREAM = "stream"
-    """Lines of JSON, as they come."""
-
-
-class Body(Enum):
-    """Bodies that are no shapes of ours."""
-
-    MANIFEST = "a pod's manifest, as JSON or YAML"
-    OBJECTS = "objects of devmgmtproto.k8s.io, as JSON or YAML"
-
-
-@attrs.frozen
-class Operation:
-    """One row."""
-
-    name: str
-    """``operationId``."""
-    method: str
-    path: str
-    members: tuple[str, ...]
-    """The members of MockKubelet that it stands for."""
-    summary: str
-    handler: Callable[[MockKubelet, handlers.Request], Any]
-    answer: Any = None
-    """The type of the answer; None for none."""
-    query: type | None = None
-    body: type | Body | None = None
-    kind: Kind = Kind.CALL
-    status: HTTPStatus = HTTPStatus.OK
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names in the path."""
-        return tuple([part[1:-1] for part in self.path.split("/") if part.startswith("{")])
-
-
-def _call(
-    name: str, method: str, path: str, members: str, summary: str, handler: Any, **more: Any
-) -> Operation:
-    if "answer" not in more:
-        more["status"] = HTTPStatus.NO_CONTENT
-    return Operation(name, method, path, tuple(members.split()), summary, handler, **more)
+__all__ = ["NOT_HERE", "OPERATIONS", "document", "operation"]
 
 
 _POD = "/v1/pods/{uid}"
 _CONTAINER = _POD + "/containers/{container}"
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    _call(
+    call(
         "getNode",
         "GET",
         "/v1/node",
@@ -88,7 +34,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.node,
         answer=shapes.Node,
     ),
-    _call(
+    call(
         "getNodeStatus",
         "GET",
         "/v1/node/status",
@@ -97,7 +43,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.node_status,
         answer=shapes.NodeStatus,
     ),
-    _call(
+    call(
         "startKubelet",
         "POST",
         "/v1/node/start",
@@ -105,7 +51,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Serve again after a stop; pods that are known are admitted again.",
         handlers.start,
     ),
-    _call(
+    call(
         "stopKubelet",
         "POST",
         "/v1/node/stop",
@@ -113,7 +59,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Stop serving. Pods and containers stay as they are, and so does the control API.",
         handlers.stop,
     ),
-    _call(
+    call(
         "restartKubelet",
         "POST",
         "/v1/node/restart",
@@ -121,7 +67,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Start the kubelet's process anew; containers keep running.",
         handlers.restart,
     ),
-    _call(
+    call(
         "rebootNode",
         "POST",
         "/v1/node/reboot",
@@ -129,7 +75,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Start the node anew: no container runs, every pod is admitted again.",
         handlers.reboot,
     ),
-    _call(
+    call(
         "setSourcesReady",
         "POST",
         "/v1/node/sources-ready",
@@ -137,7 +83,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Say that all pods of the node are known: devices of others are freed.",
         handlers.sources_ready,
     ),
-    _call(
+    call(
         "checkServers",
         "POST",
         "/v1/node/check",
@@ -145,7 +91,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Report the first error on a server thread since the last check, if there was one.",
         handlers.check,
     ),
-    _call(
+    call(
         "listResources",
         "GET",
         "/v1/resources",
@@ -154,7 +100,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.resources,
         answer=shapes.ResourceList,
     ),
-    _call(
+    call(
         "listPlugins",
         "GET",
         "/v1/plugins",
@@ -163,7 +109,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.plugins,
         answer=shapes.PluginList,
     ),
-    _call(
+    call(
         "listDevices",
         "GET",
         "/v1/devices",
@@ -173,7 +119,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         query=shapes.ResourceQuery,
         answer=shapes.DeviceList,
     ),
-    _call(
+    call(
         "admitPod",
         "POST",
         "/v1/pods",
@@ -185,7 +131,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.Admission,
         status=HTTPStatus.CREATED,
     ),
-    _call(
+    call(
         "listPods",
         "GET",
         "/v1/pods",
@@ -194,7 +140,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.pods,
         answer=shapes.PodList,
     ),
-    _call(
+    call(
         "deletePods",
         "DELETE",
         "/v1/pods",
@@ -203,8 +149,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.delete_pods,
         query=shapes.PodQuery,
     ),
-    _call("getPod", "GET", _POD, "pod", "Show one pod.", handlers.pod, answer=shapes.Pod),
-    _call(
+    call("getPod", "GET", _POD, "pod", "Show one pod.", handlers.pod, answer=shapes.Pod),
+    call(
         "deletePod",
         "DELETE",
         _POD,
@@ -212,7 +158,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "End and delete a pod: its devices are free.",
         handlers.delete_pod,
     ),
-    _call(
+    call(
         "deletePodGracefully",
         "POST",
         _POD + "/delete",
@@ -221,7 +167,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         podlife.delete,
         body=podlife.Delete,
     ),
-    _call(
+    call(
         "finishPod",
         "POST",
         _POD + "/finish",
@@ -231,7 +177,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=shapes.Finish,
         answer=shapes.Finished,
     ),
-    _call(
+    call(
         "getPodDevices",
         "GET",
         _POD + "/devices",
@@ -240,7 +186,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.pod_devices,
         answer=shapes.PodDevices,
     ),
-    _call(
+    call(
         "getPodResourcesStatus",
         "GET",
         _POD + "/resources-status",
@@ -249,7 +195,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.resources_status,
         answer=shapes.PodResourcesStatus,
     ),
-    _call(
+    call(
         "getContainerStatuses",
         "GET",
         _POD + "/container-statuses",
@@ -258,7 +204,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         podlife.container_statuses,
         answer=podlife.ContainerStatusList,
     ),
-    _call(
+    call(
         "startContainer",
         "POST",
         _CONTAINER + "/start",
@@ -267,7 +213,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.start_container,
         answer=RunOptions,
     ),
-    _call(
+    call(
         "restartContainer",
         "POST",
         _CONTAINER + "/restart",
@@ -276,7 +222,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.restart_container,
         answer=RunOptions,
     ),
-    _call(
+    call(
         "exitContainer",
         "POST",
         _CONTAINER + "/exit",
@@ -286,7 +232,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=podlife.ExitContainer,
         answer=podlife.ContainerStatus,
     ),
-    _call(
+    call(
         "publishPools",
         "POST",
         "/v1/pools",
@@ -295,7 +241,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.publish,
         body=Body.OBJECTS,
     ),
-    _call(
+    call(
         "defineClasses",
         "POST",
         "/v1/device-classes",
@@ -304,7 +250,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.define,
         body=Body.OBJECTS,
     ),
-    _call(
+    call(
         "createClaims",
         "POST",
         "/v1/claims",
@@ -313,7 +259,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.claim,
         body=Body.OBJECTS,
     ),
-    _call(
+    call(
         "getEvents",
         "GET",
         "/v1/events",
@@ -324,7 +270,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.Event,
         kind=Kind.STREAM,
     ),
-    _call(
+    call(
         "getCalls",
         "GET",
         "/v1/calls",
@@ -335,7 +281,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.Call,
         kind=Kind.STREAM,
     ),
-    _call(
+    call(
         "getPendingCalls",
         "GET",
         "/v1/calls/pending",
@@ -344,7 +290,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.pending_calls,
         answer=shapes.PendingCallList,
     ),
-    _call(
+    call(
         "callAllocate",
         "POST",
         "/v1/direct-calls/allocate",
@@ -354,7 +300,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=direct.Allocate,
         answer=direct.Allocated,
     ),
-    _call(
+    call(
         "callGetPreferredAllocation",
         "POST",
         "/v1/direct-calls/preferred",
@@ -364,7 +310,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=direct.GetPreferred,
         answer=direct.Preferred,
     ),
-    _call(
+    call(
         "callPreStartContainer",
         "POST",
         "/v1/direct-calls/pre-start",
@@ -373,7 +319,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         direct.pre_start,
         body=direct.PreStart,
     ),
-    _call(
+    call(
         "callGetDevicePluginOptions",
         "POST",
         "/v1/direct-calls/options",
@@ -383,7 +329,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=direct.GetOptions,
         answer=PluginOptions,
     ),
-    _call(
+    call(
         "setFault",
         "POST",
         "/v1/faults",
@@ -394,7 +340,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.Fault,
         status=HTTPStatus.CREATED,
     ),
-    _call(
+    call(
         "listFaults",
         "GET",
         "/v1/faults",
@@ -403,7 +349,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.faults,
         answer=shapes.FaultList,
     ),
-    _call(
+    call(
         "clearFaults",
         "DELETE",
         "/v1/faults",
@@ -413,7 +359,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         query=shapes.FaultQuery,
         answer=shapes.Cleared,
     ),
-    _call(
+    call(
         "clearFault",
         "DELETE",
         "/v1/faults/{id}",
@@ -422,7 +368,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.clear_fault,
         answer=shapes.Cleared,
     ),
-    _call(
+    call(
         "waitForResource",
         "POST",
         "/v1/waits/resource",
@@ -432,7 +378,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=shapes.ResourceWait,
         kind=Kind.WAIT,
     ),
-    _call(
+    call(
         "waitForEvent",
         "POST",
         "/v1/waits/event",
@@ -443,7 +389,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.Event,
         kind=Kind.WAIT,
     ),
-    _call(
+    call(
         "waitForCall",
         "POST",
         "/v1/waits/call",
@@ -454,7 +400,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answer=shapes.Call,
         kind=Kind.WAIT,
     ),
-    _call(
+    call(
         "getClock",
         "GET",
         "/v1/clock",
@@ -463,7 +409,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handlers.clock,
         answer=shapes.Clock,
     ),
-    _call(
+    call(
         "advanceClock",
         "POST",
         "/v1/clock/advance",
@@ -473,7 +419,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=shapes.Advance,
         answer=shapes.Clock,
     ),
-    _call(
+    call(
         "getCheckpoint",
         "GET",
         "/v1/checkpoint",
@@ -525,3 +471,18 @@ def operation(name: str) -> Operation:
 
 
 _BY_NAME = {each.name: each for each in OPERATIONS}
+
+_ABOUT: Final = About(
+    "Control API of a mock kubelet",
+    """\
+Steers a mock kubelet: what `MockKubelet` does in Python, over HTTP on
+`control.sock` in the kubelet's directory. Pods are named by UID. Answers may get new fields;
+unknown fields and parameters of requests are refused.""",
+    "<root>",
+)
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The OpenAPI document as plain data. Nobody may change it."""
+    return build(OPERATIONS, _ABOUT)

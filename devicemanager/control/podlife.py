@@ -12,7 +12,7 @@ from devicemanager.core.podstatus import containers as statuses
 from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 
 if TYPE_CHECKING:
-    from devicemanager.control.handlers import Request
+    from devicemanager.control.operation import Request
     from devicemanager.kubelet.mock import MockKubelet
 
 __all__ = [

@@ -11,8 +11,8 @@ import pytest
 
 from devicemanager import MockKubelet
 from devicemanager.control import MockKubeletClient
-from devicemanager.control.openapi import document
-from devicemanager.control.operations import NOT_HERE, OPERATIONS, Kind
+from devicemanager.control.operation import Kind
+from devicemanager.control.operations import NOT_HERE, OPERATIONS, document
 from devicemanager.kubelet.interface import KubeletInterface
 from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest

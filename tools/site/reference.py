@@ -15,7 +15,7 @@ import attrs
 from sphinx.pycode import ModuleAnalyzer
 
 from devicemanager.cli import whole_parser
-from devicemanager.control.openapi import document
+from devicemanager.control.operations import document
 from devicemanager.events import EventKind
 from devicemanager.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
