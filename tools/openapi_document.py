@@ -1,21 +1,31 @@
-"""``python -m tools.openapi_document``: write docs/openapi.json from the table of operations."""
+"""``python -m tools.openapi_document``: write the documents of the control APIs from their tables
+of operations."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
-from devicemanager.control.operations import document
+from devicemanager.control import operations
+from devicemanager.control.nodes import operations as nodes
 
-__all__ = ["FILE", "text"]
+__all__ = ["FILES", "text"]
 
-FILE = Path(__file__).parents[1] / "docs" / "openapi.json"
+_DOCS: Final = Path(__file__).parents[1] / "docs"
+FILES: Final[Mapping[Path, Callable[[], dict[str, Any]]]] = {
+    _DOCS / "openapi.json": operations.document,
+    _DOCS / "openapi-nodes.json": nodes.document,
+}
+"""Each file, and what makes its contents."""
 
 
-def text() -> str:
-    """The file's contents."""
-    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
+def text(document: Mapping[str, Any]) -> str:
+    """A file's contents."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    FILE.write_text(text())
+    for file, make in FILES.items():
+        file.write_text(text(make()))

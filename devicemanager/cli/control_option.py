@@ -1,22 +1,28 @@
-"""``--control``: the control API of a kubelet that a command runs."""
+"""``--control``: the control API of what a command runs, a kubelet or nodes of a cluster."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
-    from devicemanager.control.server import ControlServer
+    from devicemanager.cluster.cluster import Cluster
+    from devicemanager.control.nodes.server import NodesControlServer
+    from devicemanager.control.server import ControlServer, SteeringServer
     from devicemanager.kubelet.mock import MockKubelet
 
 _SOCKET_ONLY = ""
 
 
-def add_control(parser: argparse.ArgumentParser) -> None:
-    """The flags; nothing of the server is loaded for them."""
+def add_control(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """The flags of every control API; nothing of the server is loaded for them. Returns their
+    group."""
     group = parser.add_argument_group("control API")
     group.add_argument(
         "--control",
@@ -31,6 +37,11 @@ def add_control(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let --control be an address that other hosts can reach; nothing is encrypted",
     )
+    return group
+
+
+def add_clock(group: argparse._ArgumentGroup) -> None:
+    """A clock that the control API can turn."""
     group.add_argument(
         "--clock",
         choices=("system", "manual"),
@@ -43,7 +54,7 @@ def add_control(parser: argparse.ArgumentParser) -> None:
 def check_control(args: argparse.Namespace) -> None:
     """Raises CommandError for flags that go together only with --control."""
     for name in ("control_allow_remote", "clock"):
-        if args.control is None and getattr(args, name) not in (False, "system"):
+        if args.control is None and getattr(args, name, False) not in (False, "system"):
             flag = name.replace("_", "-")
             raise CommandError(f"--{flag} is of use with --control only: give that, too")
 
@@ -52,22 +63,43 @@ def control_server(args: argparse.Namespace, kubelet: MockKubelet) -> ControlSer
     """The server that was asked for, not started. Raises CommandError."""
     if args.control is None:
         return None
-    try:
+    with _refused():
         from devicemanager.control.server import ControlServer
+
+        return ControlServer(kubelet, tcp=_tcp(args), allow_remote=args.control_allow_remote)
+
+
+def nodes_control_server(
+    args: argparse.Namespace, cluster: Cluster, directory: Path
+) -> NodesControlServer:
+    """The server of a cluster's nodes, not started. Raises CommandError."""
+    with _refused():
+        from devicemanager.control.nodes.server import NodesControlServer
+
+        return NodesControlServer(
+            cluster, directory, tcp=_tcp(args), allow_remote=args.control_allow_remote
+        )
+
+
+def _tcp(args: argparse.Namespace) -> str | None:
+    return None if args.control == _SOCKET_ONLY else str(args.control)
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Why there can be no server, as a CommandError."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise CommandError(f"--control: {not_installed(error, 'control')}") from None
-    from devicemanager.control.access import NotLoopback
-
-    tcp = None if args.control == _SOCKET_ONLY else args.control
-    try:
-        return ControlServer(kubelet, tcp=tcp, allow_remote=args.control_allow_remote)
-    except NotLoopback as error:
-        raise CommandError(f"--control: {error}; or give --control-allow-remote, too") from None
     except ValueError as error:
-        raise CommandError(f"--control: {error}") from None
+        from devicemanager.control.access import NotLoopback
+
+        more = "; or give --control-allow-remote, too" if isinstance(error, NotLoopback) else ""
+        raise CommandError(f"--control: {error}{more}") from None
 
 
-def tell(server: ControlServer, log: KubeletLog) -> None:
+def tell(server: SteeringServer, log: KubeletLog) -> None:
     """Say where it serves."""
     path = str(server.socket_path)
     log.say("control-socket", f"control socket: {path}", path=path)

@@ -6,10 +6,11 @@ import argparse
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import files, join_options, settings_options
-from devicemanager.cli.options import add_format, command
+from devicemanager.cli import control_option, files, join_options, settings_options
+from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
@@ -41,11 +42,13 @@ def add(subparsers: Subparsers) -> None:
     join_options.add_containers(parser)
     join_options.add_sharing(parser)
     join_options.add_http(parser)
+    control_option.add_control(parser)
     parser.add_argument(
         "--root",
         metavar="DIR",
         type=files.directory,
-        help="where full nodes have their directories (default: a new one under /tmp)",
+        help="where full nodes have their directories, and the control API its socket (default: "
+        "a new one under /tmp, removed at the end)",
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
@@ -94,6 +97,7 @@ def _join(
     members = join_options.members(args)
     join_options.check_sharing(args)
     join_options.check_http(args)
+    control_option.check_control(args)
     with signals.interruptible():
         cluster = Cluster.connect(
             args.kubeconfig,
@@ -106,6 +110,10 @@ def _join(
     if (server := join_options.http_server(args, cluster)) is not None:
         stack.enter_context(server)
         log.say("http", f"HTTP of the nodes: {server.address}", address=server.address)
+    if args.control is not None:
+        control = control_option.nodes_control_server(args, cluster, _directory(args, stack))
+        stack.enter_context(control)
+        control_option.tell(control, log)
     began = time.monotonic()
     with signals.interruptible():
         _start(args, cluster, members, log)
@@ -117,6 +125,22 @@ def _join(
         log.say("demo", "demo: a Job of 40 pods was created, each with one of 80 GPUs")
     log.say("ready", "ready; Ctrl-C leaves")
     _follow(cluster, log, signals, _REPORT if demo is None else _DEMO_REPORT)
+
+
+def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
+    """Where the control API has its socket."""
+    if args.root is None:
+        from devicemanager.kubelet.temporary import TemporaryRoot
+
+        made = TemporaryRoot(stack)
+        stack.callback(made.remove)
+        return made.path
+    root = Path(args.root).absolute()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"--root {args.root}: {error.strerror}") from None
+    return root
 
 
 def _start(args: argparse.Namespace, cluster: Cluster, members: Members, log: KubeletLog) -> None:

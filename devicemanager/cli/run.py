@@ -101,7 +101,7 @@ def add(subparsers: Subparsers) -> None:
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
     live.add_live(parser)
-    control_option.add_control(parser)
+    control_option.add_clock(control_option.add_control(parser))
     http_option.add_http(parser)
     settings_options.add_topology(parser)
     settings_options.add_admission(parser)

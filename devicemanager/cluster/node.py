@@ -25,7 +25,7 @@ from devicemanager.cluster.recorder import EventType, Recorder
 from devicemanager.cluster.runtimestate import RuntimeState
 from devicemanager.cluster.telling import Warn
 from devicemanager.cluster.topology import NodeTopology
-from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
 from devicemanager.events import Event
 
 __all__ = ["ClusterNode", "Leave"]
@@ -104,6 +104,15 @@ class ClusterNode(NodeDevices):
     def is_over(self) -> bool:
         """Whether it has left."""
         return self._is_over
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nobody hears of it."""
+        return self._is_silent
+
+    def conditions(self) -> tuple[NodeCondition, ...]:
+        """What its kubelet says of the node, Ready last; the API has it soon."""
+        return self._status.conditions()
 
     def _happened(self, event: Event) -> None:
         self.pods.happened(event)

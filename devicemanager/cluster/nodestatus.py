@@ -12,7 +12,7 @@ from devicemanager.cluster.runtimestate import RuntimeState
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import node_amounts
 from devicemanager.core.nodestatus.changes import digest, node_patch
-from devicemanager.core.nodestatus.conditions import node_conditions
+from devicemanager.core.nodestatus.conditions import NodeCondition, node_conditions
 
 __all__ = ["NodeStatusUpdater"]
 
@@ -59,7 +59,7 @@ class NodeStatusUpdater:
         amounts = node_amounts(options.amounts, self._with_gone(node.kubelet.node_status()))
         return node_status_object(
             node.name,
-            node_conditions(amounts[0], self._state.errors, self._state.pressures),
+            self.conditions(),
             amounts,
             attrs.evolve(options.info, boot_id=str(self.boots or "")),
             now=node.clock.time(),
@@ -67,6 +67,11 @@ class NodeStatusUpdater:
             address=options.address,
             port=options.port,
         )
+
+    def conditions(self) -> tuple[NodeCondition, ...]:
+        """Its conditions as of now. From any thread."""
+        amounts = self._node.options.amounts
+        return node_conditions(amounts, self._state.errors, self._state.pressures)
 
     def _with_gone(self, devices: NodeStatus) -> NodeStatus:
         gone = {name: 0 for name in self._gone if name not in devices.capacity}

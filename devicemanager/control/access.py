@@ -110,7 +110,7 @@ class Access:
                 HTTPStatus.UNAUTHORIZED,
                 "unauthorized",
                 "the header `Authorization: Bearer TOKEN` is needed; the token is in "
-                "control.token in the kubelet's directory",
+                "control.token in the root",
             )
 
     def _check_host(self, host: str) -> None:

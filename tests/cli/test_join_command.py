@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.cluster.stub import StubServer
+from devicemanager.control.transport import transport_to
 from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
@@ -63,6 +65,7 @@ def refused(capsys):
         (["--lease-duration", "1"], "--lease-duration"),
         (["--leave", "never"], "--leave"),
         (["--http-allow-remote"], "go with --http"),
+        (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
         (["--demo", "--kubeconfig", "x"], "--demo has a cluster of its own"),
         (["--kubeconfig", "/nowhere/config"], "kubeconfig /nowhere/config: No such file"),
     ],
@@ -78,6 +81,19 @@ def test_expired_credentials_touch_nothing(refused, tmp_path):
         line = refused("--kubeconfig", str(path))
         assert "the API server does not accept the credentials" in line
         assert stub.all("nodes") == []
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["--control", "x"], "--control: 'x' is no address with a port"),
+        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or give --control-allow-remote, too"),
+        (["--control", "--root", "/dev/null/x"], "--root /dev/null/x: Not a directory"),
+    ],
+)
+def test_a_control_api_that_cannot_be_touches_nothing(refused, stub, kubeconfig, args, said):
+    assert said in refused("--kubeconfig", kubeconfig, *args)
+    assert stub.all("nodes") == []
 
 
 def test_missing_rights_touch_nothing(refused, stub, kubeconfig):
@@ -107,7 +123,7 @@ def started(*args):
 def test_it_joins_and_leaves(stub, kubeconfig):
     stub.create("nodes", {"metadata": {"name": "cloud"}, "spec": {"providerID": "aws:///x"}})
     args = ["--nodes", "3", "--simulate", "vendor.com/gpu=8", "--label", "a=b"]
-    taint = ["--taint", "k=v:NoExecute", "--no-taint", "--http", "127.0.0.1:0"]
+    taint = ["--taint", "k=v:NoExecute", "--no-taint", "--http", "127.0.0.1:0", "--control"]
     process = started("--kubeconfig", kubeconfig, *args, *taint)
     with process:
         lines = until_ready(process)
@@ -119,9 +135,18 @@ def test_it_joins_and_leaves(stub, kubeconfig):
         (address,) = (line["address"] for line in lines if line["kind"] == "http")
         with urllib.request.urlopen(f"http://{address}/nodes/virtual-1/pods", timeout=20) as answer:
             assert json.load(answer)["items"] == []
+        (control,) = (Path(line["path"]) for line in lines if line["kind"] == "control-socket")
+        device = {"resource": "vendor.com/gpu", "device": "gpu-3"}
+        path = "/v1/nodes/virtual-1/fail-device"
+        assert transport_to(control).ask("POST", path, json.dumps(device).encode()).status == 204
+        end = time.monotonic() + 20
+        while stub.get("nodes", "virtual-1")["status"]["allocatable"]["vendor.com/gpu"] != "7":
+            assert time.monotonic() < end
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert [each["metadata"]["name"] for each in stub.all("nodes")] == ["cloud"]
+    assert not control.parent.exists()
 
 
 def test_the_demo_does_its_job():

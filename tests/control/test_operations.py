@@ -11,12 +11,13 @@ import pytest
 
 from devicemanager import MockKubelet
 from devicemanager.control import MockKubeletClient
+from devicemanager.control.nodes.operations import OPERATIONS as NODES
 from devicemanager.control.operation import Kind
 from devicemanager.control.operations import NOT_HERE, OPERATIONS, document
 from devicemanager.kubelet.interface import KubeletInterface
 from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest
-from tools.openapi_document import FILE, text
+from tools.openapi_document import FILES, text
 
 GPU = "vendor.com/gpu"
 IN_TABLE = {member for each in OPERATIONS for member in each.members}
@@ -50,28 +51,31 @@ def test_client_and_kubelet_take_the_same_arguments():
             assert inspect.signature(ours).parameters == theirs.parameters, name
 
 
-def test_names_are_told_apart_and_look_alike():
-    names = [each.name for each in OPERATIONS]
+@pytest.mark.parametrize("operations", [OPERATIONS, NODES])
+def test_names_are_told_apart_and_look_alike(operations):
+    names = [each.name for each in operations]
     assert len(set(names)) == len(names)
-    assert len({(each.method, each.path) for each in OPERATIONS}) == len(names)
-    for each in OPERATIONS:
+    assert len({(each.method, each.path) for each in operations}) == len(names)
+    for each in operations:
         assert re.fullmatch(r"[a-z]+[A-Za-z]+", each.name)
         assert re.fullmatch(r"(/[a-z0-9-]+|/\{[a-z]+\})+", each.path)
         assert each.summary.endswith(".")
 
 
-def test_the_document_is_checked_in():
-    assert FILE.read_text() == text(), "run python -m tools.openapi_document"
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_document_is_checked_in(file):
+    assert file.read_text() == text(FILES[file]()), "run python -m tools.openapi_document"
 
 
-def test_the_document_refers_to_what_it_has():
-    found = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text())
-    assert set(found) == set(document()["components"]["schemas"])
-    for schema in document()["components"]["schemas"].values():
+@pytest.mark.parametrize("make", FILES.values())
+def test_a_document_refers_to_what_it_has(make):
+    found = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text(make()))
+    assert set(found) == set(make()["components"]["schemas"])
+    for schema in make()["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def conforms(operation, status, kind, body):
+def conforms(operation, status, kind, body, document=document):
     """The answer is one that the document promises."""
     responses = document()["paths"][operation.path][operation.method.lower()]["responses"]
     answer = responses[str(status)]
@@ -234,7 +238,7 @@ def test_problems_are_as_the_document_says(raw):
 
 def test_the_document_is_served(raw):
     reply = raw.ask("GET", "/openapi.json")
-    assert json.loads(reply.body) == json.loads(text())
+    assert json.loads(reply.body) == json.loads(text(document()))
 
 
 @pytest.mark.parametrize("name", ["ControlServer", "MockKubeletClient", "ControlError"])

@@ -50,6 +50,7 @@ class _Query:
 def _request() -> Run:
     from devicemanager.control.decode import decode_body, decode_query
     from devicemanager.control.errors import HttpError, problem_of
+    from devicemanager.control.nodes import operations as nodes
     from devicemanager.control.operations import OPERATIONS
     from devicemanager.control.shapes import SetFault
     from devicemanager.faults import Fault, FaultError
@@ -58,7 +59,7 @@ def _request() -> Run:
         """The first line is the operation's name and the query, the rest the body."""
         head, _, body = data.partition(b"\n")
         name, _, query = head.decode("latin-1").partition("?")
-        for operation in OPERATIONS:
+        for operation in (*OPERATIONS, *nodes.OPERATIONS):
             if name not in ("", operation.name):
                 continue
             try:

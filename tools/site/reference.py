@@ -15,7 +15,8 @@ import attrs
 from sphinx.pycode import ModuleAnalyzer
 
 from devicemanager.cli import whole_parser
-from devicemanager.control.operations import document
+from devicemanager.control import operations
+from devicemanager.control.nodes import operations as nodes
 from devicemanager.events import EventKind
 from devicemanager.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
@@ -32,7 +33,8 @@ def write(target: Path) -> list[str]:
         "settings": _settings(),
         "events": _events(),
         "commands": _commands(),
-        "http": _http(document()),
+        "http": _http(operations.document()),
+        "http-nodes": _http(nodes.document()),
         **{f"python-{name}": _python(name, what) for name, what in PUBLIC.items()},
     }
     (target / "reference").mkdir(parents=True, exist_ok=True)
@@ -100,7 +102,7 @@ def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
 
 
 def _http(api: Mapping[str, Any]) -> str:
-    parts = [f"# Control API\n\n{api['info']['description']}\n"]
+    parts = [f"# {api['info']['title']}\n\n{api['info']['description']}\n"]
     for path, methods in api["paths"].items():
         for method, operation in methods.items():
             parts.append(f"## {method.upper()} {path}\n\n{operation['summary']}\n")
