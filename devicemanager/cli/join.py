@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import control_option, files, join_options, settings_options
+from devicemanager.cli import control_option, files, join_options, live, settings_options
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
+    from devicemanager.cli.live import Display
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.cluster.cluster import Cluster
     from devicemanager.cluster.members import Members
     from devicemanager.cluster.showcase import Demo
+    from devicemanager.view import ClusterView
 
 _LEAVING = {"delete": "deleted", "keep": "kept", "shutdown": "shut down"}
 _REPORT = 10.0
@@ -35,7 +37,8 @@ def add(subparsers: Subparsers) -> None:
         "add virtual nodes to a real cluster",
         description="Adds nodes to a Kubernetes cluster whose devices our device managers hand "
         "out: the cluster's scheduler binds pods, each node admits or refuses them as a kubelet "
-        "would. No container runs. Ends at SIGTERM or Ctrl-C, and takes the nodes away.",
+        "would. No container runs. Ends at SIGTERM or Ctrl-C, and takes the nodes away. Shows the "
+        "nodes live on a terminal, and elsewhere prints lines.",
     )
     join_options.add_cluster(parser)
     join_options.add_nodes(parser)
@@ -52,21 +55,27 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
+    live.add_live(parser)
     settings_options.add_topology(parser)
     settings_options.add_admission(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.cli.kubelet_log import KubeletLog
     from devicemanager.cli.stopping import Stopped, StopSignals
 
-    log = KubeletLog(args.output == "json")
     with StopSignals() as signals, contextlib.ExitStack() as stack:
-        demo = stack.enter_context(_demo(args, log))
-        with contextlib.suppress(Stopped):
-            _join(args, log, signals, stack, demo)
+        failures: list[OSError] = []
+        display = live.display_until(args, signals, failures, stack)
+        try:
+            demo = stack.enter_context(_demo(args, display.log))
+            with contextlib.suppress(Stopped):
+                _join(args, display, signals, stack, demo)
+        finally:
+            display.close()
         if signals.came:
-            log.say("leaving", f"leaving: nodes are {_LEAVING[args.leave]}")
+            display.log.say("leaving", f"leaving: nodes are {_LEAVING[args.leave]}")
+    if failures:
+        raise failures[0]
     return 0
 
 
@@ -87,13 +96,14 @@ def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[Demo | None]:
 
 def _join(
     args: argparse.Namespace,
-    log: KubeletLog,
+    display: Display,
     signals: StopSignals,
     stack: contextlib.ExitStack,
     demo: Demo | None,
 ) -> None:
     from devicemanager.cluster.cluster import Cluster
 
+    log = display.log
     members = join_options.members(args)
     join_options.check_sharing(args)
     join_options.check_http(args)
@@ -114,15 +124,16 @@ def _join(
         control = control_option.nodes_control_server(args, cluster, _directory(args, stack))
         stack.enter_context(control)
         control_option.tell(control, log)
+    display.show(lambda: _look(cluster))
     began = time.monotonic()
-    with signals.interruptible():
+    with signals.interruptible(), display.waiting(f"for {len(members.names)} nodes to join"):
         _start(args, cluster, members, log)
     seconds = time.monotonic() - began
     count = len(cluster.nodes)
     log.say("joined", f"{count} nodes joined in {seconds:.1f} s", nodes=count, seconds=seconds)
     if demo is not None:
         demo.submit()
-        log.say("demo", "demo: a Job of 40 pods was created, each with one of 80 GPUs")
+        log.say("demo", "demo: a Job of 40 pods was created, each with one GPU")
     log.say("ready", "ready; Ctrl-C leaves")
     _follow(cluster, log, signals, _REPORT if demo is None else _DEMO_REPORT)
 
@@ -141,6 +152,12 @@ def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
     except OSError as error:
         raise CommandError(f"--root {args.root}: {error.strerror}") from None
     return root
+
+
+def _look(cluster: Cluster) -> Callable[[], ClusterView]:
+    from devicemanager.view import ClusterPictures
+
+    return ClusterPictures(cluster.url, lambda: cluster.nodes).look
 
 
 def _start(args: argparse.Namespace, cluster: Cluster, members: Members, log: KubeletLog) -> None:

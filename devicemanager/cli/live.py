@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import contextlib
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,9 +18,9 @@ from devicemanager.cli.standard_output import OutputQueue
 if TYPE_CHECKING:
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.terminal.live import LiveView, LogLines
-    from devicemanager.view import NodeView
+    from devicemanager.terminal.screen import Picture
 
-__all__ = ["Display", "LiveDisplay", "add_live", "display", "live_view"]
+__all__ = ["Display", "LiveDisplay", "add_live", "display", "display_until", "live_view"]
 
 _LEFT_BEHIND = 10
 """So many lines of what the view showed are printed when it has ended."""
@@ -43,7 +45,7 @@ def add_live(parser: argparse.ArgumentParser) -> None:
 
 def live_view(
     args: argparse.Namespace,
-    look: Callable[[], NodeView],
+    look: Callable[[], Picture],
     ended: Callable[[BaseException | None], None],
     lines: LogLines | None = None,
     about: Sequence[str] = (),
@@ -69,7 +71,7 @@ class Display:
     def __init__(self, log: KubeletLog) -> None:
         self.log = log
 
-    def show(self, look: Callable[[], Callable[[], NodeView]]) -> None:
+    def show(self, look: Callable[[], Callable[[], Picture]]) -> None:
         """From now on pictures may be shown: ``look`` gives what makes them."""
 
     @contextlib.contextmanager
@@ -156,7 +158,7 @@ class LiveDisplay(Display):
         self._live_log = _LiveLog(LogLines(), output.put)
         super().__init__(self._live_log)
 
-    def show(self, look: Callable[[], Callable[[], NodeView]]) -> None:
+    def show(self, look: Callable[[], Callable[[], Picture]]) -> None:
         from devicemanager.terminal.session import TerminalSignals
 
         log = self._live_log
@@ -227,3 +229,24 @@ def display(
             return shown
     log = KubeletLog(as_json, output.put)
     return Display(log)
+
+
+def display_until(
+    args: argparse.Namespace,
+    signals: StopSignals,
+    failures: list[OSError],
+    stack: contextlib.ExitStack,
+) -> Display:
+    """The display of a command that runs until a signal: who quits the view sends one, and so
+    does a terminal that goes away, which is added to ``failures``."""
+
+    def failed(error: OSError) -> None:
+        # A terminal that went away is not the reason if its SIGHUP came before.
+        if not signals.came:
+            failures.append(error)
+            _thread.interrupt_main(signal.SIGTERM)
+
+    def quit_() -> None:
+        _thread.interrupt_main(signal.SIGINT)
+
+    return display(args, signals, quit_, failed, stack)

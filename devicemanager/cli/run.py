@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import argparse
 import contextlib
 import gc
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -114,14 +112,7 @@ def _run(args: argparse.Namespace) -> int:
 
     failures: list[OSError] = []
     with StopSignals() as signals, contextlib.ExitStack() as stack:
-
-        def failed(error: OSError) -> None:
-            # A terminal that went away is not the reason if its SIGHUP came before.
-            if not signals.came:
-                failures.append(error)
-                _thread.interrupt_main(signal.SIGTERM)
-
-        display = live.display(args, signals, _quit, failed, stack)
+        display = live.display_until(args, signals, failures, stack)
         try:
             with contextlib.suppress(Stopped):
                 _serve(args, display, signals, stack)
@@ -132,10 +123,6 @@ def _run(args: argparse.Namespace) -> int:
     if failures:
         raise failures[0]
     return 0
-
-
-def _quit() -> None:
-    _thread.interrupt_main(signal.SIGINT)
 
 
 def _serve(

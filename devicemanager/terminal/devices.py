@@ -12,7 +12,7 @@ from devicemanager.terminal.rows import Rows, Shown
 from devicemanager.terminal.text import STYLES, Glyphs, column, joined, safe
 from devicemanager.view import DeviceState, NodeView, ResourceView
 
-__all__ = ["cells", "counted", "holders"]
+__all__ = ["cells", "counted", "holders", "shares"]
 
 _NAME, _NODE, _COUNTS = 24, 8, 22
 _COUNTED = (
@@ -107,12 +107,21 @@ def _bar(states: Sequence[DeviceState], width: int, glyphs: Glyphs) -> Text:
 
 
 def _scaled(states: Sequence[DeviceState], width: int) -> list[DeviceState]:
-    """So many cells, in the shares of the states; one that occurs at all has a cell."""
-    counts = {state: count for state in _COUNTED if (count := states.count(state))}
-    left = width - len(counts)
-    shares = {state: 1 + left * count // len(states) for state, count in counts.items()}
-    shares[max(counts, key=counts.__getitem__)] += width - sum(shares.values())
-    return [state for state, share in shares.items() for _ in range(share)]
+    """So many cells, in the shares of the states."""
+    counts = {state: states.count(state) for state in _COUNTED}
+    return [state for state, share in shares(counts, width).items() for _ in range(share)]
+
+
+def shares(counts: Mapping[DeviceState, int], width: int) -> dict[DeviceState, int]:
+    """So many cells, by how many devices are in each state; a state that occurs at all has a
+    cell. There are at least as many cells as states that occur."""
+    there = {state: count for state, count in counts.items() if count > 0}
+    if not there:
+        return {}
+    left, whole = width - len(there), sum(there.values())
+    found = {state: 1 + left * count // whole for state, count in there.items()}
+    found[max(there, key=there.__getitem__)] += width - sum(found.values())
+    return found
 
 
 def counted(

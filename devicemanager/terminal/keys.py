@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from devicemanager.terminal.rows import Pane
+from devicemanager.terminal.rows import NODE_PANES, Pane
 
 __all__ = ["ScreenState", "keys", "pressed"]
 
@@ -41,7 +41,6 @@ _NAMES: Mapping[str, str] = {
     "/": "filter",
     "0": "all",
 }
-_PANES = {str(number): pane for number, pane in enumerate(Pane, 1)}
 _LONGEST_FILTER = 60
 
 
@@ -87,14 +86,17 @@ def _sequence_length(text: str) -> int:
     return len(text)
 
 
-def pressed(state: ScreenState, key: str, page: int, last: int) -> ScreenState:
-    """The state after a key. A screen has ``page`` rows; ``last`` is the greatest offset."""
+def pressed(
+    state: ScreenState, key: str, page: int, last: int, panes: Sequence[Pane] = NODE_PANES
+) -> ScreenState:
+    """The state after a key. A screen has ``page`` rows; ``last`` is the greatest offset; the
+    keys 1, 2 and so on are those of the ``panes``."""
     if state.typing:
         return _typed(state, key)
     if state.help:
         return attrs.evolve(state, help=False, quit=key == "q")
-    if key in _PANES:
-        return attrs.evolve(state, pane=_PANES[key], offset=0)
+    if len(key) == 1 and key in "123456789"[: len(panes)]:
+        return attrs.evolve(state, pane=panes[int(key) - 1], offset=0)
     match _NAMES.get(key, key):
         case "quit":
             return attrs.evolve(state, quit=True)
@@ -109,15 +111,15 @@ def pressed(state: ScreenState, key: str, page: int, last: int) -> ScreenState:
         case "escape":
             return attrs.evolve(state, pane=None, offset=0, filter="")
         case "tab":
-            return attrs.evolve(state, pane=_next(state.pane, 1), offset=0)
+            return attrs.evolve(state, pane=_next(state.pane, 1, panes), offset=0)
         case "back-tab":
-            return attrs.evolve(state, pane=_next(state.pane, -1), offset=0)
+            return attrs.evolve(state, pane=_next(state.pane, -1, panes), offset=0)
         case name:
             return _scrolled(state, name, page, last)
 
 
-def _next(pane: Pane | None, step: int) -> Pane | None:
-    order: list[Pane | None] = [None, *Pane]
+def _next(pane: Pane | None, step: int, panes: Sequence[Pane]) -> Pane | None:
+    order: list[Pane | None] = [None, *panes]
     return order[(order.index(pane) + step) % len(order)]
 
 

@@ -15,10 +15,9 @@ from rich.console import Console
 
 from devicemanager.terminal.keys import ScreenState, keys, pressed
 from devicemanager.terminal.rows import LogLine, Shown
-from devicemanager.terminal.screen import Screen, draw
+from devicemanager.terminal.screen import Picture, Screen, draw
 from devicemanager.terminal.text import ASCII, UNICODE, Glyphs
 from devicemanager.terminal.tty import Terminal
-from devicemanager.view import NodeView
 
 __all__ = ["LiveView", "LogLines", "glyphs_for"]
 
@@ -75,7 +74,7 @@ class LiveView:
     def __init__(
         self,
         terminal: Terminal,
-        look: Callable[[], NodeView],
+        look: Callable[[], Picture],
         ended: Ended,
         *,
         lines: LogLines | None = None,
@@ -96,7 +95,7 @@ class LiveView:
         self._glyphs = glyphs
         self._console = _console(colored)
         self._state = ScreenState()
-        self._held: tuple[NodeView, Sequence[LogLine] | None] | None = None
+        self._held: tuple[Picture, Sequence[LogLine] | None] | None = None
         self._screen = Screen(())
         self._closing = False
         # Sockets know that they are closed, where a descriptor may be somebody else's by then.
@@ -174,7 +173,7 @@ class LiveView:
         self._screen = draw(picture, self._state, width, height, shown, self.notice, self._about)
         self.terminal.draw(self._rendered(self._screen, width))
 
-    def _seen(self) -> tuple[NodeView, Sequence[LogLine] | None]:
+    def _seen(self) -> tuple[Picture, Sequence[LogLine] | None]:
         if self._state.held and self._held is not None:
             return self._held
         self._held = self._look(), None if self._lines is None else self._lines.latest()
@@ -219,7 +218,8 @@ class LiveView:
 
     def _take(self, data: bytes) -> None:
         for key in keys(data):
-            self._state = pressed(self._state, key, self._screen.page, self._screen.last)
+            screen = self._screen
+            self._state = pressed(self._state, key, screen.page, screen.last, screen.panes)
         self._closing |= self._state.quit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -22,10 +22,11 @@ from devicemanager.view import (
     Stream,
 )
 
-__all__ = ["rows"]
+__all__ = ["PHASES", "events", "rows"]
 
 _STREAMS = {Stream.SERVING: "green", Stream.STANDBY: "cyan"}
-_PHASES = {"Running": "green", "Succeeded": "cyan", "Pending": "yellow", "Failed": "bold red"}
+PHASES: Final = {"Running": "green", "Succeeded": "cyan", "Pending": "yellow", "Failed": "bold red"}
+"""How the phase of a pod is coloured."""
 _MOST_IDS = 32
 """So many ids of a container's devices are put into a row, which may show fewer."""
 
@@ -117,7 +118,7 @@ def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
         [
             column(row.title, name_width, "bold", glyphs),
             " ",
-            column(phase, 10, _PHASES.get(phase, "yellow"), glyphs) if phase else "",
+            column(phase, 10, PHASES.get(phase, "yellow"), glyphs) if phase else "",
             " " if phase else "",
             told,
         ],
@@ -174,7 +175,8 @@ def _container_line(container: ContainerView, name_width: int, glyphs: Glyphs, w
 # -- events --------------------------------------------------------------------------------
 
 
-def _events(_: NodeView, shown: Shown, __: int) -> Rows[LogLine]:
+def events(shown: Shown) -> Rows[LogLine]:
+    """The lines of the log."""
     return Rows(
         shown.lines or (),
         lambda line: line.text,
@@ -199,5 +201,5 @@ _ROWS: Mapping[Pane, Callable[[NodeView, Shown, int], Rows[Any]]] = {
     Pane.HOLDERS: devices.holders,
     Pane.PLUGINS: _plugins,
     Pane.PODS: _pods,
-    Pane.EVENTS: _events,
+    Pane.EVENTS: lambda _, shown, __: events(shown),
 }

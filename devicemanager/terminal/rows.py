@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import attrs
 from rich.text import Text
 
 from devicemanager.terminal.text import UNICODE, Glyphs
 
-__all__ = ["LogLine", "Pane", "Rows", "Shown"]
+__all__ = ["CLUSTER_PANES", "NODE_PANES", "LogLine", "Pane", "Rows", "Shown"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,14 @@ class Pane(StrEnum):
     PLUGINS = "plugins"
     PODS = "pods"
     EVENTS = "events"
+    NODES = "nodes"
+    RESOURCES = "resources"
+
+
+NODE_PANES: Final = (Pane.DEVICES, Pane.HOLDERS, Pane.PLUGINS, Pane.PODS, Pane.EVENTS)
+"""Of one node, in the order of their keys."""
+CLUSTER_PANES: Final = (Pane.NODES, Pane.RESOURCES, Pane.EVENTS)
+"""Of the nodes in a cluster."""
 
 
 @attrs.frozen

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TypeAlias
 
 import attrs
 from rich.text import Text
 
-from devicemanager.terminal.devices import counted
+from devicemanager.terminal.clustersubject import ClusterSubject
 from devicemanager.terminal.keys import ScreenState
-from devicemanager.terminal.panes import rows
+from devicemanager.terminal.nodesubject import NodeSubject
 from devicemanager.terminal.rows import Pane, Rows, Shown
-from devicemanager.terminal.text import STYLES, Glyphs, joined, safe
-from devicemanager.view import DeviceState, NodeView
+from devicemanager.terminal.subject import Subject
+from devicemanager.terminal.text import Glyphs, joined, safe
+from devicemanager.view import ClusterView, NodeView
 
-__all__ = ["Screen", "draw", "whole"]
+__all__ = ["Picture", "Screen", "draw", "whole"]
 
 _WIDE = 150
 """From so many cells on there are two columns."""
 
-_OVERVIEW = (Pane.DEVICES, Pane.PLUGINS, Pane.PODS, Pane.EVENTS)
+Picture: TypeAlias = NodeView | ClusterView
+"""What can be shown."""
 
 _HELP = """\
-0            everything at once; Escape does the same and drops the filter
-1 devices    a cell for each device, by resource and NUMA node
-2 holders    device by device: its state, its NUMA nodes, who holds it
-3 plugins    their streams, and what they are asked or were asked last
-4 pods       with their containers
-5 events     what happened, the latest at the end
 Tab          the next of these; Shift-Tab the one before
 up down k j  a row; PageUp PageDown b f a page; Home End g G all the way
 /            shows only rows that contain what you type; Enter ends typing
 space        holds the picture still, and lets it go on
 q            quits, as Ctrl-C does; Ctrl-Z stops until `fg`
 """
+_ALL = "0            everything at once; Escape does the same and drops the filter\n"
+
+
+def _subject(picture: Picture) -> Subject:
+    return NodeSubject(picture) if isinstance(picture, NodeView) else ClusterSubject(picture)
 
 
 @attrs.frozen
@@ -47,10 +49,12 @@ class Screen:
     """Rows of a pane that has the screen for itself."""
     last: int = 0
     """The greatest offset."""
+    panes: Sequence[Pane] = ()
+    """In the order of their keys."""
 
 
 def draw(
-    picture: NodeView,
+    picture: Picture,
     state: ScreenState,
     width: int,
     height: int,
@@ -60,39 +64,37 @@ def draw(
 ) -> Screen:
     """The screen of so many cells and rows. ``notice`` is what the program itself has to say,
     such as what it waits for; ``about`` stands below the help, such as where it serves."""
-    head = [_header(picture, state, width, shown.glyphs)]
+    subject = _subject(picture)
+    head = [_header(subject, state, width, shown.glyphs)]
     if notice:
         head.append(joined([Text(f" {safe(notice)}", "bold yellow")], width, shown.glyphs))
     body = max(height - len(head) - 1, 0)
     last = 0
     if state.help:
-        middle = _help(picture, about, shown.glyphs, width)
+        middle = _help(subject, about, shown.glyphs, width)
     elif state.pane is not None:
-        middle, last = _alone(picture, state, width, body, shown)
-    elif width >= _WIDE:
-        middle = _two_columns(picture, width, body, shown)
+        middle, last = _alone(subject, state, width, body, shown)
+    elif width >= _WIDE and len(subject.columns) == 2:
+        middle = _two_columns(subject, width, body, shown)
     else:
-        middle = _stacked(_panes(picture, shown, _OVERVIEW, width), picture, width, body, shown)
-    if not state.help and len(middle) + len(picture.notes) < body:
-        middle += [Text(), *_notes(picture, width, shown.glyphs)]
+        middle = _stacked(_panes(subject, shown, _overview(subject), width), width, body, shown)
+    if not state.help and len(middle) + len(subject.notes) < body:
+        middle += [Text(), *_notes(subject, width, shown.glyphs)]
     lines = [*head, *middle[:body]]
     lines += [Text()] * (height - 1 - len(lines))
-    lines.append(_keys_line(picture, state, width, shown))
-    return Screen(tuple(lines[:height]), max(body - 1, 1), last)
+    lines.append(_keys_line(subject, state, width, shown))
+    return Screen(tuple(lines[:height]), max(body - 1, 1), last, subject.panes)
+
+
+def _overview(subject: Subject) -> list[Pane]:
+    return [pane for column in subject.columns for pane in column]
 
 
 # -- first and last line -------------------------------------------------------------------
 
 
-def _header(picture: NodeView, state: ScreenState, width: int, glyphs: Glyphs) -> Text:
-    parts = [f" {safe(picture.name)}" if picture.name else f" {safe(picture.source)}"]
-    if picture.kubelet_version:
-        parts.append(f"kubelet {safe(picture.kubelet_version)}")
-    if picture.policy:
-        parts.append(f"topology {safe(picture.policy)}/{safe(picture.scope)}")
-    line = Text("  ".join(parts), "bold")
-    if not picture.serving:
-        line.append("  stopped", "bold red")
+def _header(subject: Subject, state: ScreenState, width: int, glyphs: Glyphs) -> Text:
+    line = subject.header()
     if state.held:
         line.append("  held still", "bold yellow")
     line = joined([line], width, glyphs)
@@ -101,13 +103,13 @@ def _header(picture: NodeView, state: ScreenState, width: int, glyphs: Glyphs) -
     return line
 
 
-def _keys_line(picture: NodeView, state: ScreenState, width: int, shown: Shown) -> Text:
+def _keys_line(subject: Subject, state: ScreenState, width: int, shown: Shown) -> Text:
     glyphs = shown.glyphs
     if state.typing:
         return joined([Text(" /", "bold"), safe(state.filter), Text("_", "blink")], width, glyphs)
     line = Text(" ")
-    for number, pane in enumerate([None, *Pane]):
-        if pane is not None and not _is_told(pane, picture, shown):
+    for number, pane in enumerate([None, *subject.panes]):
+        if pane is not None and not subject.is_told(pane, shown):
             continue
         style = "bold reverse" if pane is state.pane else "bold"
         line.append(str(number), style).append(f" {pane or 'all'} ", "")
@@ -117,16 +119,14 @@ def _keys_line(picture: NodeView, state: ScreenState, width: int, shown: Shown) 
     return joined([line, Text(rest, "dim")], width, glyphs)
 
 
-def _help(picture: NodeView, about: Sequence[str], glyphs: Glyphs, width: int) -> list[Text]:
-    legend = Text(" ")
-    for state in DeviceState:
-        legend.append(f"{glyphs.states[state]} {state}  ", STYLES[state])
+def _help(subject: Subject, about: Sequence[str], glyphs: Glyphs, width: int) -> list[Text]:
+    text = _ALL + subject.help + _HELP
     return [
-        *(joined([f" {line}"], width, glyphs) for line in _HELP.splitlines()),
-        joined([legend], width, glyphs),
+        *(joined([f" {line}"], width, glyphs) for line in text.splitlines()),
+        joined([subject.legend(glyphs)], width, glyphs),
         Text(),
         *(line for text in about for line in _folded(text, width)),
-        *_notes(picture, width, glyphs),
+        *_notes(subject, width, glyphs),
     ]
 
 
@@ -138,9 +138,9 @@ def _folded(text: str, width: int) -> list[Text]:
     ]
 
 
-def _notes(picture: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
+def _notes(subject: Subject, width: int, glyphs: Glyphs) -> list[Text]:
     """What this source cannot tell."""
-    return [joined([Text(f" {safe(note)}", "dim")], width, glyphs) for note in picture.notes]
+    return [joined([Text(f" {safe(note)}", "dim")], width, glyphs) for note in subject.notes]
 
 
 # -- panes ---------------------------------------------------------------------------------
@@ -148,35 +148,27 @@ def _notes(picture: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
 
 @attrs.frozen
 class _Placed:
+    subject: Subject
     pane: Pane
     rows: Rows[object]
 
 
-def _is_told(pane: Pane, picture: NodeView, shown: Shown) -> bool:
-    """Whether this source tells of what the pane shows."""
-    if pane is Pane.PLUGINS:
-        return picture.plugins is not None
-    return pane is not Pane.EVENTS or shown.lines is not None
-
-
-def _panes(picture: NodeView, shown: Shown, panes: Sequence[Pane], width: int) -> list[_Placed]:
+def _panes(subject: Subject, shown: Shown, panes: Sequence[Pane], width: int) -> list[_Placed]:
     return [
-        _Placed(pane, rows(pane, picture, shown, width))
+        _Placed(subject, pane, subject.rows(pane, shown, width))
         for pane in panes
-        if _is_told(pane, picture, shown)
+        if subject.is_told(pane, shown)
     ]
 
 
-def _stacked(
-    panes: Sequence[_Placed], picture: NodeView, width: int, height: int, shown: Shown
-) -> list[Text]:
+def _stacked(panes: Sequence[_Placed], width: int, height: int, shown: Shown) -> list[Text]:
     """One above the other, each with a title."""
     lines: list[Text] = []
     for placed, share in zip(
         panes, _shares([len(each.rows) for each in panes], height), strict=True
     ):
         if share:
-            lines += _pane(placed, picture, width, share, shown)
+            lines += _pane(placed, width, share, shown)
     return lines
 
 
@@ -193,71 +185,55 @@ def _shares(wanted: Sequence[int], height: int) -> list[int]:
     return shares
 
 
-def _pane(placed: _Placed, picture: NodeView, width: int, height: int, shown: Shown) -> list[Text]:
-    pane, its_rows = placed.pane, placed.rows
+def _pane(placed: _Placed, width: int, height: int, shown: Shown) -> list[Text]:
+    subject, pane, its_rows = placed.subject, placed.pane, placed.rows
     count, room = len(its_rows), height - 1
     hidden = count - room
     first = max(hidden, 0) if pane is Pane.EVENTS else 0
     more = f" {hidden} more" if hidden > 0 else ""
-    title = _title(pane, picture, width, shown.glyphs, more)
+    title = _title(subject, pane, width, shown.glyphs, more)
     lines = its_rows.window(first, room, width)
     if not count and room:
-        lines = [joined([Text(_NONE[pane], "dim")], width, shown.glyphs)]
+        lines = [joined([Text(subject.none(pane), "dim")], width, shown.glyphs)]
     return [title, *lines]
 
 
-_NONE = {
-    Pane.DEVICES: " none: no plugin has registered a resource",
-    Pane.HOLDERS: " none: no plugin has registered a resource",
-    Pane.PLUGINS: " none has registered",
-    Pane.PODS: " none",
-    Pane.EVENTS: " none yet",
-}
-
-
-def _title(pane: Pane, picture: NodeView, width: int, glyphs: Glyphs, more: str) -> Text:
+def _title(subject: Subject, pane: Pane, width: int, glyphs: Glyphs, more: str) -> Text:
     line = Text(f"{glyphs.line} ", "blue").append(f"{pane.value.capitalize()} ", "bold blue")
-    if pane in (Pane.DEVICES, Pane.HOLDERS):
-        states = [resource.states for resource in picture.resources]
-        line.append_text(counted((), glyphs, *states, words=True)).append(" ")
-    elif pane is Pane.PODS and picture.pods:
-        line.append(f"{len(picture.pods)} ", "blue")
+    line.append_text(subject.title(pane, glyphs))
     line.append(f"{more.strip()} " if more else "", "dim")
     line = joined([line], width, glyphs)
     return line.append(glyphs.line * max(width - line.cell_len, 0), "blue")
 
 
 def _alone(
-    picture: NodeView, state: ScreenState, width: int, height: int, shown: Shown
+    subject: Subject, state: ScreenState, width: int, height: int, shown: Shown
 ) -> tuple[list[Text], int]:
     """The pane that is looked at, and the greatest offset."""
     pane = state.pane
     assert pane is not None
     room = max(height - 1, 0)
-    its_rows = rows(pane, picture, attrs.evolve(shown, whole=True), width)
+    its_rows = subject.rows(pane, attrs.evolve(shown, whole=True), width)
     its_rows = its_rows.containing(state.filter)
     count = len(its_rows)
     last = max(count - room, 0)
     offset = min(state.offset, last)
     first = last - offset if pane is Pane.EVENTS else offset
     where = f" {first + 1}-{min(first + room, count)} of {count}" if count > room > 0 else ""
-    title = _title(pane, picture, width, shown.glyphs, where)
+    title = _title(subject, pane, width, shown.glyphs, where)
     lines = its_rows.window(first, room, width)
     if not count:
-        none = f" nothing contains {safe(state.filter)!r}" if state.filter else _NONE[pane]
+        none = f" nothing contains {safe(state.filter)!r}" if state.filter else subject.none(pane)
         lines = [joined([Text(none, "dim")], width, shown.glyphs)]
     return [title, *lines], last
 
 
-def _two_columns(picture: NodeView, width: int, height: int, shown: Shown) -> list[Text]:
+def _two_columns(subject: Subject, width: int, height: int, shown: Shown) -> list[Text]:
     left_width = width // 2 - 1
     right_width = width - left_width - 2
     columns = [
-        _stacked(_panes(picture, shown, panes, its_width), picture, its_width, height, shown)
-        for panes, its_width in (
-            ((Pane.DEVICES, Pane.PLUGINS), left_width),
-            ((Pane.PODS, Pane.EVENTS), right_width),
-        )
+        _stacked(_panes(subject, shown, panes, its_width), its_width, height, shown)
+        for panes, its_width in zip(subject.columns, (left_width, right_width), strict=True)
     ]
     lines = []
     for left, right in zip_longest(*columns, fillvalue=Text()):
@@ -269,8 +245,8 @@ def _two_columns(picture: NodeView, width: int, height: int, shown: Shown) -> li
 
 def whole(picture: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
     """All that there is to see, however many lines that takes; for once, not for a screen."""
-    shown = Shown(glyphs=glyphs)
+    subject, shown = _subject(picture), Shown(glyphs=glyphs)
     lines = [Text(safe(picture.source), "bold")]
-    for placed in _panes(picture, shown, _OVERVIEW, width):
-        lines += _pane(placed, picture, width, max(len(placed.rows), 1) + 1, shown)
-    return [*lines, *_notes(picture, width, glyphs)]
+    for placed in _panes(subject, shown, _overview(subject), width):
+        lines += _pane(placed, width, max(len(placed.rows), 1) + 1, shown)
+    return [*lines, *_notes(subject, width, glyphs)]

@@ -1,14 +1,21 @@
 """The node as a picture: pure values, and who makes them.
 
 What belongs here: the values that a page or a terminal shows (``values``), builders of them
-from a ``MockKubelet`` (``KubeletView``) and from what any kubelet's PodResources service
-answers (``PodResourcesView``), and what two pictures differ in (``delta``). What never does:
+from a ``MockKubelet`` (``KubeletView``), from what any kubelet's PodResources service
+answers (``PodResourcesView``) and from many nodes in a cluster (``ClusterPictures``), and what two
+pictures differ in (``delta``). What never does:
 drawing, sockets, steering the kubelet.
 """
 
 from __future__ import annotations
 
 from devicemanager.view.changes import Delta, DevicesDelta, delta
+from devicemanager.view.cluster import (
+    ClusterNodeView,
+    ClusterPictures,
+    ClusterView,
+    ResourceTotals,
+)
 from devicemanager.view.kubelet import KubeletView
 from devicemanager.view.podresources import PodResourcesView
 from devicemanager.view.values import (
@@ -28,6 +35,9 @@ from devicemanager.view.values import (
 )
 
 __all__ = [
+    "ClusterNodeView",
+    "ClusterPictures",
+    "ClusterView",
     "ContainerKind",
     "ContainerView",
     "Delta",
@@ -43,6 +53,7 @@ __all__ = [
     "PluginView",
     "PodResourcesView",
     "PodView",
+    "ResourceTotals",
     "ResourceView",
     "Stream",
     "delta",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.terminal.keys import ScreenState
-from devicemanager.terminal.rows import LogLine, Pane, Shown
+from devicemanager.terminal.rows import NODE_PANES, LogLine, Pane, Shown
 from devicemanager.terminal.screen import draw, whole
 from devicemanager.terminal.text import ASCII, UNICODE
 from devicemanager.view import ContainerView, NodeView, Pending, PodView
@@ -24,14 +24,14 @@ PICTURES = [pictures.small, pictures.large, pictures.hostile]
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("picture", PICTURES)
-@pytest.mark.parametrize("pane", [None, *Pane])
+@pytest.mark.parametrize("pane", [None, *NODE_PANES])
 def test_every_pane_fits(size, picture, pane) -> None:
     assert_fits(texts(picture(), pane, size), *size)
 
 
 @given(
     st.sampled_from(PICTURES),
-    st.sampled_from([None, *Pane]),
+    st.sampled_from([None, *NODE_PANES]),
     st.integers(1, 220),
     st.integers(1, 70),
     st.integers(0, 20_000),
@@ -190,7 +190,7 @@ def test_wide_screens_have_two_columns() -> None:
 
 
 def test_without_unicode_all_is_ascii() -> None:
-    for pane in (None, *Pane):
+    for pane in (None, *NODE_PANES):
         drawn = draw(
             pictures.small(), ScreenState(pane=pane), 80, 24, Shown(LINES[:1], glyphs=ASCII)
         )

@@ -160,3 +160,16 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(kind, is_live, monkey
     with (HERE / "shell.py").open() as stream:
         monkeypatch.setattr("sys.stdout", stream)
         assert not is_live_terminal()
+
+
+def test_the_demo_shows_its_nodes_until_somebody_quits() -> None:
+    command = [*COMMAND, "join", "--demo", "--nodes", "3", "--job-duration", "10ms"]
+    with Watched(width=120) as watched, under_a_shell(watched, command):
+        watched.wait_for("3 Ready")
+        watched.wait_for("virtual-2")
+        watched.wait_for("  40 succeeded")
+        watched.wait_for("0 held of 24 allocatable")
+        watched.press("q")
+        watched.wait_for("leaving: nodes are deleted")
+        watched.wait_for("ENDED 0")
+        assert watched.is_given_back
