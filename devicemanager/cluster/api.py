@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 from devicemanager.cluster.credentials import Credentials
 from devicemanager.cluster.errors import ClientClosing, Unauthorized, Unavailable, api_error
 from devicemanager.cluster.protocol import JsonObject, Patch
+from devicemanager.cluster.quickconnection import make_quick
 from devicemanager.cluster.telling import Rarely, Warn
 from devicemanager.io.retry import retry
 
@@ -34,6 +35,14 @@ _CONTENT: Final[Mapping[Patch | None, str]] = {
     None: "application/json",
     "strategic": "application/strategic-merge-patch+json",
     "merge": "application/merge-patch+json",
+}
+_HEADERS: Final[Mapping[Patch | None, dict[str, str]]] = {
+    patch: {
+        "Accept": "application/json",
+        "Content-Type": content,
+        "User-Agent": "devicemanager-join",
+    }
+    for patch, content in _CONTENT.items()
 }
 _CONNECT: Final = 5.0
 _LONGEST_TEXT: Final = 300
@@ -61,7 +70,7 @@ class ApiClient:
         """``timeout``: seconds without a byte of the answer after which it is broken."""
         self._credentials = credentials
         self._connections = connections
-        self._timeout = timeout
+        self._manners = _manners(timeout)
         self._warn = Rarely(warn)
         self._closing = threading.Event()
         # Guards credentials and pools as they are replaced together, and streams.
@@ -72,7 +81,9 @@ class ApiClient:
     def _open(self, credentials: Credentials) -> tuple[HTTPConnectionPool, HTTPConnectionPool]:
         """One for requests, one for streams: these stay open and are not counted."""
         server = credentials.server
-        return server.pool(self._connections), server.pool(2, block=False)
+        requests = server.pool(self._connections)
+        make_quick(requests)
+        return requests, server.pool(2, block=False)
 
     # -- requests --------------------------------------------------------------------
 
@@ -160,20 +171,20 @@ class ApiClient:
         patch: Patch | None,
         user: str | None,
     ) -> JsonObject:
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else _compact(body).encode()
         headers = self._headers(patch, user)
-        with _broken_is_unavailable():
+        try:
             answer = self._pools[0].urlopen(
-                method, self._url(path, query), data, headers, **self._manners()
+                method, self._url(path, query), data, headers, **self._manners
             )
             return _read(answer, method, path)
+        except Exception as error:
+            if (broken := _broken(error)) is None:
+                raise
+            raise broken from error
 
     def _headers(self, patch: Patch | None = None, user: str | None = None) -> dict[str, str]:
-        found = {
-            "Accept": "application/json",
-            "Content-Type": _CONTENT[patch],
-            "User-Agent": "devicemanager-join",
-        }
+        found = _HEADERS[patch].copy()
         if token := self._credentials.token():
             found["Authorization"] = token
         if user is not None:
@@ -184,12 +195,6 @@ class ApiClient:
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
         asked = f"?{urlencode(query, quote_via=quote)}" if query else ""
         return f"{self._credentials.server.prefix}{path}{asked}"
-
-    def _manners(self) -> dict[str, Any]:
-        from urllib3 import Timeout
-
-        timeout = Timeout(connect=_CONNECT, read=self._timeout)
-        return {"retries": False, "redirect": False, "timeout": timeout}
 
     def _renew(self, used: Credentials) -> None:
         """Read the credentials again, unless somebody did since these were used."""
@@ -212,9 +217,7 @@ class ApiClient:
         Raises as ``attempt`` does; while lines are read, too, such as Unavailable after
         ``silence`` seconds without a byte.
         """
-        from urllib3 import Timeout
-
-        manners = self._manners() | {"timeout": Timeout(connect=_CONNECT, read=silence)}
+        manners = _manners(silence)
         with _broken_is_unavailable():
             answer = self._pools[1].urlopen(
                 "GET",
@@ -271,26 +274,46 @@ class ApiClient:
         return self._closing.wait(seconds)
 
 
+_compact: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _manners(silence: float) -> dict[str, Any]:
+    """How requests are made: once, and broken after so many seconds without a byte."""
+    from urllib3 import Timeout
+
+    timeout = Timeout(connect=_CONNECT, read=silence)
+    return {"retries": False, "redirect": False, "timeout": timeout}
+
+
 @contextlib.contextmanager
 def _broken_is_unavailable() -> Iterator[None]:
-    from urllib3.exceptions import HTTPError
-
     try:
         yield
-    except (HTTPError, OSError, ValueError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise Unavailable(text[:_LONGEST_TEXT]) from error
+    except Exception as error:
+        if (broken := _broken(error)) is None:
+            raise
+        raise broken from error
+
+
+def _broken(error: Exception) -> Unavailable | None:
+    """What to raise for a request or an answer that broke; None for any other error."""
+    from urllib3.exceptions import HTTPError
+
+    if not isinstance(error, (HTTPError, OSError, ValueError)):
+        return None
+    text = " ".join(str(error).split()) or type(error).__name__
+    return Unavailable(text[:_LONGEST_TEXT])
 
 
 def _read(answer: BaseHTTPResponse, method: str, path: str) -> JsonObject:
     """The object of an answer. Raises ApiError, Unavailable, ValueError for what is no JSON."""
     code = answer.status
     if 200 <= code < 300:
-        found = json.loads(answer.data)
+        found = json.loads((answer.data or b"").decode())
         if not isinstance(found, dict):
             raise ValueError(f"{method} {path}: the answer is no JSON object")
         return found
-    reason, message = _status(answer.data)
+    reason, message = _status(answer.data or b"")
     if code == 429 or code >= 500:
         text = f"{method} {path}: {code} {reason}: {message}"
         raise Unavailable(text, _seconds(answer.headers.get("Retry-After")))
