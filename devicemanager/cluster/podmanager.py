@@ -64,5 +64,5 @@ class PodManager:
 
     def free(self, pod: PodState) -> None:
         """The kubelet forgets the pod: its devices are free."""
-        if pod.uid in self._node.kubelet.pods():
+        if self._node.kubelet.has_pod(pod.uid):
             self._node.kubelet.terminate(pod.uid)

@@ -31,15 +31,17 @@ class PodWriter:
         ours = self.status(pod)
         if ours is None:
             return
-        if _digest(ours) == pod.digest and not again:
+        digest = _digest(ours)
+        if digest == pod.digest and not again:
             return
         path = pod_path(pod.namespace, pod.name, "status")
         body = {"metadata": {"uid": pod.uid}, **status_patch(ours)}
         node = self._node
         answer = node.api.request("PATCH", path, body, patch="strategic", user=node.user)
-        self._look_for_health(ours, answer)
-        self._without_health(ours)
-        pod.version, pod.digest = answer["metadata"]["resourceVersion"], _digest(ours)
+        if self._drops_health(ours, answer):
+            self._without_health(ours)
+            digest = _digest(ours)
+        pod.version, pod.digest = answer["metadata"]["resourceVersion"], digest
 
     def status(self, pod: PodState) -> JsonObject | None:
         """``status`` as we write it; None if that is nothing of ours."""
@@ -51,7 +53,7 @@ class PodWriter:
             if pod.never_ran:
                 del made["message"]
             return made
-        if pod.uid not in node.kubelet.pods():
+        if not node.kubelet.has_pod(pod.uid):
             return None  # it has ended before we came
         status = node.kubelet.pod_status(pod.uid, pod.gates)
         host = node.options.address
@@ -72,18 +74,20 @@ class PodWriter:
             for each in ours.get("containerStatuses", ()):
                 each.pop("allocatedResourcesStatus", None)
 
-    def _look_for_health(self, ours: JsonObject, answer: JsonObject) -> None:
-        """Whether the API server keeps the health of devices: it drops the field silently
-        without the gate ResourceHealthStatus."""
+    def _drops_health(self, ours: JsonObject, answer: JsonObject) -> bool:
+        """Whether the API server was found not to keep the health of devices: it drops the
+        field silently without the gate ResourceHealthStatus."""
         shared = self._node.shared
-        if shared.keeps_health is not None or not held_devices(ours):
-            return
-        shared.keeps_health = bool(held_devices(answer.get("status") or {}))
-        if not shared.keeps_health:
-            self._node.warn(
-                "the API server does not keep allocatedResourcesStatus: the health of devices is "
-                "not shown in pods (feature gate ResourceHealthStatus)"
-            )
+        if shared.keeps_health:
+            return False
+        if shared.keeps_health is None and held_devices(ours):
+            shared.keeps_health = bool(held_devices(answer.get("status") or {}))
+            if not shared.keeps_health:
+                self._node.warn(
+                    "the API server does not keep allocatedResourcesStatus: the health of "
+                    "devices is not shown in pods (feature gate ResourceHealthStatus)"
+                )
+        return shared.keeps_health is False
 
     def delete(self, pod: PodState) -> None:
         """Delete it for good. Raises ApiError."""

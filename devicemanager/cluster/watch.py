@@ -173,7 +173,7 @@ class Reflector:
 
     def _take(self, line: bytes) -> None:
         try:
-            event = json.loads(line)
+            event = json.loads(line.decode())
             kind, object_ = event["type"], event["object"]
             if kind == "ERROR":
                 raise _error(object_, self._path)

@@ -159,6 +159,10 @@ class NodePods(PodLife):
         """One pod that is known and not deleted. Raises RequestError for an unknown UID."""
         return self._pods.known(uid)
 
+    def has_pod(self, uid: str) -> bool:
+        """Whether a pod has this UID that is known and not deleted."""
+        return self._pods.get(PodUid(uid)) is not None
+
     def pods(self) -> dict[str, PodRecord]:
         """The pods that are known and not deleted, by UID, in the order they came."""
         return {record.pod.uid: record for record in self._pods.records()}

@@ -40,7 +40,7 @@ from devicemanager.core.status import ResourceStatus, allocated_resources_status
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.admissions import Admissions
-from devicemanager.manager.checkpointing import MemoryStore, Store
+from devicemanager.manager.checkpointing import Document, MemoryStore, Store
 from devicemanager.manager.driver import Driver
 from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
@@ -77,9 +77,11 @@ class DeviceManager:
         clock: Clock | None = None,
         events: EventStream | None = None,
         providers: Iterable[HintProvider] | None = None,
+        document: Document | None = None,
     ) -> None:
         """``providers`` are those of the manager before, with what pods hold of them;
-        None takes the settings' own, fresh.
+        None takes the settings' own, fresh. ``document`` makes what the store is given;
+        None is the file's text.
 
         Raises TopologyConfigError for topology settings the kubelet would refuse.
         """
@@ -105,6 +107,7 @@ class DeviceManager:
             self._wrote,
             new_endpoints(self.settings),
             new_ledger(self.settings),
+            document,
         )
         self._rules = allocation_rules(self.settings)
         self.health_updates = HealthUpdates(self.settings.health_queue_size)

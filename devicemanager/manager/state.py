@@ -20,7 +20,7 @@ from devicemanager.core.messages import HELD_ALREADY
 from devicemanager.core.node import Node
 from devicemanager.core.providers.registry import HintProviders
 from devicemanager.core.refusal import refused_by_allocation
-from devicemanager.manager.checkpointing import Store, Writer, pod_entries, restore
+from devicemanager.manager.checkpointing import Document, Store, TextDocument, Writer, restore
 from devicemanager.manager.client import PluginClient
 
 
@@ -35,8 +35,10 @@ class State:
         written: Callable[[], None],
         endpoints: Endpoints | None = None,
         ledger: Ledger | None = None,
+        document: Document | None = None,
     ) -> None:
-        """``written`` is called after every write of the checkpoint, without the lock."""
+        """``written`` is called after every write of the checkpoint, without the lock;
+        ``document`` makes what is written."""
         self.lock = threading.Lock()
         """Guards every other field here. Single reads of ``clients`` and ``version`` do
         without it."""
@@ -49,7 +51,7 @@ class State:
         """Grows with every change of lists, holdings or known resources."""
         self.pod_versions: dict[PodUid, int] = {}
         """The version at which what a pod holds last changed."""
-        self._document = checkpoint.Document()
+        self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
         """Whether the file names devices that no plugin has listed since it was read."""
         self._kept: set[PodUid] = set()  # deleted pods whose entries wait for a write (Q10)
@@ -77,9 +79,8 @@ class State:
 
     def note_pod(self, pod: PodUid) -> None:
         """A pod holds something else now."""
-        entries = pod_entries(pod, self.ledger.pod(pod))
         self._kept.discard(pod)
-        self._document.put(pod, [checkpoint.render_entry(entry) for entry in entries])
+        self._document.put(pod, self.ledger.pod(pod))
         self.changed()
         self.pod_versions[pod] = self.version
 
@@ -180,5 +181,5 @@ class State:
             self.is_stale = False
             while self._kept:
                 self._document.remove(self._kept.pop())
-            snapshot = self._document.snapshot()
-        return snapshot.parts()
+            contents = self._document.snapshot()
+        return contents()

@@ -26,9 +26,10 @@ _PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
     """What a container gets from all its resources together. Raises WireError if a stored
     response cannot be read."""
-    return runoptions.merge(
-        {resource: settings_from_bytes(held[resource].response or b"") for resource in held}
-    )
+    said = {resource: response for resource in held if (response := held[resource].response)}
+    if not said:
+        return RunOptions()  # as those of a light node always are
+    return runoptions.merge({name: settings_from_bytes(each) for name, each in said.items()})
 
 
 @attrs.frozen

@@ -289,6 +289,18 @@ def test_a_restart_changes_nothing_for_what_runs() -> None:
     node.self_check()
 
 
+def test_a_restart_knows_what_was_kept_last() -> None:
+    node = made()
+    node.admit(train())
+    node.admit(train("other"))
+    node.terminate("train")
+    node.restart()
+    assert node.devices("other") == {"app": {GPU: ["gpu-1"]}}
+    with pytest.raises(RequestError, match="no pod has the UID"):
+        node.devices("train")
+    node.self_check()
+
+
 def test_after_a_reboot_pods_come_before_their_plugins() -> None:
     node = made()
     node.admit(train())
