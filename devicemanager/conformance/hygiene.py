@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,12 +121,21 @@ def _links(pid: int) -> Iterator[str]:
 _ACCEPTS = 0x10000
 """``__SO_ACCEPTCON`` in the flags of /proc/net/unix."""
 
+_UNIX_SOCKET = re.compile(
+    r"^[0-9A-F]+: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +(\d+)(?: |$)",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A line of /proc/net/unix: flags and inode (unix_seq_show of Linux)."""
+
 
 def _listening_inodes() -> frozenset[str]:
-    found = set()
+    """Inodes of the machine's listening unix sockets. A socket's path may have line ends, which
+    stand there as they are, so that not every line is one of a socket."""
+    table = ""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]:
-            words = line.split()
-            if int(words[3], 16) & _ACCEPTS:
-                found.add(f"socket:[{words[6]}]")
-    return frozenset(found)
+        table = Path("/proc/net/unix").read_text(errors="replace")
+    return frozenset(
+        f"socket:[{inode}]"
+        for flags, inode in _UNIX_SOCKET.findall(table)
+        if int(flags, 16) & _ACCEPTS
+    )

@@ -623,15 +623,16 @@ def main() -> None:
         plugin.leaked += [libc.inotify_init(), libc.inotify_init()]
     if "needs-inotify" in switches and libc.inotify_init() < 0:
         threading.Event().wait()
-    signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=plugin.devices.read).start())
-    done = threading.Event()
-    stubborn = "stubborn" in switches
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN if stubborn else lambda *_: done.set())
+    # A handler would run when the main thread next executes code, which a signal that another
+    # thread takes does not make it do.
+    signals = {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     worker = threading.Thread(target=plugin.run, daemon=True)
     worker.start()
     gc.freeze()
-    done.wait()
+    while (number := signal.sigwait(signals)) == signal.SIGUSR1 or "stubborn" in switches:
+        if number == signal.SIGUSR1:
+            plugin.devices.read()
     plugin.end()
     os._exit(0)
 

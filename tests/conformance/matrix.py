@@ -208,7 +208,7 @@ CASES = (
     case("leaves-socket", "L02"),
     case("removes-others", "L03"),
     case("leak-descriptors", "L04", restarts=5, stream_end_seconds=1),
-    case("leaky-idle", "L05"),
+    case("leaky-idle", "L05", also="K04", why="it is as busy while the kubelet is away"),
     case("leak-allocations", "L06", allocations=300),
     case("two-watches", "L07"),
     case("needs-inotify", "L07", start_seconds=6),
