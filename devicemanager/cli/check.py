@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import settings_options
+from devicemanager.cli import files, settings_options
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, print_json, print_table
 
@@ -102,7 +102,12 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         default="never",
         help="always: start the plugin again when it ends, as a DaemonSet does",
     )
-    add("--waivers", metavar="FILE", help="failures that are accepted until a day (YAML)")
+    add(
+        "--waivers",
+        metavar="FILE",
+        type=files.file_name,
+        help="failures that are accepted until a day (YAML)",
+    )
     add(
         "--limit",
         action="append",
@@ -111,10 +116,11 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         help="another limit; see docs/conformance.md",
     )
     add("--thorough", action="store_true", help="with long waits: some minutes")
-    add("--seed", type=int, default=1, help="of random inputs (default: 1)")
+    number = settings_options.number
+    add("--seed", type=number(int), default=1, help="of random inputs (default: 1)")
     add(
         "--jobs",
-        type=int,
+        type=number(int, 1),
         default=4,
         metavar="N",
         help="how many of the plugin run at a time (default: 4)",
@@ -147,9 +153,7 @@ def _run(args: argparse.Namespace) -> int:
 
     chosen = select(args.only, args.skip)
     if args.list:
-        for each in chosen:
-            print(f"{each.id}  {each.severity.value:6}  {each.title}")
-        return 0
+        return _list(args, chosen)
     if not args.command:
         raise CommandError("the plugin's command is missing: devicemanager check -- COMMAND …")
     for form, path in args.report:
@@ -169,6 +173,15 @@ def _run(args: argparse.Namespace) -> int:
     else:
         show.end(report)
     return report.exit_status(profile)
+
+
+def _list(args: argparse.Namespace, chosen: Sequence[Check]) -> int:
+    if args.output == "json":
+        print_json("check-list", {"checks": [each.data() for each in chosen]})
+        return 0
+    for each in chosen:
+        print(f"{each.id}  {each.severity.value:6}  {each.title}")
+    return 0
 
 
 def _report_of(
@@ -193,7 +206,7 @@ def _report_of(
             chosen,
             limits=_limits(args),
             seed=args.seed,
-            jobs=max(1, args.jobs),
+            jobs=args.jobs,
             waivers=waivers,
             settings=settings,
             on_verdict=told,

@@ -14,7 +14,7 @@ from devicemanager.cli.checkpoint_shown import (
     ids_cell,
     warn,
 )
-from devicemanager.cli.files import check_one_standard_input
+from devicemanager.cli.files import check_one_standard_input, file_name
 from devicemanager.cli.options import add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def add(actions: Subparsers, file_help: str) -> None:
     """Add the action."""
     diff = command(actions, "diff", _diff, "compare two checkpoint files: 0 if alike, 1 if not")
-    diff.add_argument("old", metavar="A", help=file_help)
-    diff.add_argument("new", metavar="B", help=file_help)
+    diff.add_argument("old", metavar="A", type=file_name, help=file_help)
+    diff.add_argument("new", metavar="B", type=file_name, help=file_help)
     add_format(diff, "text", "json")
 
 

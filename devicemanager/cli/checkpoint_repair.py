@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli.checkpoint_files import CheckpointFile
 from devicemanager.cli.checkpoint_shown import counts
-from devicemanager.cli.files import STANDARD_INPUT
+from devicemanager.cli.files import STANDARD_INPUT, directory, file_name
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
@@ -51,7 +51,7 @@ def add(actions: Subparsers, file_help: str) -> None:
         help="a pod whose devices are free then; may be repeated",
     )
     for parser in (repair, edit):
-        parser.add_argument("file", metavar="FILE", help=file_help)
+        parser.add_argument("file", metavar="FILE", type=file_name, help=file_help)
         add_format(parser, "text", "json")
         _add_where(parser)
 
@@ -63,10 +63,13 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace the file, of a kubelet that is stopped; what it was is kept in a copy",
     )
-    where.add_argument("--to", metavar="OTHER", help="write a new file; - for standard output")
+    where.add_argument(
+        "--to", metavar="OTHER", type=file_name, help="write a new file; - for standard output"
+    )
     parser.add_argument(
         "--copies",
         metavar="DIR",
+        type=directory,
         help="where --write keeps what the file was (default: beside it; above `device-plugins`, "
         "since kubelets up to 1.32 remove what they do not know from there)",
     )

@@ -15,7 +15,7 @@ import attrs
 import checkpoint
 from devicemanager.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.cli.checkpoint_files import CheckpointFile
-from devicemanager.cli.files import STANDARD_INPUT
+from devicemanager.cli.files import STANDARD_INPUT, exists
 from devicemanager.cli.options import CommandError
 from podresources import sockets
 
@@ -38,7 +38,10 @@ def write(file: CheckpointFile, data: bytes, args: argparse.Namespace) -> Writte
         _print(data)
         return Written(args.to)
     if args.to is not None:
-        _create(Path(args.to), data)
+        try:
+            _create(Path(args.to), data)
+        except FileExistsError:
+            raise CommandError(exists(args.to)) from None
         return Written(args.to)
     return _replace(file, data, args.copies) if args.write else None
 
@@ -55,6 +58,8 @@ def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
     if file.path is None:
         raise CommandError(f"{file.name} is no file that can be replaced: give --to")
     path = file.path.resolve()
+    if copies is not None and not Path(copies).is_dir():
+        raise CommandError(f"--copies: {copies} is not a directory")
     _check_no_kubelet(path.parent)
     if checkpoint.read(path) != file.data:
         raise CommandError(f"{file.name} has changed meanwhile: is its kubelet stopped? Try again")

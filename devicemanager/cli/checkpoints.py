@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from devicemanager.cli import checkpoint_diff, checkpoint_repair, pod_names
 from devicemanager.cli.checkpoint_files import CheckpointFile, inspect_checkpoint
 from devicemanager.cli.checkpoint_shown import as_dict, counts, lines, warn
-from devicemanager.cli.files import check_one_standard_input
+from devicemanager.cli.files import check_one_standard_input, file_name
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
@@ -27,7 +27,7 @@ def add(subparsers: Subparsers) -> None:
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     show = command(actions, "show", _show, "show what a checkpoint file holds, as far as it goes")
-    show.add_argument("file", metavar="FILE", help=_FILE)
+    show.add_argument("file", metavar="FILE", type=file_name, help=_FILE)
     show.add_argument(
         "--no-verify", action="store_true", help="do not mind a checksum that is wrong"
     )
@@ -39,7 +39,7 @@ def add(subparsers: Subparsers) -> None:
         _verify,
         "check a checkpoint file: 0 if a kubelet would load it and it is consistent, 1 if not",
     )
-    verify.add_argument("file", metavar="FILE", help=_FILE)
+    verify.add_argument("file", metavar="FILE", type=file_name, help=_FILE)
     add_format(verify, "text", "json")
     checkpoint_diff.add(actions, _FILE)
     checkpoint_repair.add(actions, _FILE)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import claims_options, hardware_option
+from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandParser, add_format, command
 from devicemanager.cli.output import clean, ids_text, print_json, print_table
 
@@ -43,7 +44,9 @@ def _add_reading(actions: Subparsers) -> None:
     validate = command(
         actions, "validate", _validate, "check files: 0 if every object is valid, 1 if not"
     )
-    validate.add_argument("paths", nargs="+", metavar="PATH", help=claims_options.PATHS)
+    validate.add_argument(
+        "paths", nargs="+", metavar="PATH", type=file_name, help=claims_options.PATHS
+    )
     claims_options.add_simulated(validate)
     add_format(validate, "text", "json")
     listing = command(actions, "list", _list, "show claims and what they hold")

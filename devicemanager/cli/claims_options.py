@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import hardware_option
+from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
@@ -22,12 +23,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
+        type=file_name,
         dest="claims_paths",
         help=f"{PATHS}; may be repeated",
     )
     add_simulated(group)
     group.add_argument(
-        "--state", metavar="FILE", help="a kubelet's device_claims_state: who holds what"
+        "--state",
+        metavar="FILE",
+        type=file_name,
+        help="a kubelet's device_claims_state: who holds what",
     )
     group.add_argument(
         "--node", metavar="NAME", help="the node (default: the one that the pools name)"

@@ -6,7 +6,9 @@ import argparse
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandParser, command
+from devicemanager.cli.settings_options import number
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Run, Subparsers
@@ -35,6 +37,7 @@ def add(subparsers: Subparsers) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_where(parser, default=None)
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     _add_pods(actions)
     _add_node(actions)
@@ -60,19 +63,26 @@ def _late(name: str) -> Run:
     return run
 
 
-def _action(actions: Subparsers, name: str, run: str, help_: str, *formats: str) -> Any:
-    parser = command(actions, name, _late(run), help_)
+def _add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
     group = parser.add_argument_group("which kubelet")
     group.add_argument(
         "--control",
+        default=default,
         metavar="WHERE",
         help="its root, its control socket, or http://HOST:PORT (default: $DEVICEMANAGER_CONTROL)",
     )
     group.add_argument(
         "--token-file",
+        default=default,
         metavar="FILE",
         help="control.token of its root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
     )
+
+
+def _action(actions: Subparsers, name: str, run: str, help_: str, *formats: str) -> Any:
+    parser = command(actions, name, _late(run), help_)
+    # What stands before the action counts as well.
+    _add_where(parser, default=argparse.SUPPRESS)
     if formats:
         parser.add_argument(
             "-o",
@@ -102,7 +112,9 @@ def _add_pods(actions: Subparsers) -> None:
         "json",
         "yaml",
     )
-    admit.add_argument("files", nargs="+", metavar="FILE", help="a manifest; - is standard input")
+    admit.add_argument(
+        "files", nargs="+", metavar="FILE", type=file_name, help="a manifest; - is standard input"
+    )
     admit.add_argument("--no-start", action="store_true", help="do not start the containers")
     pods = _listing(actions, "pods", "list pods, or show some")
     pods.add_argument("pods", nargs="*", metavar="POD", help=_POD)
@@ -138,7 +150,7 @@ def _add_pods(actions: Subparsers) -> None:
     )
     ends.add_argument("pod", metavar="POD", help=_POD)
     ends.add_argument("container", metavar="CONTAINER", help="its name")
-    ends.add_argument("--exit-code", type=int, default=0, metavar="N", help="(default: 0)")
+    ends.add_argument("--exit-code", type=number(int), default=0, metavar="N", help="(default: 0)")
     ends.add_argument("--reason", default="", metavar="WORD", help="such as OOMKilled")
     statuses = _action(
         actions,
@@ -168,7 +180,9 @@ def _add_node(actions: Subparsers) -> None:
     apply = _action(
         actions, "apply", "ctl_node.apply", "create pools, classes and claims of structured claims"
     )
-    apply.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON; - is standard input")
+    apply.add_argument(
+        "files", nargs="+", metavar="FILE", type=file_name, help="YAML or JSON; - is standard input"
+    )
 
 
 def _add_records(actions: Subparsers) -> None:
@@ -189,7 +203,7 @@ def _add_records(actions: Subparsers) -> None:
         )
         each.add_argument(
             "--since",
-            type=int,
+            type=number(int, 0),
             default=0,
             metavar="N",
             help="later than the one of this number only",
@@ -223,13 +237,15 @@ def _add_waits(actions: Subparsers) -> None:
     waits = parser.add_subparsers(metavar="WHAT", required=True, parser_class=CommandParser)
     resource = _action(waits, "resource", "ctl_waits.resource", "until devices are allocatable")
     resource.add_argument("resource", metavar="RESOURCE", help="such as vendor.com/gpu")
-    resource.add_argument("--count", type=int, metavar="N", help="exactly so many (default: any)")
+    resource.add_argument(
+        "--count", type=number(int, 0), metavar="N", help="exactly so many (default: any)"
+    )
     event = _action(waits, "event", "ctl_waits.event", "until an event comes", *_LINES)
     event.add_argument("kinds", nargs="*", metavar="KIND", help="of one of these kinds")
     event.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
     event.add_argument(
         "--after",
-        type=int,
+        type=number(int, 0),
         metavar="N",
         help="later than the event of this number; 0: than none (default: than now)",
     )
@@ -239,7 +255,7 @@ def _add_waits(actions: Subparsers) -> None:
     call.add_argument("--code", metavar="CODE", help="with this status code only, such as OK")
     call.add_argument(
         "--after",
-        type=int,
+        type=number(int, 0),
         metavar="N",
         help="later than the call of this number; 0: than none (default: than now)",
     )

@@ -32,14 +32,20 @@ def connected(args: argparse.Namespace) -> Iterator[MockKubeletClient]:
         from devicemanager.control.client import MockKubeletClient
     except ModuleNotFoundError as error:
         raise CommandError(f"ctl: {not_installed(error, 'control')}") from None
+    token = _token(args.token_file or os.environ.get(_TOKEN))
     try:
-        yield MockKubeletClient(where, token=_token(args.token_file or os.environ.get(_TOKEN)))
+        yield MockKubeletClient(where, token=token)
     except ValueError as error:
         raise CommandError(f"--control: {error}") from None
 
 
 def _token(path: str | None) -> str | None:
-    return None if path is None else Path(path).read_text(encoding="utf-8").strip()
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise CommandError(f"--token-file: {path} is no text, so no token either") from None
 
 
 def data(shape: Any) -> Any:
@@ -61,10 +67,20 @@ def show(shape: Any, form: str) -> None:
 
 
 def content(file: str) -> bytes:
-    """What is in a file; ``-`` is standard input. Raises CommandError."""
-    if file == STANDARD_INPUT:
-        return read_standard_input(_LARGEST)
-    return Path(file).read_bytes()
+    """The text in a file; ``-`` is standard input. Raises CommandError and OSError.
+
+    That it is one is not left to the server, which does not know the file's name.
+    """
+    is_input = file == STANDARD_INPUT
+    data = read_standard_input(_LARGEST) if is_input else Path(file).read_bytes()
+    name = "standard input" if is_input else file
+    if not data.strip():
+        raise CommandError(f"{name}: there is nothing in it")
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name}: not UTF-8 text (byte {error.start})") from None
+    return data
 
 
 def pods_named(client: MockKubeletClient, names: Sequence[str]) -> list[Pod]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli.ctl_client import content, show
 from devicemanager.cli.files import check_one_standard_input
+from devicemanager.cli.options import CommandError
 from devicemanager.cli.output import clean
 
 if TYPE_CHECKING:
@@ -62,10 +63,15 @@ def sources_ready(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def apply(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """``ctl apply``."""
+    from devicemanager.claims.errors import ClaimsError
+
     check_one_standard_input(args.files)
     for file in args.files:
         # Any kind of object is taken there.
-        client.ask("createClaims", body=content(file))
+        try:
+            client.ask("createClaims", body=content(file))
+        except ClaimsError as error:
+            raise CommandError(f"{file}: {error}") from error
         print(clean(f"{file} applied"))
     return 0
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from devicemanager.cli.files import directory
 from devicemanager.cli.options import CommandError, command
 
 if TYPE_CHECKING:
@@ -25,11 +26,18 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.usage = "%(prog)s --root DIR [--dev DIR] [--sys DIR] [--cdi DIR] -- COMMAND [ARG ...]"
     parser.add_argument(
-        "--root", required=True, metavar="DIR", help="what the command sees as /var/lib/kubelet"
+        "--root",
+        required=True,
+        metavar="DIR",
+        type=directory,
+        help="what the command sees as /var/lib/kubelet",
     )
-    parser.add_argument("--dev", metavar="DIR", help="... as /dev, with /dev/null and the like")
-    parser.add_argument("--sys", metavar="DIR", help="... as /sys")
-    parser.add_argument("--cdi", metavar="DIR", help="... as /etc/cdi and /var/run/cdi")
+    for name, what in (
+        ("dev", "/dev, with /dev/null and the like"),
+        ("sys", "/sys"),
+        ("cdi", "/etc/cdi and /var/run/cdi"),
+    ):
+        parser.add_argument(f"--{name}", metavar="DIR", type=directory, help=f"... as {what}")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="the command, after --")
 
 

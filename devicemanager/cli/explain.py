@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.cli import claims_options, device_option, settings_options
 from devicemanager.cli.explain_nodes import papers
-from devicemanager.cli.files import check_one_standard_input, read_standard_input
+from devicemanager.cli.files import check_one_standard_input, file_name, read_standard_input
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
@@ -49,7 +49,11 @@ def add(subparsers: Subparsers) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "manifests", nargs="+", metavar="MANIFEST", help="a pod's manifest; - for standard input"
+        "manifests",
+        nargs="+",
+        metavar="MANIFEST",
+        type=file_name,
+        help="a pod's manifest; - for standard input",
     )
     parser.add_argument("--all", action="store_true", help="explain every pod, not only the last")
     add_format(parser, "text", "json")
@@ -81,6 +85,7 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--snapshot",
         metavar="FILE",
+        type=file_name,
         help="a node's snapshot: devices and who holds them, NUMA nodes, CPUs, memory and policy",
     )
     group.add_argument(
@@ -103,11 +108,13 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--checkpoint",
         metavar="FILE",
+        type=file_name,
         help="a node's kubelet_internal_checkpoint: its devices, and the pods that hold them",
     )
     group.add_argument(
         "--allocatable",
         metavar="FILE",
+        type=file_name,
         help="what `devicemanager resources -o json` prints: devices with their NUMA nodes",
     )
 
@@ -194,10 +201,15 @@ def _pod(manifest: str) -> Pod:
 
     from devicemanager.manifests import parse
     from devicemanager.manifests.documents import MAX_SIZE
+    from devicemanager.manifests.errors import ManifestError
 
     if manifest == "-":
         # A line of its own, so that one word is not taken for a file's name.
-        return parse("\n" + _text_of(read_standard_input(MAX_SIZE)))
+        text = "\n" + _text_of(read_standard_input(MAX_SIZE))
+        try:
+            return parse(text)
+        except ManifestError as error:
+            raise CommandError(f"standard input: {error}") from error
     return parse(Path(manifest))
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandError
 from devicemanager.cli.settings_options import number
 
@@ -33,6 +34,7 @@ def add_faults(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--faults",
         metavar="FILE",
+        type=file_name,
         dest="fault_file",
         help="faults from a file: a YAML or JSON list of such lines, or of mappings with kind "
         "and options",

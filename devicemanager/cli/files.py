@@ -4,6 +4,7 @@ have been meant."""
 from __future__ import annotations
 
 import argparse
+import os
 import stat
 import sys
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 
 _SOCKETS = ("kubelet.sock", "pod-resources/kubelet.sock")
+_REGISTRATION = ("device-plugins", "kubelet.sock")
 _CHECKPOINTS = ("kubelet_internal_checkpoint", "device-plugins/kubelet_internal_checkpoint")
 
 
@@ -28,12 +30,34 @@ def directory(text: str) -> str:
     return text
 
 
+def file_name(text: str) -> str:
+    """An argument's type: the empty text is what a shell makes of a variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("a file is expected, not an empty text")
+    return text
+
+
+def add_socket(parser: argparse.ArgumentParser) -> None:
+    """``--socket`` for a PodResources socket."""
+    # The client's own default, without loading the client.
+    parser.add_argument(
+        "--socket",
+        default="/var/lib/kubelet/pod-resources/kubelet.sock",
+        metavar="PATH",
+        type=file_name,
+        help="the PodResources socket (default: %(default)s)",
+    )
+
+
 def check_socket(text: str) -> None:
     """Raises CommandError for a path that exists and is no socket; the client reports the rest."""
     path = Path(text.removeprefix("unix:"))
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         raise CommandError(f"{text} is a directory{_meant(path, _SOCKETS, stat.S_ISSOCK)}")
+    other = path.parent.parent / _SOCKETS[1]
+    if path.parts[-2:] == _REGISTRATION and stat.S_ISSOCK(_mode(other)):
+        raise CommandError(f"{text} is where plugins register; did you mean {other}?")
     if mode and not stat.S_ISSOCK(mode):
         raise CommandError(f"{text} is not a socket: the kubelet's is pod-resources/kubelet.sock")
 
@@ -42,6 +66,29 @@ def check_one_standard_input(files: Iterable[str | None]) -> None:
     """Raises CommandError if more than one of the files is ``-``: it can be read once."""
     if sum(file == STANDARD_INPUT for file in files) > 1:
         raise CommandError("standard input, -, is given more than once: it can be read once")
+
+
+def write_new(text: str, data: bytes) -> None:
+    """Make a file, which its owner alone may read. Raises CommandError if there is one, and
+    OSError; what was written by then is gone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = os.open(text, flags, 0o600)
+    except FileExistsError:
+        raise CommandError(exists(text)) from None
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+    except BaseException as error:
+        Path(text).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = text
+        raise
+
+
+def exists(text: str) -> str:
+    """Why a new file cannot have this name."""
+    return f"{text} exists: name another file"
 
 
 def read_standard_input(limit: int) -> bytes:

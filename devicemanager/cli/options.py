@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
     Subparsers: TypeAlias = argparse._SubParsersAction["CommandParser"]
 
 Run = Callable[[argparse.Namespace], int]
@@ -44,6 +50,15 @@ class CommandParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """As the base class, which passes over an output that cannot be written. Raises
+        OSError, but for a reader that has read enough."""
+        stream = sys.stdout if file is None else file
+        if stream is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        with contextlib.suppress(BrokenPipeError):
+            stream.write(self.format_help())
+
 
 def command(
     subparsers: Subparsers,
@@ -69,15 +84,4 @@ def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
         choices=formats,
         default=formats[0],
         help=f"how to show it (default: {formats[0]})",
-    )
-
-
-def add_socket(parser: argparse.ArgumentParser) -> None:
-    """``--socket`` for a PodResources socket."""
-    # The client's own default, without loading the client.
-    parser.add_argument(
-        "--socket",
-        default="/var/lib/kubelet/pod-resources/kubelet.sock",
-        metavar="PATH",
-        help="the PodResources socket (default: %(default)s)",
     )

@@ -7,9 +7,11 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from devicemanager.core.runoptions import ContainerSettings, RunOptions
 
 
@@ -46,6 +48,19 @@ def schema_name(schema: str) -> str:
     return f"devicemanager.{schema}/v1"
 
 
+def console(**options: Any) -> Console:
+    """What writes to standard output in colours, where it has any. As everything else that
+    writes there it raises BrokenPipeError when the reader has gone: rich would end the process
+    with 1, which says that the answer is no."""
+    from rich.console import Console
+
+    class StandardOutput(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # the error that rich handles when it calls this
+
+    return StandardOutput(**options)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows under headings: fitted to a terminal, or else whole, plain and unwrapped."""
     from rich.box import SIMPLE_HEAD
@@ -65,7 +80,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     if terminal:
-        Console(highlight=False).print(table)
+        console(highlight=False).print(table)
         return
     plain = io.StringIO()
     # Without a terminal nothing may be cut: scripts read this.

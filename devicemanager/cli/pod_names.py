@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import check_socket, read_file
+from devicemanager.cli.files import check_socket, file_name, read_file
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
@@ -19,16 +19,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Options that say who knows the names; at most one may be given."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
-        "--snapshot", metavar="FILE", help="name pods as this snapshot of the node knows them"
+        "--snapshot",
+        metavar="FILE",
+        type=file_name,
+        help="name pods as this snapshot of the node knows them",
     )
     group.add_argument(
         "--socket",
         metavar="PATH",
+        type=file_name,
         help="name pods as this PodResources socket knows them: by what their containers hold",
     )
     group.add_argument(
         "--pods",
         metavar="FILE",
+        type=file_name,
         help="name pods as in what `kubectl get pods --all-namespaces -o json` prints; - for "
         "standard input",
     )

@@ -7,6 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
+from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandError, CommandParser, command
 from devicemanager.cli.output import clean
 
@@ -30,10 +31,11 @@ def add(subparsers: Subparsers) -> None:
     )
     below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     serve = command(below, "serve", _serve, "serve PodResources from a script", _DESCRIPTION)
-    serve.add_argument("files", metavar="FILE", nargs="+", help="YAML or JSON")
+    serve.add_argument("files", metavar="FILE", nargs="+", type=file_name, help="YAML or JSON")
     serve.add_argument(
         "--socket",
         metavar="PATH",
+        type=file_name,
         help="where to serve; at most 107 bytes (default: in a new directory under /tmp, "
         "removed at the end)",
     )

@@ -50,6 +50,7 @@ def add(subparsers: Subparsers) -> None:
         "-o",
         "--output",
         metavar="FILE",
+        type=files.file_name,
         default=files.STANDARD_INPUT,
         help="a new file for the recording (default: -, standard output)",
     )

@@ -27,7 +27,9 @@ def add(subparsers: Subparsers) -> None:
     parser = command(
         subparsers, "replay", _run, "run plugins that answer as recorded ones did", _DESCRIPTION
     )
-    parser.add_argument("file", metavar="FILE", help="a recording of `devicemanager record`")
+    parser.add_argument(
+        "file", metavar="FILE", type=files.file_name, help="a recording of `devicemanager record`"
+    )
     parser.add_argument(
         "--directory",
         metavar="DIR",
@@ -61,9 +63,12 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _speed(text: str) -> float:
-    speed = float(text)
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
     if not 0 < speed < float("inf"):
-        raise argparse.ArgumentTypeError(f"a number above 0 is expected, not {text}")
+        raise argparse.ArgumentTypeError(f"a number above 0 is expected, not {text!r}")
     return speed
 
 

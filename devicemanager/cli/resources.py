@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import check_socket
-from devicemanager.cli.options import add_format, add_socket, command
+from devicemanager.cli.files import add_socket, check_socket
+from devicemanager.cli.options import add_format, command
 from devicemanager.cli.output import ids_text, nodes_text, print_json, print_table
 from devicemanager.cli.pods import amount_rows
 

@@ -93,6 +93,7 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--calls",
         metavar="FILE",
+        type=files.file_name,
         help="write every call between the kubelet and plugins to this file, a JSON object a "
         "line; it is emptied first",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +54,9 @@ def add(subparsers: Subparsers) -> None:
         _show,
         "say what is wrong on a node, and what to do: 0 if nothing is, 1 if something is",
     )
-    show.add_argument("file", metavar="FILE", help="a snapshot; - for standard input")
+    show.add_argument(
+        "file", metavar="FILE", type=files.file_name, help="a snapshot; - for standard input"
+    )
     add_format(show, "text", "json")
 
 
@@ -117,9 +118,7 @@ def _write(name: str, data: bytes) -> None:
         stream.write(data)
         return
     # Not readable for others: what plugins answered may be nobody's business.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with open(os.open(name, flags, 0o600), "wb") as file:  # noqa: PTH123  # as the user wrote it
-        file.write(data)
+    files.write_new(name, data)
 
 
 def _tell(name: str, snapshot: Snapshot) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from devicemanager.cli import live
-from devicemanager.cli.files import check_socket
-from devicemanager.cli.options import add_socket, command
+from devicemanager.cli.files import add_socket, check_socket
+from devicemanager.cli.options import add_format, command
+from devicemanager.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Show the devices of a node and who holds them, as any kubelet's PodResources service tells: live
-on a terminal, else once. The service tells no unhealthy devices, no plugins and no events; a mock
-kubelet shows them under `devicemanager run`.
+on a terminal; elsewhere, with --plain and with -o json once. The service tells no unhealthy
+devices, no plugins and no events; a mock kubelet shows them under `devicemanager run`.
 """
 _WIDTH = 80
 
@@ -40,6 +41,7 @@ def add(subparsers: Subparsers) -> None:
         help="between two looks (default: 2)",
     )
     parser.add_argument("--once", action="store_true", help="look once, and print it")
+    add_format(parser, "text", "json")
     live.add_live(parser)
 
 
@@ -61,7 +63,7 @@ def _run(args: argparse.Namespace) -> int:
     check_socket(args.socket)
     view = PodResourcesView(f"PodResources at {args.socket}")
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
-        if args.once or args.plain or not is_live_terminal():
+        if args.once or args.plain or args.output == "json" or not is_live_terminal():
             return _print(_ask(client, view), args)
         return _show(client, view, args)
 
@@ -78,16 +80,62 @@ def _ask(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
 
 
 def _print(picture: NodeView, args: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from devicemanager.terminal.live import glyphs_for
     from devicemanager.terminal.screen import whole
 
-    console = Console(no_color=args.no_color or None, highlight=False)
-    width = console.width if sys.stdout.isatty() else _WIDTH
+    if args.output == "json":
+        print_json("top", _data(picture))
+        return 0
+    written = console(no_color=args.no_color or None, highlight=False)
+    width = written.width if sys.stdout.isatty() else _WIDTH
     for line in whole(picture, width, glyphs_for(sys.stdout.encoding)):
-        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+        written.print(line, no_wrap=True, overflow="ignore", crop=False)
     return 0
+
+
+def _data(picture: NodeView) -> dict[str, object]:
+    """A picture as docs/json.md says."""
+    return {
+        "numa_nodes": list(picture.numa_nodes),
+        "resources": [
+            {
+                "resource_name": resource.name,
+                "allocatable": resource.allocatable,
+                "devices": [
+                    {
+                        "device_id": device.id,
+                        "state": device.state.value,
+                        "numa_nodes": list(device.numa or ()),
+                        "holders": [
+                            {"pod": each.pod, "container": each.container}
+                            for each in device.holders
+                        ],
+                    }
+                    for device in map(resource.device, range(len(resource.states)))
+                ],
+            }
+            for resource in picture.resources
+        ],
+        "pods": [
+            {
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "containers": [
+                    {
+                        "name": container.name,
+                        "devices": [
+                            {"resource_name": name, "device_ids": list(ids)}
+                            for name, ids in container.devices.items()
+                        ],
+                        "claims": {name: list(ids) for name, ids in container.claims.items()},
+                    }
+                    for container in pod.containers
+                ],
+            }
+            for pod in picture.pods
+        ],
+        "notes": list(picture.notes),
+    }
 
 
 def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Namespace) -> int:

@@ -66,6 +66,19 @@ class Check:
                 return True
         return False
 
+    def data(self) -> dict[str, Any]:
+        """As plain data for JSON; its shape stands in docs/json.md."""
+        return {
+            "id": self.id,
+            "severity": self.severity.value,
+            "title": self.title,
+            "does": self.does,
+            "expects": self.expects,
+            "production": self.production,
+            "links": list(self.links),
+            "hooks": list(self.hooks),
+        }
+
 
 @attrs.frozen
 class Verdict:

@@ -122,6 +122,9 @@ class Transport:
                 f"nobody serves the control API on {self.address}: start the kubelet with "
                 "`devicemanager run --control`"
             )
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
+            # Its text is what came, which may be anything. Nothing at all is an OSError, too.
+            return ControlError(f"what answers on {self.address} is no control API")
         what = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return ControlError(f"the control API on {self.address} cannot be asked: {what}")
 

@@ -64,8 +64,10 @@ def _document(path: Path) -> Any:
         documents = load_documents(text, _MOST_BYTES, _MOST_VALUES)
     except OSError as error:
         raise FaultError(f"{path}: {error.strerror}") from error
-    except (FileRefused, UnicodeDecodeError) as error:
+    except FileRefused as error:
         raise FaultError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise FaultError(f"{path}: not UTF-8 text (byte {error.start})") from error
     except ManifestError as error:
         raise FaultError(f"{path}: {error}") from error
     return documents[0] if len(documents) == 1 else None

@@ -156,8 +156,10 @@ def id_list(where: object, text: str) -> list[int]:
         if match is None:
             raise NumaError(f"{where}: `{part}` is neither a number nor a range such as 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first > _MAX_LISTED:
+        if last < first:
             raise NumaError(f"{where}: `{part}` is no range from a lower to a higher number")
+        if last - first >= _MAX_LISTED:
+            raise NumaError(f"{where}: `{part}` are more than {_MAX_LISTED} numbers")
         ids.extend(range(first, last + 1))
         if len(ids) > 2 * _MAX_LISTED:
             raise NumaError(f"{where}: it lists more than {2 * _MAX_LISTED} numbers")

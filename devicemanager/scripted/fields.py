@@ -143,8 +143,10 @@ def id_list(where: Where, value: Any) -> tuple[int, ...]:
         if not first.isdecimal() or not (last or first).isdecimal():
             raise where.wrong(f"{part!r} is neither a number nor a range such as 0-3")
         ends = int(first), int(last or first)
-        if not 0 <= ends[1] - ends[0] < _MOST_LISTED:
+        if ends[1] < ends[0]:
             raise where.wrong(f"{part!r} is no range from a lower to a higher number")
+        if ends[1] - ends[0] >= _MOST_LISTED:
+            raise where.wrong(f"{part!r} are more than {_MOST_LISTED} numbers")
         ids.extend(range(ends[0], ends[1] + 1))
     return tuple(ids)
 

@@ -245,8 +245,8 @@ BROKEN = [
     ({"kind": "ConfigMap", "metadata": {"name": "x"}}, 'ConfigMap "default/x": apiVersion'),
     ({"apiVersion": api.API_VERSION, "kind": "DeviceDriver"},
      'DeviceDriver "": kind: Unsupported value: "DeviceDriver": supported values'),
-    ([], 'object "": object: must be a mapping, not a list'),
-    ("text", "must be a mapping, not the text"),
+    ([], "must be a mapping with apiVersion and kind, not a list"),
+    ("text", "must be a mapping with apiVersion and kind, not the text"),
 ]  # fmt: skip
 
 

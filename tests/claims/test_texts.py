@@ -37,7 +37,7 @@ def test_all_lines_of_all_documents_name_the_file():
     assert [line.split(": ", 2)[:2] for line in caught.value.lines] == [
         ["claims/a.yaml", 'DeviceClaim "default/X"'],
         ["claims/a.yaml", 'DevicePool "p"'],
-        ["claims/a.yaml", 'object ""'],
+        ["claims/a.yaml", "must be a mapping with apiVersion and kind, not the number 7"],
     ]
 
 

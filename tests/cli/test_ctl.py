@@ -219,11 +219,35 @@ def test_events_are_followed(mock_kubelet, server, capsys):
         (["pods", "--token-file", "/missing"], "/missing: No such file or directory"),
         (["clock", "advance", "5x"], "'5x' is no time: write it as 90, 90s, 5m or 1h30m"),
         (["delete"], "the following arguments are required: POD"),
+        (["admit", "{empty}"], "{empty}: there is nothing in it"),
+        (["admit", "{binary}"], "{binary}: not UTF-8 text (byte 1)"),
+        (["admit", ""], "a file is expected, not an empty text"),
+        (["apply", "{empty}"], "{empty}: there is nothing in it"),
+        (["apply", "{text}"], "{text}: must be a mapping with apiVersion and kind, not the text"),
+        (["pods", "--token-file", "{binary}"], "--token-file: {binary} is no text"),
+        (["pods", "--control", "{kubelet_socket}"], "{kubelet_socket} is no control API"),
+        (["wait", "resource", GPU, "--count", "-1"], "--count: '-1' is not a whole number from 0"),
+        (["wait", "event", "--after", "x"], "--after: 'x' is not a whole number from 0"),
+        (["events", "--since", "x"], "--since: 'x' is not a whole number from 0"),
+        (["exit-container", "a", "main", "--exit-code", "x"], "'x' is not a whole number"),
     ],
 )
-def test_what_the_user_has_to_change(ctl, mock_kubelet, words, text):
+def test_what_the_user_has_to_change(ctl, mock_kubelet, tmp_path, words, text):
     mock_kubelet.admit(pod_manifest("a", {}, uid="a"))
-    assert text in ctl(*words, status=2)
+    places = {"kubelet_socket": mock_kubelet.plugin_dir / "kubelet.sock"}
+    for name, content in (("empty", b"\n"), ("binary", b"a\xff"), ("text", b"hello")):
+        places[name] = tmp_path / name
+        places[name].write_bytes(content)
+    said = ctl(*(word.format(**places) for word in words), status=2)
+    assert text.format(**places) in said
+
+
+def test_the_kubelet_may_be_named_before_the_action(ctl, mock_kubelet, monkeypatch):
+    monkeypatch.delenv("DEVICEMANAGER_CONTROL")
+    root = str(mock_kubelet.root)
+    assert yaml.safe_load(ctl("--control", root, "node"))["root"] == root
+    assert yaml.safe_load(ctl("--control", "/nowhere", "node", "--control", root))["root"] == root
+    assert ctl("--control", root, "fault", "list") == ctl("fault", "list", "--control", root)
 
 
 def test_a_name_of_several_pods(ctl, mock_kubelet):

@@ -82,3 +82,11 @@ def test_an_action_in_a_file_must_wait_for_a_point(
     path.write_text("[away:seconds=3]")
     assert main(["run", "--root", str(tmp_path), "--faults", str(path)]) == 2
     assert f"{path}: away would be executed at once" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "faults"
+    path.write_bytes(b"- restart\xff")
+    assert main(["run", "--faults", str(path), "--root", str(tmp_path / "r")]) == 2
+    said = f"devicemanager: error: {path}: not UTF-8 text (byte 9)\n"
+    assert capsys.readouterr().err == said

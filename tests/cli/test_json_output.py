@@ -65,10 +65,11 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
     source = MemorySource([Pod("a", "b", (container,))], Allocatable(held, cpu_ids=(1, 3)))
     with PodResourcesServer(source, tmp_path / "k.sock") as server:
         reading = ["--socket", str(server.socket_path), "-o", "json"]
-        commands = [["pods", *reading], ["resources", *reading]]
+        commands = [["pods", *reading], ["resources", *reading], ["top", *reading]]
         edit = ["edit", "--drop-pod", "u-1"]
         for action in (["show"], ["verify"], ["diff", str(saved)], ["repair"], edit):
             commands.append(["checkpoint", *action, str(saved), "-o", "json"])
+        commands.append(["check", "--list", "-o", "json"])
         commands.append(["explain", str(pod), "--devices", f"{GPU}=2@0", "-o", "json"])
         for command in commands:
             assert main(command) in (0, 1)

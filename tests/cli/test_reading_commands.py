@@ -482,9 +482,50 @@ def test_what_is_no_socket(command: str, directory: Path, socket: str, capsys: A
     (directory / "file").touch()
     assert error_of(directory / "file").startswith(f"{directory / 'file'} is not a socket")
     assert "there is no socket" in error_of(directory / "nothing")
+    registration = directory / "root" / "device-plugins"
+    registration.symlink_to(directory)
+    meant = f"is where plugins register; did you mean {meant}?"
+    assert error_of(registration / "kubelet.sock") == f"{registration / 'kubelet.sock'} {meant}"
 
 
 # --- what all commands share
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pods --socket=",
+        "top --socket=",
+        "checkpoint show FILE",
+        "checkpoint verify FILE",
+        "checkpoint diff FILE FILE",
+        "checkpoint repair x --to=",
+        "checkpoint show x --pods=",
+        "snapshot show FILE",
+        "explain FILE",
+        "explain x --allocatable=",
+        "claims validate FILE",
+        "claims list --state=",
+        "replay FILE",
+        "record --output=",
+        "podresources serve FILE",
+        "check --waivers= x",
+        "run --calls=",
+        "run --faults=",
+    ],
+)
+def test_no_name_is_taken_for_the_directory_one_is_in(command: str, capsys: Any) -> None:
+    argv = ["" if word == "FILE" else word for word in command.split()]
+    status, out, err = run(capsys, *argv)
+    assert (status, out) == (2, "")
+    assert err.endswith(": a file is expected, not an empty text\n")
+
+
+@pytest.mark.parametrize("name", ["--root=", "--dev=", "--sys=", "--cdi="])
+def test_exec_takes_no_empty_text_for_a_directory(name: str, capsys: Any) -> None:
+    status, out, err = run(capsys, "exec", "--root", "/", name, "true")
+    assert (status, out) == (2, "")
+    assert err.endswith(f"argument {name[:-1]}: a directory is expected, not an empty text\n")
 
 
 @pytest.mark.parametrize(
@@ -555,24 +596,40 @@ def test_help_loads_nothing_heavy() -> None:
     assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_a_reader_that_goes_away_is_no_error(file: Path) -> None:
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (["checkpoint", "show", "FILE"], 141),
+        (["top", "--once", "--socket", "SOCKET"], 141),
+        (["run", "--help"], 0),
+    ],
+)
+def test_a_reader_that_goes_away_is_no_error(
+    file: Path, socket: str, argv: list[str], status: int
+) -> None:
+    named = {"FILE": str(file), "SOCKET": socket}
     reader, writer = os.pipe()
     os.close(reader)
     try:
         result = subprocess.run(
-            [*COMMAND, "checkpoint", "show", str(file)],
+            [*COMMAND, *(named.get(word, word) for word in argv)],
             stdout=writer,
             stderr=subprocess.PIPE,
             timeout=30,
         )
     finally:
         os.close(writer)
-    assert (result.returncode, result.stderr) == (141, b"")
+    assert (result.returncode, result.stderr) == (status, b"")
 
 
 @pytest.mark.parametrize(
     ("argv", "unbuffered"),
-    [(["checkpoint", "show", "FILE"], "1"), (["checkpoint", "show", "FILE"], ""), (["--help"], "")],
+    [
+        (["checkpoint", "show", "FILE"], "1"),
+        (["checkpoint", "show", "FILE"], ""),
+        (["--help"], ""),
+        (["run", "--help"], ""),  # longer than a buffer
+    ],
 )
 def test_a_full_disk_is_one_line(file: Path, argv: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
@@ -591,6 +648,8 @@ def test_a_closed_output_is_one_line(file: Path) -> None:
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND]
     result = subprocess.run([*shell, "checkpoint", "show", str(file)], stderr=-1, timeout=30)
     assert result.returncode == 2
+    assert result.stderr == b"devicemanager: error: standard output: Bad file descriptor\n"
+    result = subprocess.run([*shell, "pods", "--help"], stderr=-1, timeout=30)
     assert result.stderr == b"devicemanager: error: standard output: Bad file descriptor\n"
     result = subprocess.run([*shell, "nonsense"], stderr=-1, timeout=30)
     assert result.returncode == 2

@@ -123,4 +123,5 @@ def test_what_cannot_work_is_one_line(arguments, text, capsys):
 @pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan", "fast"])
 def test_a_speed_is_a_number_above_0(speed, capsys):
     assert main(["replay", "r", f"--speed={speed}"]) == 2
-    assert "argument --speed: " in capsys.readouterr().err
+    said = f"argument --speed: a number above 0 is expected, not '{speed}'\n"
+    assert capsys.readouterr().err.endswith(said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,22 @@ def test_nothing_is_overwritten(mock_kubelet: Any, tmp_path: Path, capsys: Any) 
     file.write_text("mine")
     status, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
     assert (status, out, file.read_text()) == (2, "", "mine")
-    assert err == f"devicemanager: error: {file}: File exists\n"
+    assert err == f"devicemanager: error: {file} exists: name another file\n"
+
+
+def test_a_disk_that_is_full_leaves_no_part_of_a_snapshot(
+    mock_kubelet: Any, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "whole"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        status, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (status, out) == (2, "")
+    assert err == f"devicemanager: error: {file}: File too large\n"
+    assert not file.exists()
 
 
 def test_a_name_is_made_if_none_is_given(

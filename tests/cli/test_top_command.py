@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from devicemanager.cli import main
 from podresources import (
     Allocatable,
+    ClaimResource,
     Container,
     ContainerDevices,
+    DynamicResource,
     MemorySource,
     Pod,
     PodResourcesServer,
@@ -54,6 +57,42 @@ def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):
             watched.press("q")
             watched.wait_for("ENDED 0")
         assert watched.is_given_back
+
+
+def test_as_data(socket, capsys):
+    held = Pod(
+        "train",
+        "default",
+        (
+            Container(
+                "main",
+                (ContainerDevices(GPU, ("a", "gone"), (1,)),),
+                dynamic_resources=(DynamicResource("net", "ml", (ClaimResource("d", "p", "x"),)),),
+            ),
+        ),
+    )
+    offered = Allocatable((ContainerDevices(GPU, ("b", "a"), (1,)),))
+    with PodResourcesServer(MemorySource([held], offered), socket):
+        assert main(["top", "--socket", str(socket), "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    holders = [{"pod": "default/train", "container": "main"}]
+    assert told["schema"] == "devicemanager.top/v1"
+    assert told["numa_nodes"] == [1]
+    assert told["resources"] == [
+        {
+            "resource_name": GPU,
+            "allocatable": 2,
+            "devices": [
+                {"device_id": "a", "state": "held", "numa_nodes": [1], "holders": holders},
+                {"device_id": "b", "state": "free", "numa_nodes": [1], "holders": []},
+                {"device_id": "gone", "state": "gone", "numa_nodes": [1], "holders": holders},
+            ],
+        }
+    ]
+    devices = [{"resource_name": GPU, "device_ids": ["a", "gone"]}]
+    container = {"name": "main", "devices": devices, "claims": {"net": ["p/x"]}}
+    assert told["pods"] == [{"namespace": "default", "name": "train", "containers": [container]}]
+    assert len(told["notes"]) == 3
 
 
 @pytest.mark.parametrize(

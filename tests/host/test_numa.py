@@ -97,6 +97,7 @@ def test_json_has_text_keys(tmp_path: Path) -> None:
         ('nodes: ["a\\nb"]', ": nodes: `a b` is not a number from 0 up"),
         ("nodes: 0,x", ": nodes: `x` is neither a number nor a range such as 0-3"),
         ("nodes: 3-1", ": nodes: `3-1` is no range from a lower to a higher number"),
+        ("nodes: 0-65536", ": nodes: `0-65536` are more than 65536 numbers"),
         ("nodes: 0\ndistances: far", ": distances: expected a row of numbers per node"),
         ("nodes: [0, 1]\ndistances: [[10, 20]]", ": 1 rows of NUMA distances for 2 nodes"),
         ("nodes: 0\ncpus: {1: 0}", ": cpus: there is no NUMA node 1"),

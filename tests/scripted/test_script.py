@@ -184,6 +184,7 @@ WRONG = [
     (pod(active=1), "pod_resources[0].active: true or false is expected, not the number 1"),
     (container(cpu_ids="0-x"), "cpu_ids: '0-x' is neither a number nor a range such as 0-3"),
     (container(cpu_ids="3-1"), "cpu_ids: '3-1' is no range from a lower to a higher number"),
+    (container(cpu_ids="0-65536"), "cpu_ids: '0-65536' are more than 65536 numbers"),
     (container(cpu_ids=[-1]), "cpu_ids[0]: a whole number from 0 is expected, not the number -1"),
     (container(memory=[{}]), "memory[0]: size is missing"),
     (container(memory=[{"size": "4 G"}]), "size: a quantity of bytes such as 4Gi is expected"),

@@ -11,7 +11,7 @@ from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.devmgmt.fields import Fields, json_value
 from devicemanager.claims.devmgmt.validate import object_line, object_name, rules_broken
 from devicemanager.claims.errors import InvalidObject
-from devicemanager.manifests.errors import FieldError, unsupported
+from devicemanager.manifests.errors import FieldError, described, unsupported
 
 
 def read_object(document: object) -> api.Object:
@@ -27,6 +27,9 @@ def read_object(document: object) -> api.Object:
 
 
 def _read(document: object) -> api.Object:
+    if not isinstance(document, Mapping):
+        text = f"must be a mapping with apiVersion and kind, not {described(document)}"
+        raise InvalidObject((text,))
     errors: list[FieldError] = []
     fields = Fields(document, "", errors)
     version, kind = fields.text("apiVersion"), fields.text("kind")
@@ -42,8 +45,7 @@ def _read(document: object) -> api.Object:
         found = reader(fields, metadata)
         fields.finish()
     else:
-        content = json_value(document) if isinstance(document, Mapping) else {}
-        found = api.ConfigObject(version, kind, metadata, content)
+        found = api.ConfigObject(version, kind, metadata, json_value(document))
     # A document that cannot be read is not judged by the rules as well.
     errors = errors or rules_broken(found)
     if errors:
