@@ -95,6 +95,7 @@ def test_resources_behind_the_damage_are_read_one_by_one():
     [
         (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
         (b'"u0"', b'"u\xff"', "some of its bytes are no text"),
+        (b'"g0"', b'"g\xff"', "some of its bytes are no text"),
     ],
 )
 def test_a_bad_entry_is_dropped_and_named(old, new, dropped):
@@ -110,6 +111,50 @@ def test_a_resource_whose_bytes_are_no_text_is_dropped():
     assert mended.dropped == (f'resource "{NIC}": some of its bytes are no text',)
 
 
+def test_of_what_is_null_nothing_is_dropped():
+    whole = (
+        PodDevicesEntry("u", "main", GPU, None, None),
+        PodDevicesEntry("v", "main", GPU, {0: None}, None),
+    )
+    data = dumps(Checkpoint((entry("bad", "g0"), *whole), None)).replace(b'"bad"', b'"b\xffd"')
+    assert repair(data).checkpoint == Checkpoint(whole, None)
+    data = dumps(Checkpoint(whole, {GPU: None, NIC: ("n0",)})).replace(b'"n0"', b'"n\xfe"')
+    assert repair(data).checkpoint == Checkpoint(whole, {GPU: None})
+
+
+def test_a_text_may_have_the_mark_of_what_is_none():
+    saved = Checkpoint((entry("u\ufffd", "g\ufffd"),), {f"{GPU}\ufffd": ("g\ufffd",)})
+    assert repair(dumps(saved)).dropped == ()
+    data = dumps(saved).replace(b'"Checksum":', b'"Checksum":1')
+    mended = repair(data)
+    assert (mended.checkpoint, mended.dropped) == (saved, ())
+
+
+@pytest.mark.parametrize("damage", [b"!", b',"Other":1'])
+def test_many_damaged_entries_hide_none_of_the_others(damage):
+    many = Checkpoint(tuple(entry(f"u{number}", "g") for number in range(100)), {})
+    data = dumps(many)
+    for number in range(0, 100, 2):
+        before = b'"PodUID":"u%d"' % number
+        data = data.replace(before, before + (damage if number else b"!"), 1)
+    mended = repair(data)
+    assert uids(mended.checkpoint) == [f"u{number}" for number in range(1, 100, 2)]
+    assert len(mended.dropped) == 50
+
+
+def test_a_list_of_an_entry_is_no_resource():
+    # As of a write in place: the resources go on with the rest of an entry.
+    resources, rest = DATA.index(b'"%s"' % NIC.encode()), DATA.index(b'{"PodUID":"u3"')
+    mended = repair(DATA[:resources] + DATA[rest:])
+    assert mended.checkpoint.registered_devices == WHOLE.registered_devices
+
+
+@pytest.mark.parametrize(("text", "said"), [(b"u\\u0041", '"uA"'), (b"u\\q", '"u\\\\q"')])
+def test_what_is_lost_is_named_as_it_is_written(text, said):
+    cut = DATA[: DATA.index(b'"u2"')] + b'"' + text + b'"'
+    assert repair(cut).dropped == (f"an entry of pod {said}",)
+
+
 def test_of_two_entries_for_one_container_the_last_stays():
     twice = Checkpoint((entry("u", "g0"), entry("v", "g2"), entry("u", "g1")), {})
     mended = repair(dumps(twice))
@@ -117,7 +162,7 @@ def test_of_two_entries_for_one_container_the_last_stays():
     assert mended.dropped == (
         f'the entry of pod "u", container "main", resource "{GPU}": a later entry replaces it',
     )
-    assert mended.changed
+    assert mended.changed and mended.notes == ()
 
 
 def test_a_file_of_an_old_kubelet_is_converted():
@@ -137,12 +182,12 @@ def test_a_file_of_an_old_kubelet_is_converted():
 def test_nothing_can_be_saved_of_nothing(data):
     mended = repair(data)
     assert mended.checkpoint == Checkpoint((), {})
-    assert len(mended.problems) == 1
+    assert len(mended.problems) == 1 and mended.notes == ()
 
 
 def test_hostile_nesting_takes_no_time():
     # Each beginning is read in vain up to the end: all of them would take hours.
-    data = b'{"PodUID":[' + b'{"PodUID":[0,' * 700 + b"0," * 20_000
+    data = b'{"PodUID":[' + b'{"PodUID":[0,' * 700 + b"0," * 60_000
     assert repair(data * 2).checkpoint == Checkpoint((), {})
 
 
