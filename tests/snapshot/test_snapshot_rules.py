@@ -4,6 +4,7 @@ not so on any node."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import attrs
@@ -16,8 +17,15 @@ from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.core.topology import NumaTopology
 from devicemanager.host.numa import NumaMachine
 from devicemanager.snapshot import layout
-from devicemanager.snapshot.model import KubeletConfig, Listening, PodDirectories, Snapshot
+from devicemanager.snapshot.model import (
+    KubeletConfig,
+    Listening,
+    PodDirectories,
+    Snapshot,
+    SocketSeen,
+)
 from devicemanager.snapshot.node import Node
+from devicemanager.snapshot.report import as_data, lines
 from devicemanager.snapshot.rules import ADVICE, Kind, Severity, findings
 from podresources import Allocatable
 from tests.snapshot.made_up import (
@@ -37,6 +45,9 @@ from tests.snapshot.made_up import (
 )
 from tests.strategies import examples
 from tools.damage.claims import overlooked, untrue
+
+DATA = Path(__file__).parent / "data"
+TOLD = json.loads((DATA / "findings.json").read_text())
 
 
 def evolve(**changes: object) -> Snapshot:
@@ -248,6 +259,56 @@ def test_one_thing_is_wrong_and_it_is_found(case):
     snapshot, kind, message = CASES[case]
     (found,) = findings(snapshot)
     assert (found.kind, found.message) == (kind, message)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_that_a_finding_tells_besides(case):
+    """What programs and the report have of it; the advice is the kind's."""
+    snapshot = CASES[case][0]
+    (told,) = as_data(Node(snapshot), findings(snapshot))["findings"]
+    # The words of protobuf change from release to release.
+    told["details"] = [re.sub(r" \(Error parsing .*\)", "", each) for each in told["details"]]
+    fields = "severity", "details", "resource", "device_ids", "pods"
+    assert {name: told[name] for name in fields} == TOLD[case]
+
+
+def broken() -> Snapshot:
+    """A node of which much cannot be read, and some of the rest is wrong."""
+    many = tuple(f"n{number}" for number in range(10, 25))
+    snapshot = evolve(
+        pods=(*(WHOLE.pods or ()), pod("idle"), pod("net", *many[:2], resource=NIC)),
+        allocatable=Allocatable(
+            (*offered("g0", "g1", "g3").devices, *offered(*many, resource=NIC).devices)
+        ),
+        checkpoint=saved(
+            entry("u-train", "g0", "g1"),
+            entry("u-infer", "g2"),
+            entry("u-net", "n10", resource=NIC),
+        ),
+        sockets=(
+            *SOCKETS,
+            SocketSeen(f"{ROOT}/device-plugins/a.sock", Listening.LISTENING),
+            SocketSeen(f"{ROOT}/device-plugins/b.sock", Listening.LISTENING, 12),
+            SocketSeen(f"{ROOT}/device-plugins/c.sock", Listening.UNKNOWN, problem="No access"),
+        ),
+        config=KubeletConfig(
+            f"{ROOT}/config.yaml",
+            {
+                "topologyManagerPolicy": "best-effort",
+                "topologyManagerScope": "pod",
+                "topologyManagerPolicyOptions": {"b": True, "a": 1},
+                "memoryManagerPolicy": "None",
+            },
+        ),
+    )
+    snapshot = without(snapshot, layout.PODS, "Permission denied")
+    return without(snapshot, layout.NUMA, "there is no such file", absent=True)
+
+
+def test_the_report_of_a_broken_node():
+    snapshot = broken()
+    report = "\n".join(lines(Node(snapshot), findings(snapshot)))
+    assert f"{report}\n" == (DATA / "report.txt").read_text()
 
 
 def test_devices_without_nodes_are_a_note():

@@ -32,6 +32,7 @@ def changes(source):
         ("x += y", [("x += y", "x -= y"), ("x += y", "pass")]),
         ("a.b = c", [("a.b = c", "pass")]),
         ("def f(n=1):\n    return n", [("1", "(2)"), ("n", "(None)")]),
+        ("def f():\n    return False", [("False", "(True)")]),
         ("for x in y:\n    break", [("break", "continue")]),
         ("if ready:\n    x = y", [("ready", "(not ready)")]),
         ("x = [a for a in b if a > c]", [("a > c", "(a >= c)")]),

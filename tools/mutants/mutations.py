@@ -168,7 +168,8 @@ def _flattened(value: object) -> Iterator[ast.AST]:
 
 def _instead_of_statement(node: ast.stmt) -> Iterator[tuple[ast.AST, ast.AST]]:
     match node:
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        # Where False is returned only true or not is asked; whether True is noticed is tried.
+        case ast.Return(value=ast.expr() as value) if not _is_constant(value, None, False):
             yield value, ast.Constant(None)
         case ast.Expr(value=ast.Call()) | ast.Delete() | ast.Raise() | ast.AugAssign():
             yield node, ast.Pass()
@@ -237,5 +238,5 @@ def _is_plain(test: ast.expr) -> bool:
     return not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant)
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_constant(value: ast.expr, *constants: object) -> bool:
+    return isinstance(value, ast.Constant) and any(value.value is each for each in constants)
