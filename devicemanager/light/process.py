@@ -108,7 +108,6 @@ class LightProcess:
 
     def stop(self) -> None:
         """Nothing happens by itself any more."""
-        self.manager.plugins.ignore()
         self.workers.life.close()
         self.manager.close()
 

@@ -14,6 +14,7 @@ from devicemanager.core.devices import Device
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ContainerName, DeviceId
 from devicemanager.core.pods import Pod
+from devicemanager.core.podstatus.containers import Waiting
 from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import EventKind
@@ -64,13 +65,16 @@ def test_what_says_no_devices(text: str) -> None:
 
 
 def test_too_many_devices() -> None:
-    with pytest.raises(TooManyDevices, match="more than 100000 devices"):
+    assert len(places("50000@0,50000@1")) == 100_000
+    with pytest.raises(TooManyDevices, match=r"^more than 100000 devices: no kubelet takes a long"):
         places("50000@0,50001@1")
 
 
 def test_numbered_devices() -> None:
     assert list(numbered("vendor.com/gpu", (None,) * 11))[::10] == ["gpu-00", "gpu-10"]
+    assert list(numbered("gpu", (0,) * 10))[-1] == "gpu-9"
     assert list(numbered("gpu", (0,), first=9)) == ["gpu-9"]
+    assert list(numbered("gpu", (0, 0), first=9)) == ["gpu-09", "gpu-10"]
     devices = (Device(DeviceId("mine"), numa=(1,)),)
     assert simulated_devices({GPU: devices, "v.com/nic": 2, "v.com/fpga": "1@1"}) == {
         GPU: devices,
@@ -216,6 +220,10 @@ def test_a_device_is_lost() -> None:
     node.admit(train())
     node.lose_device(GPU, "gpu-0")
     assert node.node_status().capacity == {GPU: 3}
+    node.lose_device(GPU, "gpu-1")
+    assert [each.id for each in node.simulated()[GPU]] == ["gpu-2", "gpu-3"]
+    node.return_device(GPU, "gpu-1")
+    assert node.node_status().capacity == {GPU: 3}
     node.return_device(GPU, "gpu-0")
     assert node.node_status().capacity == {GPU: 4}
     node.lose_all(GPU)
@@ -267,6 +275,11 @@ def test_what_is_not_there_is_named() -> None:
         node.fail_device(GPU, "x")
     with pytest.raises(RequestError, match=r"no plugin of v\.com/x: it has vendor\.com/gpu"):
         node.stop_plugin("v.com/x")
+    node.set_devices(GPU, 0)
+    with pytest.raises(RequestError, match="has no device 'gpu-0': it has none"):
+        node.lose_device(GPU, "gpu-0")
+    with pytest.raises(RequestError, match=r"^the node has no plugin of v\.com/x: it has none$"):
+        LightKubelet().start_plugin("v.com/x")
 
 
 def test_a_change_on_one_node_is_none_on_another() -> None:
@@ -331,8 +344,45 @@ def test_stopped_and_started() -> None:
     with pytest.raises(RequestError, match="runs already"):
         node.start()
     assert node.devices("train") and node.allocatable() == {GPU: 4}
-    kinds = [each.kind for each in node.events.recent(EventKind.STARTED, EventKind.STOPPED)]
-    assert kinds[-1] is EventKind.STARTED or node.events.latest > 8
+
+
+def test_what_it_tells_of_a_restart() -> None:
+    node = made()
+    node.admit(train())
+    node.stop_plugin(GPU)
+    assert node.events.recent(EventKind.STREAM_ENDED)[0].message == (
+        "vendor.com/gpu: list stream of light ended: the plugin has left"
+    )
+    node.restart()
+    assert [each.message for each in node.events.recent()] == [
+        "checkpoint written",
+        "kubelet stopped",
+        "light kubelet serves",
+        "pod default/train admitted",
+        "vendor.com/gpu: plugin light registered",
+        "vendor.com/gpu: 4 devices, 4 healthy (4 added)",
+        "vendor.com/gpu gpu-0: now Healthy, held by pod default/train",
+        "checkpoint written",
+    ]
+
+
+def test_once_stopped_nothing_happens_by_itself() -> None:
+    """A plugin's grace period ends, and a container's back-off."""
+    node = made()
+    node.admit(train())
+    for _ in range(2):
+        node.exit_container("train", "app", 1)
+    assert isinstance(node.container_statuses("train")["app"].state, Waiting)
+    node.stop_plugin(GPU)
+    node.stop()
+    latest = node.events.latest
+    node.clock.advance(1000.0)
+    assert node.events.latest == latest
+    with pytest.raises(RequestError, match=r"^the light kubelet is not running: start it$"):
+        node.sources_ready()
+    node.start()
+    with pytest.raises(RequestError, match=r"^the light kubelet runs already: stop it first$"):
+        node.start()
 
 
 def test_a_pending_pod_is_started_later() -> None:
