@@ -127,7 +127,7 @@ class _Block:
         return self._effect.on(state)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Rendering:
     """The blocks of some pods, with how many pods there are up to the end of each and the
     hash's state there."""
@@ -199,9 +199,12 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
     """Render ``pods``, and reuse the blocks of the last rendering."""
     now = last.up_to(_common_prefix(last.pods, pods), pods)
     kept = len(now.blocks)
+    at = now.ends[-1] if now.ends else 0
+    if at == len(last.pods) and at < len(pods) <= at + _BLOCK:
+        now.add(pods[at:])  # new pods at the end and nothing else: the usual case
+        return now
     # A pod is in one block only, so its first pod names a block.
     others = {block.pods[0]: block for block in last.blocks[kept:]}
-    at = now.ends[-1] if now.ends else 0
     while at < len(pods):
         block = others.get(pods[at])
         if block is not None and pods[at : at + len(block.pods)] == block.pods:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Final
 
@@ -59,8 +60,15 @@ def extend(state: int, text: bytes) -> int:
 def _extend(state: int, text: bytes) -> int:
     """As :func:`extend`, for a text without zero bytes."""
     seed, seeded = _SEEDS[state & 0xFF]
-    shift = (state - seeded) * pow(PRIME, len(text), _SIZE)
+    shift = (state - seeded) * _power(len(text))
     return (_library(seed + text) + shift) % _SIZE
+
+
+@lru_cache(maxsize=1024)
+def _power(length: int) -> int:
+    """What ``length`` steps multiply the state by. Remembered: entries of pods that ask for the
+    same have the same length, and a power takes as long as all the rest of a step here."""
+    return pow(PRIME, length, _SIZE)
 
 
 def step(state: int, byte: int) -> int:
@@ -76,7 +84,7 @@ class Effect:
     def __init__(self, *parts: bytes) -> None:
         """The text is the parts one after another; they are put together only to be hashed."""
         self._parts: Sequence[bytes] = parts
-        self._power = pow(PRIME, sum(map(len, parts)), _SIZE)
+        self._power = _power(sum(map(len, parts)))
         self._mask = 0x7F if all(map(bytes.isascii, parts)) else 0xFF
         self._constants = array("q", (-1,)) * (self._mask + 1)
 

@@ -81,20 +81,25 @@ class CallLog(CallQueries):
         return None if self._is_off else Tap(self, resource, plugin)
 
     def begun(self, call: CallInProgress) -> None:
-        """A call begins; ``ended`` is called once for it."""
+        """A call begins; ``add`` says once that it is over."""
         with self._lock:
             self._in_progress[id(call)] = call
 
-    def ended(self, call: CallInProgress) -> None:
-        """A call is over."""
-        with self._lock:
-            self._in_progress.pop(id(call), None)
-
-    def add(self, call: CallInProgress, response: bytes | None, code: str, message: str) -> None:
-        """Record a call, or a part of a stream. A callback that raises is logged."""
+    def add(
+        self,
+        call: CallInProgress,
+        response: bytes | None,
+        code: str,
+        message: str,
+        *,
+        is_over: bool = True,
+    ) -> None:
+        """Record a call that is over, or a part of a stream. A callback that raises is logged."""
         now, rpc = time.monotonic(), call.rpc
         part = call.received or None if response is not None else None
         with self._lock:
+            if is_over:
+                self._in_progress.pop(id(call), None)
             self._latest += 1
             ended = Call(
                 self._latest,
@@ -114,7 +119,8 @@ class CallLog(CallQueries):
             )
             (self._for_pods if rpc in _FOR_PODS else self._others).add(ended)
             subscribers = self._subscribers
-        notify(subscribers, ended, "a callback")
+        if subscribers:
+            notify(subscribers, ended, "a callback")
 
     def now(self) -> float:
         """The time by the kubelet's clock, in seconds since the epoch."""
@@ -210,18 +216,16 @@ class CallInProgress:
 
     def answered(self, response: bytes) -> None:
         """The call succeeded."""
-        self.log.ended(self)
         self.log.add(self, response, OK, "")
 
     def failed(self, code: str, message: str, response: bytes | None = None) -> None:
         """The call, or the stream, ended with this status; a stream may end with ``OK``."""
-        self.log.ended(self)
         self.log.add(self, response, code, message)
 
     def received_message(self, message: bytes) -> None:
         """A stream's next message came."""
         self.received += 1
-        self.log.add(self, message, OK, "")
+        self.log.add(self, message, OK, "", is_over=False)
 
 
 @attrs.frozen(eq=False)

@@ -68,7 +68,7 @@ def numbers(bits: int) -> Iterator[int]:
 def select(items: Sequence[T], bits: int) -> tuple[T, ...]:
     """Those of ``items`` whose position is in the set, in order."""
     if bits.bit_count() <= _FEW:
-        return tuple(items[number] for number in numbers(bits))
+        return tuple([items[number] for number in numbers(bits)])
     return tuple(compress(items, flags(bits)))
 
 

@@ -39,7 +39,7 @@ class DeviceIndex:
     def bits(self, ids: Iterable[DeviceId]) -> int:
         """The set of those ``ids`` that are numbered here; others are left out."""
         index = self.index
-        return bitset.of(index[id_] for id_ in ids if id_ in index)
+        return bitset.of([index[id_] for id_ in ids if id_ in index])
 
     def select(self, bits: int) -> tuple[DeviceId, ...]:
         """The ids of a set, sorted."""

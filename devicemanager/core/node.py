@@ -63,7 +63,8 @@ class Node:
         requests: Mapping[ResourceName, int],
         devices: Callable[[ResourceName], int | None],
     ) -> None:
-        for resource, requested in _in_order(requests).items():
+        for resource in _in_order(requests):
+            requested = requests[resource]
             if not requested:
                 continue
             capacity = self._fixed.get(resource)
@@ -134,7 +135,6 @@ def _of_init_containers(pod: Pod, resource: ResourceName) -> int:
     return effective_request(inits, lambda container: container.requests.get(resource, 0))
 
 
-def _in_order(requests: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
+def _in_order(requests: Mapping[ResourceName, int]) -> list[ResourceName]:
     first = [name for name in _FIRST if name in requests]
-    rest = sorted(requests.keys() - set(first))
-    return {name: requests[name] for name in (*first, *rest)}
+    return first + sorted(requests.keys() - _FIRST)

@@ -28,6 +28,8 @@ def printable(text: str, longest: int = LONGEST) -> str:
     A line end becomes a space. Of more than ``longest`` characters the first are shown,
     with the number of those left out.
     """
+    if text.isascii() and text.isprintable() and len(text) <= longest:
+        return text  # the usual case, at the cost of a look
     left_out = len(text) - longest
     if left_out > 0:
         text = text[:longest]
