@@ -51,6 +51,16 @@ def directory():
     shutil.rmtree(path)
 
 
+@pytest.fixture
+def no_idle_observers():
+    """Nothing that another test's watches have left idle is used, and nothing is kept."""
+    from devicemanager.io import observers
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observers, "_idle", type(observers._idle)())
+        yield
+
+
 @pytest.fixture(autouse=True)
 def measured_processes(request, monkeypatch):
     """Coverage measures the processes of these rooms. Those of the others are killed, lack

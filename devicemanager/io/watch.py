@@ -7,11 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Collection
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
+from devicemanager.io import observers
 from podresources.sockets import FileIdentity
 
 if TYPE_CHECKING:
@@ -121,14 +123,15 @@ class DirectoryWatch:
         watched = FileIdentity.of(self._directory, follow_links=True)
         # Later releases of watchdog do not follow a link.
         self._place = os.path.realpath(self._directory)
-        observer = _observer()
+        observer = observers.take()
         try:
             observer.schedule(
-                _handler(self._report), self._place, event_filter=_filter(self._kinds)
+                _handler_class()(self._report), self._place, event_filter=_filter(self._kinds)
             )
-            observer.start()
+            if not observer.is_alive():
+                observer.start()
         except BaseException:
-            observer.stop()
+            observers.give_back(observer)
             raise
         self._observer, self._watched = observer, watched
 
@@ -136,8 +139,7 @@ class DirectoryWatch:
         self._watched = None
         observer, self._observer = self._observer, None
         if observer is not None:
-            observer.stop()
-            observer.join()
+            observers.give_back(observer)
 
     def _report(self, event: FileSystemEvent) -> None:
         old, new = _name(event.src_path), _name(event.dest_path)
@@ -159,23 +161,18 @@ class DirectoryWatch:
             _log.warning("cannot watch %s (%s): looking at it instead", self._directory, error)
 
 
-def _observer() -> BaseObserver:
-    # Loaded with the first watch: start-up time matters to those who never watch.
-    from watchdog.observers.inotify import InotifyObserver
-
-    logging.getLogger("watchdog.observers.inotify").addFilter(_is_worth_logging)
-    # Full events tell a file moved here, which is complete, from one being created.
-    return InotifyObserver(generate_full_events=True)
-
-
-def _handler(report: Callable[[FileSystemEvent], None]) -> FileSystemEventHandler:
+@cache
+def _handler_class() -> Callable[[Callable[[FileSystemEvent], None]], FileSystemEventHandler]:
     from watchdog.events import FileSystemEventHandler
 
     class Handler(FileSystemEventHandler):
-        def on_any_event(self, event: FileSystemEvent) -> None:
-            report(event)
+        def __init__(self, report: Callable[[FileSystemEvent], None]) -> None:
+            self._report = report
 
-    return Handler()
+        def on_any_event(self, event: FileSystemEvent) -> None:
+            self._report(event)
+
+    return Handler
 
 
 def _filter(kinds: Collection[ChangeKind]) -> list[type[FileSystemEvent]]:
@@ -192,16 +189,6 @@ def _filter(kinds: Collection[ChangeKind]) -> list[type[FileSystemEvent]]:
         ChangeKind.ATTRIBUTES: getattr(events, "FileAttribEvent", events.FileModifiedEvent),
     }
     return [events.DirDeletedEvent, *(classes[kind] for kind in sorted(kinds))]
-
-
-def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Leave out that an emitter, told to stop, found an event at that moment.
-
-    watchdog calls that an error, at each stop under load. The emitter itself logs it.
-    """
-    stopped = getattr(threading.current_thread(), "stopped_event", None)
-    told_to_stop = stopped is not None and stopped.is_set()
-    return not (told_to_stop and "queue_events() called when" in record.getMessage())
 
 
 def _name(path: bytes | str | None) -> str:

@@ -6,6 +6,7 @@ imported when a test asks for a fixture.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ _SHARED: pytest.StashKey[dict[str, SharedKubelet]] = pytest.StashKey()
 _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
 _REPLAYS: pytest.StashKey[ReplayPluginFactory] = pytest.StashKey()
 _PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
+_KEEPS_OBSERVERS: pytest.StashKey[bool] = pytest.StashKey()
 
 
 @pytest.fixture
@@ -93,9 +95,22 @@ def make_mock_kubelet(
     """Makes mock kubelets, for tests of several or of ones that they start themselves."""
     from devicemanager.testing.factories import MockKubeletFactory
 
+    _keep_observers(request.config)
     with MockKubeletFactory(_marked(request.node, mock_kubelet_settings)) as factory:
         request.node.stash[_KUBELETS] = factory
         yield factory
+
+
+def _keep_observers(config: pytest.Config) -> None:
+    """Until the end of the session: to close an inotify instance takes the kernel as long as
+    all else that a test with a kubelet does."""
+    if not config.stash.setdefault(_KEEPS_OBSERVERS, False):
+        from devicemanager.io import observers
+
+        config.stash[_KEEPS_OBSERVERS] = True
+        stack = contextlib.ExitStack()
+        stack.enter_context(observers.kept())
+        config.add_cleanup(stack.close)
 
 
 def _shared(request: pytest.FixtureRequest, settings: Settings) -> Iterator[MockKubelet]:

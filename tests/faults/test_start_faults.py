@@ -172,6 +172,7 @@ def test_sockets_of_the_dead_are_taken_over(root: Path, start: Start) -> None:
     assert not (kubelet.plugin_dir / "left.sock").exists()
 
 
+@pytest.mark.usefixtures("no_idle_observers")
 @pytest.mark.parametrize("where", ["__init__", "start"])
 def test_no_watches_left(root: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """A node has 128 inotify instances by default; when they are used up we say so.

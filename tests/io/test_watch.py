@@ -1,17 +1,23 @@
-"""The directory watch: what it reports, and that it follows the directory, however often made."""
+"""The directory watch: what it reports, and that it follows the directory, however often made;
+the same with observers that other watches had before."""
 
 import logging
 import os
 import queue
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from watchdog.observers.inotify import InotifyObserver
+from watchdog.utils import BaseThread
 
+from devicemanager.io import observers
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 
 PATIENCE = 15.0
+
+pytestmark = pytest.mark.usefixtures("no_idle_observers")
 
 
 class Changes:
@@ -28,20 +34,37 @@ class Changes:
             seen.append(change)
         return seen
 
-    @property
-    def empty(self) -> bool:
-        return self._seen.empty()
-
 
 @pytest.fixture
 def changes() -> Changes:
     return Changes()
 
 
+@pytest.fixture(params=["new", "kept"])
+def observer_before(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """With observers made anew, and with one that has watched another directory."""
+    if request.param == "new":
+        yield
+        return
+    with observers.kept():
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        watch = DirectoryWatch(elsewhere, lambda _: None)
+        watch.start()
+        (elsewhere / "a").touch()
+        watch.stop()
+        yield
+
+
+twice = pytest.mark.usefixtures("observer_before")
+
+
 def created(name: str) -> Change:
     return Change(ChangeKind.CREATED, name)
 
 
+@twice
 def test_every_kind_of_change_is_reported_with_its_names(tmp_path: Path, changes: Changes) -> None:
     watched, outside = tmp_path / "watched", tmp_path / "outside"
     watched.mkdir()
@@ -64,6 +87,7 @@ def test_every_kind_of_change_is_reported_with_its_names(tmp_path: Path, changes
         watch.stop()
 
 
+@twice
 def test_only_the_kinds_asked_for_and_no_directories(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add, [ChangeKind.CREATED])
     watch.start()
@@ -89,6 +113,7 @@ def test_a_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> 
         watch.stop()
 
 
+@twice
 def test_the_directory_itself_may_go_and_come(tmp_path: Path, changes: Changes) -> None:
     """Also under the same inode number, as it is when nothing else was made meanwhile."""
     plugins = tmp_path / "plugins"
@@ -108,6 +133,7 @@ def test_the_directory_itself_may_go_and_come(tmp_path: Path, changes: Changes) 
         watch.stop()
 
 
+@twice
 def test_after_a_stop_nothing_is_reported(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     assert watch.ensure()
@@ -122,6 +148,7 @@ def test_after_a_stop_nothing_is_reported(tmp_path: Path, changes: Changes) -> N
         watch.stop()
 
 
+@twice
 def test_start_says_what_is_wrong(tmp_path: Path, changes: Changes) -> None:
     with pytest.raises(FileNotFoundError):
         DirectoryWatch(tmp_path / "absent", changes.add).start()
@@ -171,6 +198,7 @@ def test_without_inotify_ensure_says_so_once(
     watch.stop()
 
 
+@twice
 def test_a_forked_child_leaves_its_parents_watch_alone(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     watch.start()
@@ -187,6 +215,7 @@ def test_a_forked_child_leaves_its_parents_watch_alone(tmp_path: Path, changes: 
         watch.stop()
 
 
+@twice
 def test_a_forked_child_may_watch_by_itself(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     watch.start()
@@ -203,6 +232,7 @@ def test_a_forked_child_may_watch_by_itself(tmp_path: Path, changes: Changes) ->
         watch.stop()
 
 
+@twice
 def test_a_stop_beside_events_is_silent(
     tmp_path: Path, changes: Changes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -229,3 +259,77 @@ def test_a_stop_beside_events_is_silent(
     # What an emitter that still runs has to say is heard.
     logging.getLogger("watchdog.observers.inotify").error("queue_events() called when odd")
     assert "called when odd" in caplog.text
+
+
+def watching() -> set[threading.Thread]:
+    """watchdog's threads that run now."""
+    return {each for each in threading.enumerate() if isinstance(each, BaseThread)}
+
+
+def watches(places: list[Path], changes: Changes) -> list[DirectoryWatch]:
+    """A watch of each place, started."""
+    started = [DirectoryWatch(place, changes.add) for place in places]
+    for watch in started:
+        watch.start()
+    return started
+
+
+def test_two_idle_observers_are_kept_and_used_again(tmp_path: Path, changes: Changes) -> None:
+    places = [tmp_path / str(number) for number in range(3)]
+    for place in places:
+        place.mkdir()
+    before = watching()
+    with observers.kept():
+        with observers.kept():
+            for watch in watches(places, changes):
+                watch.stop()
+        idle = watching() - before
+        kept = {each for each in idle if isinstance(each, InotifyObserver)}
+        assert len(kept) == 2
+        again = watches(places[:2], changes)
+        assert {each for each in watching() - before if isinstance(each, InotifyObserver)} == kept
+        (places[1] / "a").touch()
+        changes.until(created("a"))
+        for watch in again:
+            watch.stop()
+    assert watching() <= before
+
+
+def test_a_stopped_watch_hears_nothing_of_the_next_on_its_observer(
+    tmp_path: Path, changes: Changes
+) -> None:
+    """Not even in the same directory, and beside events that come without a pause."""
+    with observers.kept():
+        for number in range(30):
+            heard: list[Change] = []
+            before = DirectoryWatch(tmp_path, heard.append)
+            before.start()
+            (tmp_path / f"before-{number}").touch()
+            before.stop()
+            until_then = len(heard)
+            (after,) = watches([tmp_path], changes)
+            (tmp_path / f"after-{number}").touch()
+            changes.until(created(f"after-{number}"))
+            after.stop()
+            assert len(heard) == until_then
+
+
+def test_a_failed_start_leaves_a_kept_observer_as_it_was(tmp_path: Path, changes: Changes) -> None:
+    before = watching()
+    with observers.kept():
+        (watch,) = watches([tmp_path], changes)
+        watch.stop()
+        with pytest.raises(FileNotFoundError):
+            DirectoryWatch(tmp_path / "absent", changes.add).start()
+        (watch,) = watches([tmp_path], changes)
+        (tmp_path / "a").touch()
+        changes.until(created("a"))
+        watch.stop()
+        assert len([each for each in watching() - before if isinstance(each, InotifyObserver)]) == 1
+
+
+def test_nothing_is_kept_unless_somebody_asks(tmp_path: Path, changes: Changes) -> None:
+    before = watching()
+    (watch,) = watches([tmp_path], changes)
+    watch.stop()
+    assert watching() <= before

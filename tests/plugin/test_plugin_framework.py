@@ -368,6 +368,7 @@ def test_a_directory_made_anew_is_watched_anew(directory):
             target.rmdir()
 
 
+@pytest.mark.usefixtures("no_idle_observers")
 def test_without_inotify_everything_works_by_looking(kubelet, monkeypatch, caplog):
     def exhausted(*_, **__):
         raise OSError(24, "Too many open files")
