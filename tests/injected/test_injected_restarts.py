@@ -211,3 +211,14 @@ def test_the_checkpoint_is_lost_at_the_restart(kubelet: MockKubelet, simulated: 
     kubelet.wait_for_resource(S, 2)
     kubelet.start_container("one", "main")
     assert [call.rpc for call in plugin.calls].count("Allocate") == 2
+
+
+def test_a_checkpoint_that_is_not_there_cannot_be_lost(
+    make_mock_kubelet: Callable[..., MockKubelet],
+) -> None:
+    own = make_mock_kubelet(start=False)
+    own.faults.set("lose-checkpoint")
+    own.start()
+    assert own.is_serving
+    (fired,) = own.events.recent(EventKind.FAULT)
+    assert fired.message == "injected: lose-checkpoint"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
 import tracemalloc
+from pathlib import Path
 
 import attrs
 import pytest
@@ -19,6 +21,7 @@ from devicemanager.snapshot.packing import pack, unpack
 from tests.snapshot import made_up
 from tests.snapshot.made_up import WHOLE
 
+PAGE = Path(__file__).parents[2] / "docs/snapshot.md"
 INDEX = {"schema": layout.SCHEMA, "taken": "t", "tool": "0", "node": "n", "root": "/r"}
 
 
@@ -26,6 +29,17 @@ def test_what_was_written_comes_back():
     data = archive(WHOLE)
     assert read_snapshot(data) == WHOLE
     assert archive(read_snapshot(data)) == data
+
+
+def test_the_files_are_those_of_the_page_and_no_others():
+    with tarfile.open(fileobj=io.BytesIO(archive(WHOLE))) as whole:
+        found = whole.getnames()
+    section = PAGE.read_text().partition("## The archive")[2]
+    described, _, _ = section.partition("Nothing of an archive")
+    columns = [row.split("|")[1] for row in described.splitlines() if row.startswith("| `")]
+    names = [name for column in columns for name in re.findall(r"`([^`]+)`", column)]
+    assert sorted(found) == sorted(f"snapshot/{name}" for name in names)
+    assert f"`{layout.SCHEMA}`" in described
 
 
 def test_parts_that_were_not_read_stay_away():

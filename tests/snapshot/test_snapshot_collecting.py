@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -13,7 +14,7 @@ from checkpoint import CHECKPOINT_NAME
 from devicemanager.snapshot import Places, SnapshotError, archive, collect, layout, read_snapshot
 from devicemanager.snapshot.kubeletconfig import alignment
 from devicemanager.snapshot.listeners import look
-from devicemanager.snapshot.model import KubeletConfig, Listening, LoggedPod, Snapshot
+from devicemanager.snapshot.model import KubeletConfig, Listening, LoggedPod, Snapshot, SocketSeen
 from devicemanager.snapshot.packing import unpack
 from podresources import MemorySource, PodResourcesServer
 from tests.snapshot.made_up import WHOLE, cpu_state
@@ -172,6 +173,14 @@ def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path
     )
 
 
+def test_flags_count_without_a_file(host: Path) -> None:
+    put(host / "proc/12/comm", "kubelet\n")
+    put(host / "proc/12/cmdline", "kubelet\0--topology-manager-policy=restricted\0")
+    config = collect(Places.find(host)).config
+    assert config == KubeletConfig(None, {}, {"topology-manager-policy": "restricted"}, 12)
+    assert alignment(config).policy == "restricted"
+
+
 def test_what_cannot_be_read_is_said_and_costs_no_other(host: Path, root: Path) -> None:
     shutil.rmtree(root / "pods")
     (root / "cpu_manager_state").unlink()
@@ -230,6 +239,19 @@ def test_a_socket_with_a_path_too_long_to_be_dialed_is_looked_at_all_the_same(ho
         assert look(deep / "x.sock").state is Listening.DEAD
         server.listen()
         assert look(deep / "x.sock").state is Listening.LISTENING
+
+
+def test_somebody_who_has_no_time_listens_all_the_same(host: Path) -> None:
+    path = host / "x.sock"
+    with socket.socket(socket.AF_UNIX) as server, contextlib.ExitStack() as stack:
+        server.bind(str(path))
+        server.listen(0)
+        with pytest.raises(BlockingIOError):
+            for _ in range(10):
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(str(path))
+        assert look(path) == SocketSeen(str(path), Listening.LISTENING, None, None)
 
 
 def test_a_socket_of_another_kind_is_not_known(host: Path) -> None:

@@ -115,6 +115,14 @@ CASES = {
         Kind.HELD_TWICE,
         "device g0 of vendor.com/gpu is held by 2 pods: ml/infer, ml/train",
     ),
+    "two-pods-on-one-device-say-both": (
+        evolve(
+            pods=(pod("infer", "g2", "g1"), pod("train", "g0", "g1")),
+            checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2", "g1")),
+        ),
+        Kind.HELD_TWICE,
+        "device g1 of vendor.com/gpu is held by 2 pods: ml/infer, ml/train",
+    ),
     "two-entries-for-one-device": (
         evolve(checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2", "g1"))),
         Kind.HELD_TWICE,
@@ -263,13 +271,13 @@ def test_one_thing_is_wrong_and_it_is_found(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_all_that_a_finding_tells_besides(case):
-    """What programs and the report have of it; the advice is the kind's."""
+    """What programs and the report have of it, with the advice of its kind."""
     snapshot = CASES[case][0]
     (told,) = as_data(Node(snapshot), findings(snapshot))["findings"]
     # The words of protobuf change from release to release.
     told["details"] = [re.sub(r" \(Error parsing .*\)", "", each) for each in told["details"]]
-    fields = "severity", "details", "resource", "device_ids", "pods"
-    assert {name: told[name] for name in fields} == TOLD[case]
+    assert {name: told[name] for name in TOLD[case]} == TOLD[case]
+    assert told.keys() - TOLD[case].keys() == {"kind", "message"}, "which are above"
 
 
 def broken() -> Snapshot:
@@ -309,6 +317,16 @@ def test_the_report_of_a_broken_node():
     snapshot = broken()
     report = "\n".join(lines(Node(snapshot), findings(snapshot)))
     assert f"{report}\n" == (DATA / "report.txt").read_text()
+
+
+@pytest.mark.parametrize(("bad", "more"), [(10, ()), (11, ("and 2 more",))])
+def test_of_much_damage_the_first_twenty_lines_are_shown(bad, more):
+    many = saved(*(entry(f"u{number}", "g0") for number in range(bad)))
+    data = many.replace(b'"AllocResp":""', b'"AllocResp":"x"')
+    damaged, *_ = findings(evolve(checkpoint=data))
+    assert damaged.kind is Kind.CHECKPOINT_DAMAGED
+    assert len(damaged.details) == 20 + len(more) + 1
+    assert damaged.details[20:] == (*more, "0 pod device entries can be read")
 
 
 def test_devices_without_nodes_are_a_note():
