@@ -61,8 +61,8 @@ class SystemClock:
             # After a fork the thread is the parent's.
             if self._thread is None or not self._thread.is_alive():
                 self._start(timer)
-            else:
-                self._changed.notify_all()
+            elif self._timers[0] is timer:
+                self._changed.notify_all()  # it waits for a later one
 
         return lambda: self._cancel(timer)
 

@@ -168,6 +168,10 @@ _LONGEST_NAME = 512
 """Characters of a resource's name that an event keeps: a valid one has 317 at most
 (DNS subdomain, slash, label), so only names that were refused are cut."""
 _POLL_SECONDS = 0.25
+_FEW = 16
+_DELIVERING = threading.local()
+"""``streams``: those whose callbacks the thread is inside of. One for all: each would take more
+than all else in a stream."""
 
 
 def notify(callbacks: Iterable[Callable[[T], None]], value: T, what: str) -> None:
@@ -196,10 +200,11 @@ class EventStream:
         # Made for the first who waits: it is most of what a stream takes, and few are waited for.
         self._changed: threading.Condition | None = None
         self._waiting = 0
-        self._recent: deque[Event] = deque(maxlen=keep)
+        # A deque takes more than a few events do.
+        self._recent: deque[Event] | list[Event] = [] if keep <= _FEW else deque(maxlen=keep)
+        self._keep = keep
         self._subscribers: tuple[Callback, ...] = ()
         self._latest = 0
-        self._delivering = threading.local()
 
     @property
     def latest(self) -> int:
@@ -213,7 +218,7 @@ class EventStream:
     @property
     def is_delivering(self) -> bool:
         """Whether the calling thread is inside a callback of this stream."""
-        return getattr(self._delivering, "depth", 0) > 0
+        return self in getattr(_DELIVERING, "streams", ())
 
     def publish(
         self,
@@ -236,6 +241,8 @@ class EventStream:
             self._latest += 1
             event = Event(now, kind, message, resource, pod, details, self._latest)
             self._recent.append(event)
+            if len(self._recent) > self._keep:
+                del self._recent[0]
             subscribers = self._subscribers
             if self._waiting and self._changed is not None:
                 self._changed.notify_all()
@@ -243,12 +250,12 @@ class EventStream:
             self._deliver(event, subscribers)
 
     def _deliver(self, event: Event, subscribers: tuple[Callback, ...]) -> None:
-        depth = getattr(self._delivering, "depth", 0)
-        self._delivering.depth = depth + 1
+        streams = getattr(_DELIVERING, "streams", ())
+        _DELIVERING.streams = (*streams, self)
         try:
             notify(subscribers, event, "an event callback")
         finally:
-            self._delivering.depth = depth
+            _DELIVERING.streams = streams
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` for every event from now on, on the thread that publishes it.

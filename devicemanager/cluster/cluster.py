@@ -23,7 +23,7 @@ from devicemanager.cluster.members import Members, light_members
 from devicemanager.cluster.node import ClusterNode, Leave
 from devicemanager.cluster.nodecontext import Shared
 from devicemanager.cluster.options import VIRTUAL_LABEL, NodeOptions
-from devicemanager.cluster.protocol import Priority
+from devicemanager.cluster.protocol import Api, Priority
 from devicemanager.cluster.shard import Shard, ShardClaims
 from devicemanager.cluster.telling import Warn
 from devicemanager.light.devices import Simulated
@@ -171,7 +171,8 @@ class Cluster:
         ClusterError if one cannot join; the others have joined then."""
         chosen = [index for index in members.indexes if shard is None or shard.has(index)]
         number = 0 if shard is None else shard.number
-        nodes = [self._node(members, index, number, lambda: False) for index in chosen]
+        api = self._connection.api
+        nodes = [self._node(members, index, number, api) for index in chosen]
         errors = self._join_all(nodes)
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -179,18 +180,16 @@ class Cluster:
             raise ClusterError(f"node {name}: {error}{more}")
         return nodes
 
-    def _node(
-        self, members: Members, index: int, shard: int, is_over: Callable[[], bool]
-    ) -> ClusterNode:
+    def _node(self, members: Members, index: int, shard: int, api: Api) -> ClusterNode:
         kubelet = members.make(index)
         with self._lock:
-            self._ends[members.name(index)] = lambda: members.end(kubelet)
+            self._ends[members.name(index)] = partial(members.end, kubelet)
         return ClusterNode(
             members.name(index),
             kubelet,
             options=members.options_of(index, as_nodes=self._as_nodes, shard=shard),
             facts=members.facts,
-            api=Scoped(self._connection.api, is_over),
+            api=api,
             lane=self._connection.lane,
             heartbeat=self._connection.heartbeat,
             clock=self._clock,
@@ -259,7 +258,8 @@ class Cluster:
             return shard.number not in claims.ours
 
         indexes = [index for index in members.indexes if shard.has(index)]
-        nodes = [self._node(members, index, shard.number, is_over) for index in indexes]
+        api = Scoped(self._connection.api, is_over)
+        nodes = [self._node(members, index, shard.number, api) for index in indexes]
         for name, error in self._join_all(nodes)[:1]:
             if not isinstance(error, ClientClosing):
                 self._warn(f"shard {shard.number}: node {name}: {error}")

@@ -9,11 +9,12 @@ from typing import Final, Protocol, cast
 
 import attrs
 
+from devicemanager.clock import SystemClock
 from devicemanager.cluster.errors import ClusterError
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.light.devices import Simulated
+from devicemanager.light.devices import Simulated, simulated_devices
 from devicemanager.light.kubelet import LightKubelet
 from devicemanager.settings import Settings
 
@@ -98,11 +99,14 @@ def light_members(
     if not 0 <= full <= min(count, MOST_FULL):
         raise ClusterError(f"{full} full nodes: give a number from 0 to {min(count, MOST_FULL)}")
     base = settings or Settings()
+    # One timer's thread, and one list of devices, for all of them.
+    clock = SystemClock()
+    devices = {str(name): each for name, each in simulated_devices(simulate).items()}
 
     def make(index: int) -> OwnKubelet:
         own = attrs.evolve(base, node_name=f"{prefix}-{index}")
         if index >= full:
-            return LightKubelet(own, simulate)
+            return LightKubelet(own, devices, clock=clock)
         from devicemanager.kubelet.mock import MockKubelet
 
         return MockKubelet(None if root is None else root / f"node-{index}", own).start()

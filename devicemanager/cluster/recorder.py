@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal
@@ -65,7 +64,7 @@ class _Similar:
     """Messages about the same thing."""
 
     first: float
-    messages: set[str] = attrs.Factory(set)
+    messages: tuple[str, ...] = ()
 
 
 @attrs.define(eq=False)
@@ -73,13 +72,25 @@ class _Written:
     """An event in the API. Only the lane's thread for its key changes it."""
 
     path: str = ""
-    first: str = ""
     count: int = 0
 
 
 class Recorder:
     """Writes the events of one node. May be used from any thread, one call at a time for each
     subject."""
+
+    # Dicts: an OrderedDict takes three times as much, and every node has some.
+    __slots__ = (
+        "_api",
+        "_buckets",
+        "_clock",
+        "_lane",
+        "_node",
+        "_number",
+        "_similar",
+        "_user",
+        "_written",
+    )
 
     def __init__(
         self, node: str, api: Api, lane: Lane, clock: Clock, user: str | None = None
@@ -89,9 +100,9 @@ class Recorder:
         self._lane = lane
         self._clock = clock
         self._user = user
-        self._buckets: OrderedDict[Subject, _Bucket] = OrderedDict()
-        self._similar: OrderedDict[tuple[Subject, str, str], _Similar] = OrderedDict()
-        self._written: OrderedDict[tuple[Subject, str, str, str], _Written] = OrderedDict()
+        self._buckets: dict[Subject, _Bucket] = {}
+        self._similar: dict[tuple[Subject, str, str], _Similar] = {}
+        self._written: dict[tuple[Subject, str, str, str], _Written] = {}
         self._number = 0
 
     def record(self, subject: Subject, kind: EventType, reason: str, message: str) -> None:
@@ -112,9 +123,10 @@ class Recorder:
         (``EventAggregator.EventAggregate``)."""
         seen = _of(self._similar, similar, lambda: _Similar(now))
         if now - seen.first > _WINDOW:
-            seen.first, seen.messages = now, set()
+            seen.first, seen.messages = now, ()
         if len(seen.messages) < _SIMILAR:
-            seen.messages.add(message)
+            if message not in seen.messages:
+                seen.messages += (message,)
             return message, message
         if message in seen.messages:
             return message, message
@@ -164,11 +176,11 @@ class Recorder:
         }
 
 
-def _of(known: OrderedDict[Any, Any], key: Any, new: Callable[[], Any]) -> Any:
+def _of(known: dict[Any, Any], key: Any, new: Callable[[], Any]) -> Any:
     """What is remembered under a key, or new; the oldest goes when there are too many."""
     found = known.get(key)
     if found is None:
         found = known[key] = new()
         if len(known) > _REMEMBERED:
-            known.popitem(last=False)
+            known.pop(next(iter(list(known))), None)  # in a list: others may add meanwhile
     return found

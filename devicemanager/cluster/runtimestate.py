@@ -16,6 +16,7 @@ __all__ = ["RuntimeState"]
 
 _SHUTTING_DOWN: Final = "node is shutting down"
 _SHUTDOWN_REFUSAL: Final = "Pod was rejected as the node is shutting down."
+_NONE: Final[frozenset[Pressure]] = frozenset()
 
 
 class RuntimeState:
@@ -27,7 +28,7 @@ class RuntimeState:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._errors: dict[str, str] = {}
-        self._pressures: frozenset[Pressure] = frozenset()
+        self._pressures = _NONE
 
     def set_error(self, cause: str, error: str) -> None:
         """The node is not ready, for this error; empty: for this cause it is ready again."""

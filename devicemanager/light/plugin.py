@@ -19,6 +19,7 @@ __all__ = ["LightPlugin"]
 
 NAME = "light"
 _OPTIONS = PluginOptions()
+_NOTHING_LOST: frozenset[DeviceId] = frozenset()
 _ANSWER = AllocateAnswer((b"",))
 
 
@@ -35,7 +36,7 @@ class LightPlugin:
         self.resource = resource
         # Shared by the nodes that were made alike, until one of their devices changes.
         self._devices = devices
-        self._lost: frozenset[DeviceId] = frozenset()
+        self._lost = _NOTHING_LOST
         self._endpoint: EndpointId | None = None
         self.fails: Callable[[], RpcError] | None = None
         """Makes the error that Allocate answers with; None: it succeeds."""

@@ -13,6 +13,8 @@ class HealthUpdates(queue.SimpleQueue[PodUid]):
     """UIDs, oldest first; ``get_nowait`` raises ``queue.Empty``. A tenth of a ``queue.Queue`` in
     memory: every light node has one."""
 
+    __slots__ = ("maxsize",)
+
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
 

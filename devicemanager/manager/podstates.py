@@ -39,7 +39,7 @@ class PodStates:
     def __init__(self) -> None:
         self._states: dict[PodUid, PodState] = {}
         # Apart from the records: every admission looks whether there are any.
-        self._inactive: set[PodUid] = set()
+        self._inactive: dict[PodUid, None] = {}
 
     def get(self, pod: PodUid) -> PodState:
         """The pod's record, or one that says nothing; not for changes."""
@@ -47,7 +47,7 @@ class PodStates:
 
     def begin(self, allocation: PodAllocation) -> None:
         """An admission is under way from now on; the pod is active."""
-        self._inactive.discard(allocation.pod.uid)
+        self._inactive.pop(allocation.pod.uid, None)
         self._of(allocation.pod.uid).admission = allocation
 
     def end(self, pod: PodUid) -> None:
@@ -79,7 +79,7 @@ class PodStates:
 
     def deactivate(self, pod: PodUid) -> None:
         """What the pod holds goes with the next admission of another."""
-        self._inactive.add(pod)
+        self._inactive[pod] = None
 
     @property
     def has_inactive(self) -> bool:
@@ -92,7 +92,7 @@ class PodStates:
 
     def forget(self, pod: PodUid) -> None:
         """The pod holds nothing any more. Its admission learns that, if one is under way."""
-        self._inactive.discard(pod)
+        self._inactive.pop(pod, None)
         state = self._states.get(pod)
         if state is not None:
             state.affinities, state.host_devices = {}, frozenset()

@@ -54,7 +54,9 @@ class State:
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
         """Whether the file names devices that no plugin has listed since it was read."""
-        self._kept: set[PodUid] = set()  # deleted pods whose entries wait for a write (Q10)
+        # Deleted pods whose entries wait for a write (Q10). A dict, as an empty set takes three
+        # times as much.
+        self._kept: dict[PodUid, None] = {}
         self.writer = Writer(store, self._render, written)
 
     # -- with the lock held ----------------------------------------------------------
@@ -79,7 +81,7 @@ class State:
 
     def note_pod(self, pod: PodUid) -> None:
         """A pod holds something else now."""
-        self._kept.discard(pod)
+        self._kept.pop(pod, None)
         self._document.put(pod, self.ledger.pod(pod))
         self.changed()
         self.pod_versions[pod] = self.version
@@ -97,7 +99,7 @@ class State:
         if pod not in self.ledger:
             return False
         if keep_entries:
-            self._kept.add(pod)
+            self._kept[pod] = None
         else:
             self._document.remove(pod)
         # Last: as long as it is there, this can be done again after an interrupt.
@@ -180,6 +182,6 @@ class State:
         with self.lock:
             self.is_stale = False
             while self._kept:
-                self._document.remove(self._kept.pop())
+                self._document.remove(self._kept.popitem()[0])
             contents = self._document.snapshot()
         return contents()
