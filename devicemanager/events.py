@@ -17,6 +17,7 @@ from typing import TypeVar
 import attrs
 
 from devicemanager.clock import Clock, SystemClock
+from devicemanager.core.errors import RequestError
 from devicemanager.core.printable import printable
 
 _LOG = logging.getLogger("devicemanager")
@@ -111,6 +112,15 @@ class EventKind(StrEnum):
     """A fault on purpose fired."""
     SERVER_ERROR = "server-error"
     """A thread or server of the kubelet failed: a bug here."""
+
+
+def event_kind(kind: EventKind | str) -> EventKind:
+    """The kind of this name. Raises RequestError if there is none."""
+    try:
+        return EventKind(kind)
+    except ValueError:
+        known = ", ".join(each.value for each in EventKind)
+        raise RequestError(f"there is no event {kind!r}: choose from {known}") from None
 
 
 _WARNINGS = frozenset(
@@ -259,7 +269,10 @@ class EventStream:
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` for every event from now on, on the thread that publishes it.
-        Returns a function that ends the subscription."""
+        Returns a function that ends the subscription. Raises TypeError for what cannot be
+        called."""
+        if not callable(callback):
+            raise TypeError(f"a callback is called with each event: {callback!r} cannot be")
         with self._lock:
             self._subscribers = (*self._subscribers, callback)
 
@@ -269,11 +282,13 @@ class EventStream:
         with self._lock:
             self._subscribers = tuple(c for c in self._subscribers if c is not callback)
 
-    def recent(self, *kinds: EventKind) -> tuple[Event, ...]:
-        """The latest events, oldest first; of the given kinds only, if any are given."""
+    def recent(self, *kinds: EventKind | str) -> tuple[Event, ...]:
+        """The latest events, oldest first; of the given kinds only, if any are given. Raises
+        RequestError for a kind that there is not."""
+        wanted = frozenset(map(event_kind, kinds))
         with self._lock:
             events = tuple(self._recent)
-        return tuple(e for e in events if e.kind in kinds) if kinds else events
+        return tuple(e for e in events if e.kind in wanted) if wanted else events
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until ``condition()`` holds, looking again after every event.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from checkpoint.files import Durability
-from devicemanager.api.names import is_extended_resource_name
+from devicemanager.api.names import is_dns1123_subdomain, is_extended_resource_name
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.providers.provider import CPU, HintProvider
 from devicemanager.core.topology import (
@@ -97,6 +97,13 @@ def _is(kind: type | tuple[type, ...], wanted: str) -> _Check:
             raise ValueError(f"{field.name} is {wanted}: not {value!r}")
 
     return check
+
+
+def _node_name(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    # ValidateNodeName of pkg/apis/core/validation.
+    if not isinstance(value, str) or not is_dns1123_subdomain(value):
+        wanted = "a node's name, of lower case letters, digits, - and ."
+        raise ValueError(f"{field.name} is {wanted}: not {value!r}")
 
 
 def _as_durability(value: Any) -> Durability:
@@ -214,7 +221,7 @@ class Settings:
 
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
     """How many PodResources requests may come at once."""
-    pod_resources_list_inactive: bool = attrs.field()
+    pod_resources_list_inactive: bool = attrs.field(validator=_is(bool, "True or False"))
     """Whether v1 List tells of pods that were refused or have finished, until they are
     deleted: as the version does (k/k#132028). v1alpha1 always does."""
 
@@ -239,7 +246,7 @@ class Settings:
     )
     """Resources that this node is meant to have: a pod that asks for one before any
     plugin registered it is refused (Q14)."""
-    strict: bool = False
+    strict: bool = attrs.field(default=False, validator=_is(bool, "True or False"))
     """Refuse a pod that asks for a resource nobody ever registered, instead of running
     it without the device and a warning event, as the kubelet does."""
     wait_for_plugin: float = attrs.field(default=0.0, validator=_number())
@@ -268,7 +275,7 @@ class Settings:
     )
     """The node's NUMA nodes and distances. None takes those of ``providers`` or, without
     any, as many nodes as the devices need."""
-    node_name: str = attrs.field(default="mock", validator=_is(str, "the node's name"))
+    node_name: str = attrs.field(default="mock", validator=_node_name)
     """The node whose pools of structured claims are used, beside those of no node."""
     claims_admin_namespaces: frozenset[str] | None = attrs.field(
         default=None, converter=_as_namespaces

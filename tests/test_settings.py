@@ -97,6 +97,21 @@ def test_topology_settings_are_refused_in_the_kubelets_words(settings, text):
         Settings(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"strict": "yes"}, "strict is True or False: not 'yes'"),
+        ({"pod_resources_list_inactive": 1}, "pod_resources_list_inactive is True or False: not 1"),
+        ({"node_name": ""}, "node_name is a node's name, of lower case letters, digits, - and ."),
+        ({"node_name": "My Node"}, "node_name is a node's name, .*: not 'My Node'"),
+        ({"node_name": 5}, "node_name is a node's name, .*: not 5"),
+    ],
+)
+def test_what_is_not_of_the_kind_is_refused(settings, text):
+    with pytest.raises(ValueError, match=f"^{text}"):
+        Settings(**settings)
+
+
 def test_policy_none_takes_any_options_as_the_kubelet_does():
     assert Settings(topology_options={"x": "1"}).topology_options == {"x": "1"}
 

@@ -164,6 +164,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         "--node",
         dest="node_name",
         metavar="NAME",
+        type=_node_name,
         help="the node's name: of pools of structured claims that have a nodeName, those of this "
         "node are used (default: mock)",
     )
@@ -298,6 +299,16 @@ def _quirk(text: str) -> str:
 
     if text not in QUIRKS and text != REFERENCE:
         raise argparse.ArgumentTypeError(f"unknown quirk {text!r}: choose from {', '.join(QUIRKS)}")
+    return text
+
+
+def _node_name(text: str) -> str:
+    from devicemanager.api.names import is_dns1123_subdomain
+
+    if not is_dns1123_subdomain(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no node's name: use lower case letters, digits, - and ."
+        )
     return text
 
 

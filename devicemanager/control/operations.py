@@ -435,6 +435,7 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "manager": "the running kubelet's inside, for Python alone",
     "claims": "the manager of claims, for Python alone; publish, define and claim are here",
     "claim_devices": "for views of this process; an admission's containers tell the same",
+    "has_pod": "whether `pod` would find one; over HTTP that answers 404",
     "telemetry": "what /healthz, /metrics and /pods tell, without a token: see `run --http`",
     "close": "ends the kubelet for good: whoever made it does that",
     "health_updates": "a queue of this process; events of kind device-health tell the same",

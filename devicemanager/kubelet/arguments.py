@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core.errors import RequestError
-from devicemanager.core.ids import DeviceId
+from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.kubelet.limits import reason
 from devicemanager.settings import Settings
 
@@ -16,17 +17,50 @@ if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
     from devicemanager.manifests import Source
 
-__all__ = ["check_arguments", "device_ids", "parser"]
+__all__ = [
+    "check_arguments",
+    "check_count",
+    "check_exit_codes",
+    "check_resource",
+    "device_ids",
+    "parser",
+]
 
 
-def check_arguments(root: object, settings: object) -> None:
-    """Raise TypeError for what can be neither a directory nor settings."""
+def check_arguments(root: object, settings: object, clock: object = None) -> None:
+    """Raise TypeError for what can be no directory, no settings or no clock."""
     if isinstance(root, Settings):
         raise TypeError("settings is a keyword: MockKubelet(settings=…)")
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise TypeError(f"root is the path of a directory: not {root!r}")
     if settings is not None and not isinstance(settings, Settings):
         raise TypeError(f"settings is a Settings, such as Settings(strict=True): not {settings!r}")
+    is_clock = callable(getattr(clock, "call_at", None)) and not isinstance(clock, type)
+    if clock is not None and not is_clock:
+        raise TypeError(f"clock is a clock, such as ManualClock(): not {clock!r}")
+
+
+def check_resource(resource: object) -> ResourceName:
+    """What is waited for. Raises RequestError for what no plugin can register."""
+    if not isinstance(resource, str) or not is_extended_resource_name(resource):
+        raise RequestError(
+            f"no plugin can register {resource!r}: a resource is named with its domain, "
+            "such as vendor.com/gpu"
+        )
+    return ResourceName(resource)
+
+
+def check_count(count: object) -> None:
+    """Raises RequestError for what can be no number of devices: nobody should wait for it."""
+    if count is not None and not (isinstance(count, int) and count >= 0):
+        raise RequestError(f"a count of devices is a whole number from 0, or None: not {count!r}")
+
+
+def check_exit_codes(codes: Iterable[object]) -> None:
+    """Raises RequestError for what is no number."""
+    for code in codes:
+        if not isinstance(code, int):
+            raise RequestError(f"an exit code is a whole number: not {code!r}")
 
 
 def device_ids(given: Iterable[str]) -> list[DeviceId]:

@@ -11,22 +11,14 @@ import attrs
 
 from devicemanager.calls.call import Call
 from devicemanager.core.errors import RequestError
-from devicemanager.events import Event, EventKind
+from devicemanager.events import Event, EventKind, event_kind
 from devicemanager.kubelet.watching import Entry, Place, Watch
+from devicemanager.pods.records import pod_uid
 
 if TYPE_CHECKING:
     from devicemanager.calls.matching import Criteria
 
-__all__ = ["Expected", "Search", "event_kind"]
-
-
-def event_kind(kind: EventKind | str) -> EventKind:
-    """The kind of this name. Raises RequestError if there is none."""
-    try:
-        return EventKind(kind)
-    except ValueError:
-        known = ", ".join(each.value for each in EventKind)
-        raise RequestError(f"there is no event {kind!r}: choose from {known}") from None
+__all__ = ["Expected", "Search"]
 
 
 @attrs.frozen
@@ -57,7 +49,9 @@ class Expected:
         UID), whose message contains ``text`` or matches the pattern, and of which ``where``
         holds. ``where`` may be called more than once for an event.
 
-        Raises RequestError for a kind that there is not."""
+        Raises RequestError for a kind that there is not, and for what is no UID."""
+        if pod is not None:
+            pod_uid(pod)
         return cls(within, frozenset(map(event_kind, kinds)), resource, pod, text, where)
 
     @classmethod

@@ -60,7 +60,7 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
         *,
         clock: Clock | None = None,
     ) -> None:
-        check_arguments(root, settings)
+        check_arguments(root, settings, clock)
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = EventStream(self.clock)

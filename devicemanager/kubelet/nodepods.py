@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from devicemanager.core.ids import PodUid
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.kubelet import inventory
-from devicemanager.kubelet.arguments import parser
+from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.podlife import PodLife
 from devicemanager.kubelet.telemetry import NodeTelemetry
 from devicemanager.manager.healthupdates import HealthUpdates
 from devicemanager.manager.manager import Capacity, DeviceManager
 from devicemanager.pods.admission import Admission
-from devicemanager.pods.records import Phase, PodRecord
+from devicemanager.pods.records import Phase, PodRecord, pod_uid
 from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,13 +68,16 @@ class NodePods(PodLife):
         codes are 0, else Failed. ``exit_codes`` is one for all or by container (0 where
         none is given). Its devices are free; it stays known until ``terminate``.
 
-        Raises RequestError for an unknown UID, a pod that is not active, and one whose
-        restartPolicy makes the kubelet start its containers again.
+        Raises RequestError for an unknown UID, a pod that is not active, one whose
+        restartPolicy makes the kubelet start its containers again, and an exit code that is
+        no number.
         """
         workers = self._life.serving().workers
-        if isinstance(exit_codes, int):
+        if not isinstance(exit_codes, Mapping):
+            check_exit_codes([exit_codes])
             record = self._pods.known(uid)
             exit_codes = {container.name: exit_codes for container in record.pod.containers}
+        check_exit_codes(exit_codes.values())
         return workers.finish(uid, exit_codes)
 
     def start_container(self, uid: str, container: str) -> RunOptions:
@@ -138,7 +140,7 @@ class NodePods(PodLife):
         Raises RequestError if nobody knows the UID: no pod here has it, nor does the
         checkpoint.
         """
-        holdings = self.manager.holdings(PodUid(uid))
+        holdings = self.manager.holdings(pod_uid(uid))
         if not holdings:
             self._pods.known(uid)
         return {
@@ -161,7 +163,7 @@ class NodePods(PodLife):
 
     def has_pod(self, uid: str) -> bool:
         """Whether a pod has this UID that is known and not deleted."""
-        return self._pods.get(PodUid(uid)) is not None
+        return self._pods.get(pod_uid(uid)) is not None
 
     def pods(self) -> dict[str, PodRecord]:
         """The pods that are known and not deleted, by UID, in the order they came."""

@@ -9,7 +9,7 @@ from devicemanager.core.podstatus.conditions import Gates
 from devicemanager.core.podstatus.containers import STOPPED, ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodStatus
-from devicemanager.kubelet.arguments import parser
+from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.served import Served
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodStore
@@ -51,6 +51,7 @@ class PodLife:
         containers did. ``disruption`` is the message of the condition ``DisruptionTarget``.
         Nothing happens to a pod that has ended. Raises RequestError for an unknown UID.
         """
+        check_exit_codes([exit_code])
         workers = self._life.serving().workers
         return workers.stop(uid, exit_code, reason=reason, message=message, disruption=disruption)
 
@@ -93,8 +94,9 @@ class PodLife:
         devices are free.
 
         Returns the container's status after that. Raises RequestError for an unknown pod or
-        container, or one that does not run.
+        container, one that does not run, and an exit code that is no number.
         """
+        check_exit_codes([exit_code])
         record = self._pods.known(uid)
         known, _ = record.container(container)
         self._life.serving().workers.life.exited(uid, container, exit_code, reason)

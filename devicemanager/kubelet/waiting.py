@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from devicemanager.api.names import is_extended_resource_name
 from devicemanager.calls.queries import Mark
-from devicemanager.core.errors import DeviceManagerError, RequestError
+from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
 from devicemanager.events import EventStream
+from devicemanager.kubelet.arguments import check_count, check_resource
 from devicemanager.kubelet.expected import Expected, Search
 from devicemanager.kubelet.watching import Entry, Watch, is_later, place
 
@@ -49,13 +49,15 @@ class Waits:
 
     def resource(self, resource: str, count: int | None, timeout: float) -> None:
         """Until ``count`` devices are allocatable; None: any."""
-        name = _checked(resource)
+        name = check_resource(resource)
+        check_count(count)
         if not self._events.wait_for(lambda: self._is_there(name, count), timeout):
             raise self._without_devices(name, count, timeout)
 
     async def resource_async(self, resource: str, count: int | None, timeout: float) -> None:
         """The same on the running event loop."""
-        name = _checked(resource)
+        name = check_resource(resource)
+        check_count(count)
         if not await self._holds(lambda: self._is_there(name, count), timeout):
             raise self._without_devices(name, count, timeout)
 
@@ -221,12 +223,3 @@ class _Woken:
     async def wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
-
-
-def _checked(resource: str) -> ResourceName:
-    if not is_extended_resource_name(resource):
-        raise RequestError(
-            f"no plugin can register {resource!r}: a resource is named with its domain, "
-            "such as vendor.com/gpu"
-        )
-    return ResourceName(resource)

@@ -35,7 +35,7 @@ class KubeletWaits:
 
         A resource that no plugin has registered has no count, not even 0. Raises
         WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError at
-        once for a name that no plugin can register.
+        once for a name that no plugin can register and for what is no number of devices.
         """
         self._waits.resource(resource, count, timeout)
 

@@ -12,8 +12,10 @@ __all__ = ["check_namespace", "check_resource_name"]
 _log = logging.getLogger(__name__)
 
 
-def check_resource_name(resource: str) -> None:
+def check_resource_name(resource: object) -> None:
     """Raise ConfigurationError unless a kubelet takes this as an extended resource."""
+    if not isinstance(resource, str):
+        raise ConfigurationError(f"a resource is a name such as vendor.com/gpu, not {resource!r}")
     if reason := extended_resource_fault(resource):
         raise ConfigurationError(f"resource name {resource!r} is not valid: {reason}")
 

@@ -222,6 +222,14 @@ class PodRecord:
         self.running = frozenset()
 
 
+def pod_uid(uid: object) -> PodUid:
+    """What names a pod. Raises RequestError for another value, such as its admission."""
+    if not isinstance(uid, str):
+        kind = type(uid).__name__
+        raise RequestError(f"a pod is named by its UID, such as admission.uid: not by {kind}")
+    return PodUid(uid)
+
+
 class PodStore:
     """The node's pods by UID. Outlives the kubelet's process. May be used from any thread.
 
@@ -261,7 +269,7 @@ class PodStore:
     def known(self, uid: str) -> PodRecord:
         """The pod with this UID. Raises RequestError."""
         with self.lock:
-            record = self._records.get(PodUid(uid))
+            record = self._records.get(pod_uid(uid))
             if record is None:
                 raise RequestError(self._unknown(uid))
             return record

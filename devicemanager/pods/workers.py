@@ -32,7 +32,7 @@ from devicemanager.pods.admission import (
 from devicemanager.pods.containers import Containers
 from devicemanager.pods.life import ContainerLife
 from devicemanager.pods.options import CdiRules
-from devicemanager.pods.records import Phase, PodRecord, PodStore, title
+from devicemanager.pods.records import Phase, PodRecord, PodStore, pod_uid, title
 from devicemanager.settings import Settings
 from devicemanager.versions.told import since_when
 
@@ -418,7 +418,7 @@ class PodWorkers:
         Raises RequestError if nobody knows the UID: no pod here has it, nor does the
         checkpoint.
         """
-        status = self._manager.allocated_resources_status(PodUid(uid))
+        status = self._manager.allocated_resources_status(pod_uid(uid))
         if not self._settings.behaviour.tells_resource_health:
             status = {}
         record = self._store.get(PodUid(uid))

@@ -15,6 +15,7 @@ from devicemanager.clock import Cancel
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.printable import printable
 from devicemanager.events import EventKind
+from devicemanager.kubelet.arguments import check_count, check_resource
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.processes.backoff import CrashLoopBackOff
 from devicemanager.processes.namespace import node_binds
@@ -205,8 +206,11 @@ class PluginProcess:
     ) -> None:
         """Wait until ``count`` healthy devices are there (None: any).
 
-        Raises ProcessEnded as soon as the command has ended for good, and WaitTimeout.
+        Raises ProcessEnded as soon as the command has ended for good, WaitTimeout, and
+        RequestError as ``MockKubelet.wait_for_resource`` does.
         """
+        check_resource(resource)
+        check_count(count)
 
         def there() -> bool:
             self._check_alive()

@@ -115,6 +115,12 @@ def test_what_makes_no_sense_is_wrong_usage(
     assert text in error
 
 
+@pytest.mark.parametrize("name", ["", "My Node"])
+def test_a_node_has_a_name_that_nodes_may_have(name: str, capsys: Any) -> None:
+    assert main(["run", "--node", name]) == 2
+    assert f"--node: {name!r} is no node's name: use lower" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
 def test_times_are_numbers(text: str, capsys: Any) -> None:
     assert main(["run", f"--grace-period={text}"]) == 2

@@ -16,6 +16,7 @@ from devicemanager.plugin.simulated import (
     ListFault,
     PreferredPolicy,
     SimulatedError,
+    SimulatedPlugin,
     SimulationSettings,
     add_arguments,
     manifest,
@@ -297,3 +298,12 @@ def test_the_image_is_made_from_what_is_there():
     assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(sources)
     assert recipe[-1] == 'ENTRYPOINT ["/plugin/bin/devicemanager", "simulate"]'
     assert "devicemanager" in project["project"]["scripts"]
+
+
+def test_settings_of_another_kind_are_noticed():
+    with pytest.raises(
+        ConfigurationError, match=r"^a resource is a name such as vendor\.com/gpu, n"
+    ):
+        SimulationSettings(resource_name=5)
+    with pytest.raises(TypeError, match=r"^settings is a SimulationSettings, such as .*: not 'ven"):
+        SimulatedPlugin("vendor.com/gpu", "/tmp")

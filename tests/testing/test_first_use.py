@@ -20,6 +20,7 @@ from devicemanager import (
 from devicemanager.testing import pod_manifest
 
 GPU = "vendor.com/gpu"
+NEVER = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
 
 
 def test_settings_in_the_place_of_the_root_are_noticed():
@@ -32,6 +33,8 @@ def test_settings_in_the_place_of_the_root_are_noticed():
     [
         ({"settings": {"strict": True}}, "settings is a Settings, such as Settings(strict=True)"),
         ({"root": 3}, "root is the path of a directory: not 3"),
+        ({"clock": 3}, "clock is a clock, such as ManualClock(): not 3"),
+        ({"clock": ManualClock}, "clock is a clock, such as ManualClock(): not <class "),
     ],
 )
 def test_arguments_of_another_type_are_noticed(arguments, text):
@@ -57,6 +60,46 @@ def test_a_name_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask, name):
         ask(mock_kubelet, name)
     assert str(caught.value) == f"{name} is a pod's name, its UID is {train.uid}"
     ask(mock_kubelet, train.uid)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kubelet, pod: kubelet.devices(pod),
+        lambda kubelet, pod: kubelet.terminate(pod),
+        lambda kubelet, pod: kubelet.delete(pod),
+        lambda kubelet, pod: kubelet.finish(pod),
+        lambda kubelet, pod: kubelet.start_pod(pod),
+        lambda kubelet, pod: kubelet.stop_pod(pod),
+        lambda kubelet, pod: kubelet.exit_container(pod, "main"),
+        lambda kubelet, pod: kubelet.container_statuses(pod),
+        lambda kubelet, pod: kubelet.pod_status(pod),
+        lambda kubelet, pod: kubelet.has_pod(pod),
+        lambda kubelet, pod: kubelet.wait_for_event("admitted", pod=pod, timeout=600),
+    ],
+)
+def test_an_admission_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask):
+    admission = mock_kubelet.admit(pod_manifest("train"))
+    with pytest.raises(RequestError) as caught:
+        ask(mock_kubelet, admission)
+    said = "a pod is named by its UID, such as admission.uid: not by Admission"
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda kubelet, uid: kubelet.exit_container(uid, "main", "1"),
+        lambda kubelet, uid: kubelet.finish(uid, "1"),
+        lambda kubelet, uid: kubelet.finish(uid, {"main": "1"}),
+        lambda kubelet, uid: kubelet.stop_pod(uid, "1"),
+    ],
+)
+def test_an_exit_code_that_is_no_number_is_noticed(mock_kubelet, end):
+    uid = mock_kubelet.admit({**pod_manifest("train"), "spec": NEVER}).uid
+    with pytest.raises(RequestError, match=r"^an exit code is a whole number: not '1'$"):
+        end(mock_kubelet, uid)
+    assert mock_kubelet.finish(uid) == "Succeeded"
 
 
 def test_a_pod_without_devices_has_none(mock_kubelet):
@@ -110,6 +153,9 @@ def test_a_wait_for_an_event_does_not_return_an_old_one(mock_kubelet, simulated_
 def test_an_event_that_there_is_not_is_noticed(mock_kubelet):
     with pytest.raises(RequestError, match=r"^there is no event 'gone': choose from started, "):
         mock_kubelet.wait_for_event("gone")
+    with pytest.raises(RequestError, match=r"^there is no event 'gone': choose from started, "):
+        mock_kubelet.events.recent("gone")
+    assert mock_kubelet.events.recent("started") == mock_kubelet.events.recent(EventKind.STARTED)
 
 
 def test_what_a_plugin_wrote_does_not_reach_the_terminal(mock_kubelet, simulated_plugin):
@@ -124,6 +170,26 @@ def test_a_wait_has_nothing_to_add_while_the_plugin_is_there(mock_kubelet, simul
     simulated_plugin(GPU, 2)
     with pytest.raises(WaitTimeout, match=f"3 allocatable devices of {GPU}; what did happen:"):
         mock_kubelet.wait_for_resource(GPU, 3, timeout=0)
+
+
+@pytest.mark.parametrize("count", ["2", -1, 1.5])
+def test_a_count_that_cannot_be_is_not_waited_for(mock_kubelet, plugin_process, count):
+    said = f"^a count of devices is a whole number from 0, or None: not {count!r}$"
+    with pytest.raises(RequestError, match=said):
+        mock_kubelet.wait_for_resource(GPU, count, timeout=600)
+    with pytest.raises(RequestError, match=said):
+        plugin_process(["sleep", "600"], GPU, count, timeout=600)
+
+
+@pytest.mark.parametrize("name", ["gpu", 5])
+def test_a_plugin_is_not_waited_for_by_a_name_that_cannot_be(plugin_process, name):
+    with pytest.raises(RequestError, match=f"^no plugin can register {name!r}"):
+        plugin_process(["sleep", "600"], name, timeout=600)
+
+
+def test_what_cannot_be_called_is_no_callback(mock_kubelet):
+    with pytest.raises(TypeError, match=r"^a callback is called with each event: None cannot be"):
+        mock_kubelet.events.subscribe(None)
 
 
 @pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "vendor.com/"])

@@ -94,6 +94,11 @@ class SimulatedPlugin:
         directory: str | os.PathLike[str] | None = None,
         plugin_settings: PluginSettings | None = None,
     ) -> None:
+        if settings is not None and not isinstance(settings, SimulationSettings):
+            raise TypeError(
+                "settings is a SimulationSettings, such as "
+                f'SimulationSettings(resource_name="vendor.com/gpu"): not {settings!r}'
+            )
         self.settings = settings or SimulationSettings()
         # Nothing here is worth waiting for at the end, a call that hangs on purpose least.
         framework = plugin_settings or PluginSettings(stop_grace=0.5)
