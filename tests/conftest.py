@@ -12,7 +12,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 WIRE_ROOMS = {"podresources", "protos", "typed"}
-MEASURED_ROOMS = {"cli", "plugin", "processes"}
+MEASURED_ROOMS = {"cli", "plugin", "processes", "registration"}
 
 # CI machines are shared: how long an example takes says nothing about the code.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}

@@ -250,3 +250,35 @@ def register(
     """Register once, on a connection of its own."""
     with Registry(kubelet_socket) as registry:
         return registry.register(endpoint, resource, version)
+
+
+def closed_window(message: dp.RegisterRequest) -> bytes:
+    """A Register call as HTTP/2 frames, of a client whose initial window is 0."""
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": dp_grpc.REGISTER,
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    block = b"".join(
+        b"\x00" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
+        for name, value in headers.items()
+    )
+    body = message.SerializeToString()
+    data = b"\x00" + len(body).to_bytes(4, "big") + body
+    window = (4).to_bytes(2, "big") + (0).to_bytes(4, "big")
+    return b"".join(
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            frame(4, 0, 0, window),
+            frame(1, 4, 1, block),
+            frame(0, 1, 1, data),
+        )
+    )
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    head = len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big")
+    return head + payload

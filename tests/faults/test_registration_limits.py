@@ -5,7 +5,6 @@
 | 1,000 registrations that are never answered | test_a_good_plugin_beside_a_thousand_bad_ones |
 | more registrations of one process than allowed | test_one_process_may_not_take_all |
 | a client that reads no answer | test_a_client_that_reads_nothing |
-| a program that ends meanwhile | test_a_program_that_forgets_to_stop_the_kubelet_ends |
 | no descriptors left | test_descriptors_are_kept_for_admissions |
 | connections without number, some of which greet | test_connections_are_bounded |
 | names of megabytes, any number of names | test_long_names, test_counters_are_bounded |
@@ -165,80 +164,9 @@ def test_a_client_that_reads_nothing(start: Start) -> None:
         for number in range(40):
             client = stack.enter_context(socket.socket(socket.AF_UNIX))
             client.connect(str(kubelet.plugin_socket))
-            client.sendall(closed_window(request("p.sock", f"example.com/r{number}")))
+            client.sendall(hostile.closed_window(request("p.sock", f"example.com/r{number}")))
         kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.REGISTERED)) == 40)
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
-
-
-# Says where plugins register, and ends without a stop once its input does.
-FORGETFUL = """
-import sys
-from devicemanager import MockKubelet
-kubelet = MockKubelet(sys.argv[1]).start()
-print(kubelet.plugin_socket, flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_program_that_forgets_to_stop_the_kubelet_ends(directory: Path) -> None:
-    """Although a socket is dialed, a list is read and an answer cannot be sent."""
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", FORGETFUL, str(directory)],
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process,
-        socket.socket(socket.AF_UNIX) as deaf,
-    ):
-        assert process.stdin is not None and process.stdout is not None
-        path = Path(process.stdout.readline().strip())
-        try:
-            with hostile.RawPlugin(path.parent / "p.sock") as plugin:
-                deaf.connect(str(path))
-                deaf.sendall(closed_window(request("p.sock", "example.com/deaf")))
-                assert residue.eventually(lambda: plugin.streams == 1)
-                assert hostile.register(path, "p.sock") is None
-                with grpc.insecure_channel(sockets.target(path)) as channel:
-                    waiting = dp_grpc.RegistrationStub(channel).Register.future(request("no.sock"))
-                    process.stdin.close()
-                    assert process.wait(20) == 0
-                    assert waiting.exception(20) is not None
-        finally:
-            process.kill()
-
-
-def closed_window(message: dp.RegisterRequest) -> bytes:
-    """A Register call as HTTP/2 frames, of a client whose initial window is 0."""
-    headers = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": dp_grpc.REGISTER,
-        ":authority": "localhost",
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    block = b"".join(
-        b"\x00" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
-        for name, value in headers.items()
-    )
-    body = message.SerializeToString()
-    data = b"\x00" + len(body).to_bytes(4, "big") + body
-    window = (4).to_bytes(2, "big") + (0).to_bytes(4, "big")
-    return b"".join(
-        (
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            frame(4, 0, 0, window),
-            frame(1, 4, 1, block),
-            frame(0, 1, 1, data),
-        )
-    )
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    head = len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big")
-    return head + payload
 
 
 def test_descriptors_are_kept_for_admissions(
