@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.cluster.facts import Facts, Span, seconds
+from devicemanager.cluster.facts import Facts, Play, Span, seconds
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,55 @@ def test_pods_of_jobs_end_and_others_do_not() -> None:
     assert runs() is None
     assert runs({"kind": "ReplicaSet", "controller": True}) is None
     assert runs({"kind": "Job"}) is None
+
+
+def test_the_longest_times() -> None:
+    assert seconds("87600h") == 10 * 365 * 24 * 3600
+    with pytest.raises(ValueError, match=r"^'87600h1s' is more than ten years$"):
+        seconds("87600h1s")
+    assert seconds("1s" * 30) == 30.0
+    with pytest.raises(ValueError, match=rf"^'{'1s' * 30}…' is not a time such as 30s, 1m30s or"):
+        seconds("1s" * 31)
+
+
+def said(**notes: str) -> tuple[Play, list[str]]:
+    """What a pod with these annotations does, by facts of everybody."""
+    annotations = {
+        f"devicemanager.io/{name.replace('_', '-')}": value for name, value in notes.items()
+    }
+    facts = Facts(start_delay=Span(1.0), run_for=Span(2.0), exit_code=3)
+    return facts.of({"uid": "u", "annotations": annotations})
+
+
+def test_what_a_pod_says_counts_before_what_holds_for_all() -> None:
+    assert said() == (Play(1.0, 2.0, 3, False), [])
+    notes = {"start_delay": "10s", "run_for": "20s", "exit_code": "0", "never_ready": "true"}
+    assert said(**notes) == (Play(10.0, 20.0, 0, True), [])
+    assert Facts().of({"uid": "u"}) == (Play(0.0, None, 0, False), [])
+
+
+@pytest.mark.parametrize(("text", "code"), [("0", 0), ("255", 255), ("007", 7)])
+def test_exit_codes(text: str, code: int) -> None:
+    assert said(exit_code=text) == (Play(1.0, 2.0, code, False), [])
+
+
+@pytest.mark.parametrize("text", ["256", "-1", "", "1.0", "²", "0001"])
+def test_what_is_no_exit_code_counts_as_not_said(text: str) -> None:
+    fault = f"annotation devicemanager.io/exit-code: {text!r} is not a number from 0 to 255"
+    assert said(exit_code=text) == (Play(1.0, 2.0, 3, False), [fault])
+
+
+def test_what_is_no_time_counts_as_not_said() -> None:
+    play, faults = said(start_delay="soon", run_for="later")
+    assert play == Play(1.0, 2.0, 3, False)
+    assert faults == [
+        f"annotation devicemanager.io/{name}: {text!r} is not a time such as 30s, 1m30s or 500ms"
+        for name, text in (("start-delay", "soon"), ("run-for", "later"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "never"), [("true", True), ("1", True), ("YES", True), ("no", False), ("", False)]
+)
+def test_never_ready(text: str, never: bool) -> None:
+    assert said(never_ready=text)[0].never_ready is never
