@@ -20,6 +20,7 @@ from urllib.request import (  # type: ignore[attr-defined]
 import attrs
 
 from devicemanager.cluster.errors import ClusterError
+from devicemanager.io.kubeconfig import check_kubeconfig, client_errors
 
 if TYPE_CHECKING:
     from urllib3 import HTTPConnectionPool
@@ -109,16 +110,22 @@ def _check_file(path: str | os.PathLike[str] | None) -> None:
     if os.pathsep in str(path):  # several files are merged; the client says what it lacks
         return
     try:
-        Path(path).read_bytes()
+        check_kubeconfig(path)
     except OSError as error:
         raise ClusterError(f"kubeconfig {path}: {error.strerror}: {_HINT}") from None
+    except ValueError as error:
+        raise ClusterError(f"kubeconfig {path}: {error}: {_HINT}") from None
 
 
 def _from_file(found: Any, path: str | os.PathLike[str] | None, context: str | None) -> None:
     from kubernetes.config import load_kube_config
 
     load: Callable[..., None] = load_kube_config
-    load(str(path), context=context, client_configuration=found, persist_config=False)
+    with client_errors() as errors:
+        load(str(path), context=context, client_configuration=found, persist_config=False)
+    # What it has found nevertheless is as good as without the program.
+    if errors and not (found.api_key or found.cert_file or found.username):
+        raise ValueError(f"its user's credentials cannot be had: {errors[-1]}")
 
 
 def _in_cluster(found: Any) -> None:

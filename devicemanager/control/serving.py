@@ -6,6 +6,7 @@ import abc
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,28 @@ class Certificate:
 
     certificate: Path
     key: Path
+
+    def check(self) -> None:
+        """Raise ValueError, by name, for files that cannot be served with. OpenSSL names none."""
+        for path in (self.certificate, self.key):
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise ValueError(f"{path}: {error.strerror}") from None
+        is_locked = False
+
+        def password() -> str:
+            nonlocal is_locked
+            is_locked = True
+            return ""
+
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate, self.key, password)
+        except ssl.SSLError:
+            if not is_locked:  # else whoever starts the server is asked for the password
+                text = f"{self.certificate} and {self.key} are no certificate and its key"
+                raise ValueError(f"{text} in PEM form") from None
 
 
 @attrs.frozen

@@ -65,8 +65,8 @@ class NodesServer(Serving):
         ``keyfile``, in PEM form: what is served is encrypted, as the API server wants it; nobody
         is asked who he is.
 
-        Raises ValueError for an address that is none, or may not be used, and for one of the
-        files without the other."""
+        Raises ValueError for an address that is none, or may not be used, for one of the files
+        without the other, and for files that are no certificate and its key."""
         super().__init__()
         self._tcp = TcpAddress.allowed(address, allow_remote)
         self._nodes = nodes
@@ -75,6 +75,8 @@ class NodesServer(Serving):
         self._certificate = (
             None if certfile is None or keyfile is None else Certificate(certfile, keyfile)
         )
+        if self._certificate is not None:
+            self._certificate.check()
         self.address: str | None = None
         """Where it listens while it runs, with the port that it got."""
 

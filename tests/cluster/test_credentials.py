@@ -76,9 +76,10 @@ def test_the_environment_names_one(kubeconfig, monkeypatch):
     [
         (None, "No such file or directory: give one with --kubeconfig"),
         ("{", "kubeconfig"),
-        ("[]", "kubeconfig"),
+        ("[]", "it has no clusters, contexts and users, so it is no kubeconfig: give one with"),
+        ("hello", "it has no clusters, contexts and users, so it is no kubeconfig: give one with"),
         ('{"current-context": "x"}', "kubeconfig"),
-        ("", "kubeconfig"),
+        ("", "it has no clusters, contexts and users, so it is no kubeconfig: give one with"),
         ("\0", "kubeconfig"),
     ],
 )
@@ -91,6 +92,21 @@ def test_one_line_about_what_is_none(tmp_path, text, said):
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_bytes_are_no_kubeconfig(tmp_path):
+    path = tmp_path / "bad"
+    path.write_bytes(b"a: \xff")
+    with pytest.raises(ClusterError, match=r"bad: it is not UTF-8 text \(byte 3\): give one with"):
+        load(path)
+
+
+def test_a_user_whose_program_fails_is_not_nobody(kubeconfig, caplog):
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/program"}
+    with pytest.raises(ClusterError, match=r"its user's credentials cannot be had: .*no/such/prog"):
+        load(kubeconfig(user={"exec": program}))
+    found = load(kubeconfig(user={"exec": program, "username": "a", "password": "b"}))
+    assert found.token().startswith("Basic ")
 
 
 def test_a_context_that_is_not_there(kubeconfig):

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from devicemanager import ManualClock, Settings, StartError
+from devicemanager import ManualClock, Settings
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
 from devicemanager.light.kubelet import LightKubelet
 from devicemanager.testing import pod_manifest
@@ -133,5 +133,10 @@ def test_what_cannot_be_served(tmp_path):
     with pytest.raises(ValueError, match=r"use 127\.0\.0\.1"):
         NodesServer("0.0.0.0:0", dict)
     missing = tmp_path / "c"
-    with pytest.raises(StartError, match=r"cannot start: .*No such file"):
-        NodesServer("127.0.0.1:0", dict, certfile=missing, keyfile=missing).start()
+    with pytest.raises(ValueError, match=f"^{missing}: No such file or directory$"):
+        NodesServer("127.0.0.1:0", dict, certfile=missing, keyfile=missing)
+    other = tmp_path / "text"
+    other.write_text("hello")
+    said = f"^{other} and {other} are no certificate and its key in PEM form$"
+    with pytest.raises(ValueError, match=said):
+        NodesServer("127.0.0.1:0", dict, certfile=other, keyfile=other)

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from devicemanager.io.kubeconfig import check_kubeconfig
 from devicemanager.plugin.errors import PluginError
 from devicemanager.plugin.simulated.objects import (
     DEFAULT_IMAGE,
@@ -130,6 +131,7 @@ def _load(config: Any, configuration: object) -> None:
     for path in filter(os.path.exists, (chosen or "").split(os.pathsep)):
         if not Path(path).is_file():
             raise ValueError(f"{path} is not a file")
+        check_kubeconfig(path)
     try:
         config.load_kube_config(config_file=chosen, client_configuration=configuration)
     except config.ConfigException:
