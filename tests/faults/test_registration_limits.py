@@ -222,15 +222,22 @@ def test_counters_are_bounded() -> None:
     registrar = registrar_of(DeviceManager())
     refused: list[Future[None]] = [
         registrar.run(registrar.check(ResourceName(name), (), Path("/p.sock")))
-        for name in (*(f"r{number}" for number in range(2000)), "x" * 1_000_000, "r7")
+        for name in (
+            "y" * 512,
+            *(f"r{number}" for number in range(2000)),
+            "x" * 513,
+            "x" * 1_000_000,
+            "r7",
+        )
     ]
     for each in refused:
         with pytest.raises(RegistrationRefused, match="is not supported"):
             each.result(20)
     counts = registrar.counts()
-    assert sum(counts.values()) == 2002
+    assert sum(counts.values()) == 2004
     assert counts[ResourceName("r7")] == 2
-    assert counts[ResourceName("other")] == 1001
+    assert counts[ResourceName("y" * 512)] == 1
+    assert counts[ResourceName("other")] == 1003
     assert sum(map(len, counts)) < 10_000
     registrar.stop()
 
