@@ -36,6 +36,7 @@ class WorkLane:
         self._running: set[str] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
+        """Threads that wait and were not woken."""
         self._closed = False
 
     def put(self, priority: Priority, key: str, work: Callable[[], None]) -> None:
@@ -51,6 +52,8 @@ class WorkLane:
         """Line a key up; it may stand in several lines, the first one counts."""
         self._ready[min(priority for priority, _ in self._waiting[key])].append(key)
         if self._idle:
+            # Counted here: until it runs, the next one put in would be told to it as well.
+            self._idle -= 1
             self._changed.notify()
         elif len(self._threads) < self._most:
             thread = threading.Thread(target=self._run, name="api-lane", daemon=True)
@@ -84,7 +87,6 @@ class WorkLane:
                     return None
                 self._idle += 1
                 self._changed.wait()
-                self._idle -= 1
             self._running.add(key)
             works = self._waiting[key]
             _, work = works.popleft()

@@ -39,7 +39,7 @@ def api(connect):
 def until():
     """Waits until something is so."""
 
-    def until(test, seconds=30):
+    def until(test, seconds=50):
         end = time.monotonic() + seconds
         while not test():
             assert time.monotonic() < end, f"not in {seconds} s"

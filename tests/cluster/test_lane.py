@@ -1,6 +1,8 @@
 """Order and urgency of what is put into a lane. Threads, but no sleeps."""
 
+import sys
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -50,6 +52,28 @@ def test_one_key_keeps_its_order_and_is_as_urgent_as_its_most_urgent(lane):
     go()
     assert lane.drain(20)
     assert done == ["first", "second", "other"]
+
+
+def test_a_burst_wakes_or_starts_a_thread_for_each():
+    """Also where one thread waits, and has not come to run yet when the second work comes."""
+    lane = WorkLane(2)
+    lane.put(Priority.EVENT, "first", lambda: None)
+    assert lane.drain(20)
+    until_idle = time.monotonic() + 20
+    while not lane._idle:
+        assert time.monotonic() < until_idle
+    both = threading.Barrier(2)
+    met = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5)
+    try:
+        for key in ("a", "b"):
+            lane.put(Priority.EVENT, key, lambda: met.append(both.wait(10)))
+    finally:
+        sys.setswitchinterval(before)
+    assert lane.drain(20)
+    lane.close()
+    assert sorted(met) == [0, 1]
 
 
 def test_one_key_never_runs_twice_at_once():

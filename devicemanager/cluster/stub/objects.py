@@ -18,6 +18,7 @@ __all__ = ["Objects", "has_ended", "timestamp"]
 
 NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _GRACE: Final = 30
+_NAMES_TRIED: Final = 8
 _KEPT: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
 """Metadata that no update changes."""
 
@@ -52,20 +53,21 @@ class Objects:
             raise Refusal(405, "the server does not allow this method on the requested resource")
         value = copy.deepcopy(given)
         metadata = value.setdefault("metadata", {})
-        name = metadata.get("name") or _generated(metadata)
+        given_name = metadata.get("name")
         value |= {"apiVersion": kind.api_version, "kind": kind.name}
-        metadata |= {
-            "name": name,
-            "uid": str(uuid.uuid4()),
-            "creationTimestamp": timestamp(),
-        }
+        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
         if kind.namespaced:
             metadata["namespace"] = target.namespace
         _default(kind.name, value)
         with self.store.lock:
-            if self.store.get(kind, target.namespace, name) is not None:
-                raise Refusal.exists(target, name)
-            return self.store.put(kind, value)
+            # A generated name that is taken is made again (``RetryGenerateName``, v1.32).
+            for _ in range(_NAMES_TRIED):
+                name = metadata["name"] = given_name or _generated(metadata)
+                if self.store.get(kind, target.namespace, name) is None:
+                    return self.store.put(kind, value)
+                if given_name:
+                    break
+            raise Refusal.exists(target, name)
 
     def bind(self, target: Target, binding: Object) -> None:
         """POST of ``pods/NAME/binding``."""

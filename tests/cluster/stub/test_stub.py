@@ -161,6 +161,17 @@ def test_what_is_created_has_a_uid_and_a_version(objects):
     refused(422, objects.create, COLLECTION, {})
 
 
+def test_a_generated_name_that_is_taken_is_made_again(objects, monkeypatch):
+    texts = iter(["aaaaaa", "aaaaaa", "bbbbbb", *["bbbbbb"] * 8])
+    monkeypatch.setattr("secrets.token_hex", lambda _: next(texts))
+    given = {"metadata": {"generateName": "g-"}}
+    made = [objects.create(COLLECTION, given).value["metadata"]["name"] for _ in range(2)]
+    assert made == ["g-aaaaa", "g-bbbbb"]
+    with pytest.raises(Refusal) as refused:
+        objects.create(COLLECTION, given)
+    assert refused.value.code == 409 and next(texts, None) is None
+
+
 def test_even_a_ready_node_is_created_with_the_taint(objects):
     node = objects.create(NODES, {"metadata": {"name": "n"}}).value
     assert node["spec"]["taints"] == [
