@@ -27,6 +27,9 @@ MAX_NUMA_NODES: Final = 1024
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 """Where a kubelet listens for registrations, whatever its root directory."""
 
+CHECKPOINT_FILE: Final = "kubelet_internal_checkpoint"
+"""The kubelet's checkpoint in the plugin directory."""
+
 KUBELET_SOCKET: Final = "kubelet.sock"
 """The Registration service's file name in the plugin directory."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
-from devicemanager.io.watch import ChangeKind, DirectoryWatch
+from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.plugin.author import Lister, Plugin, StaticLister, wrong_type
 from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
@@ -25,7 +25,7 @@ from devicemanager.plugin.settings import (
     PluginSettings,
 )
 from devicemanager.plugin.signals import SignalWait
-from devicemanager.plugin.sockets import directory_problem, socket_names
+from devicemanager.plugin.sockets import directory_problem, may_be_socket, socket_names
 
 __all__ = ["Manager"]
 
@@ -72,9 +72,7 @@ class Manager:
         self._service = service
         self._changed = Notifier()
         self._stopping = lister.stopping
-        self._watch = DirectoryWatch(
-            self._directory, lambda _change: self._notify_all(), _SOCKET_CHANGES
-        )
+        self._watch = DirectoryWatch(self._directory, self._seen, _SOCKET_CHANGES)
         self._signals: SignalWait | None = None
         # Guards the two below; not held while waiting for a resource. `_leaving` are those
         # that the list no longer has but that may still hold their sockets.
@@ -177,6 +175,12 @@ class Manager:
                 "this plugin belongs to the process that made it: after a fork, make one of "
                 "your own in the child"
             )
+
+    def _seen(self, change: Change) -> None:
+        # Without a name it is the directory itself.
+        names = [name for name in (change.name, change.new_name) if name] or [""]
+        if any(may_be_socket(name, self._socket_name) for name in names):
+            self._notify_all()
 
     def _notify_all(self) -> None:
         """Notify every resource and every waiter of a change."""

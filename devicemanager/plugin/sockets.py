@@ -9,11 +9,11 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
+from devicemanager.api.deviceplugin import CHECKPOINT_FILE, PLUGIN_DIRECTORY
 from devicemanager.plugin.errors import ConfigurationError
 from podresources.sockets import MAX_PATH_BYTES, is_alive
 
-__all__ = ["claim", "directory_problem", "socket_names"]
+__all__ = ["claim", "directory_problem", "may_be_socket", "socket_names"]
 
 _ENDING = 6
 _HASH = 8
@@ -61,6 +61,16 @@ def _shorten(name: str, room: int) -> str:
         return name
     digest = hashlib.sha256(raw).hexdigest()[:_HASH]
     return raw[: room - _HASH - 1].decode(errors="ignore") + "-" + digest
+
+
+def may_be_socket(name: str, own: str | None = None) -> bool:
+    """Whether a change of this file in the plugin directory may concern a plugin.
+
+    The kubelet's checkpoint does not, nor what it is written to first, which has a dot and
+    some ending: every admission writes one. ``own`` is the name that the author chose for a
+    socket.
+    """
+    return name == own or not (name.startswith(".") or name == CHECKPOINT_FILE)
 
 
 def claim(bound: Path, names: Iterator[str]) -> Path:

@@ -27,6 +27,7 @@ import grpc
 import psutil
 import pytest
 
+from checkpoint import CHECKPOINT_NAME
 from devicemanager.plugin import (
     ConfigurationError,
     ContainerSettings,
@@ -381,6 +382,30 @@ def test_without_inotify_everything_works_by_looking(kubelet, monkeypatch, caplo
         (kubelet.directory / kubelet.plugin().request.endpoint).unlink()
         kubelet.wait(lambda k: len(k.requests) == 3, "a third registration")
     assert caplog.text.count("cannot watch") == 1
+
+
+def test_the_kubelets_checkpoint_wakes_no_plugin(kubelet, fast, monkeypatch):
+    looks, again = [], threading.Event()
+    notify = Manager._notify_all
+
+    def seen(manager):
+        looks.append(manager)
+        again.set()
+        notify(manager)
+
+    with manager_of(kubelet.directory, fast):
+        kubelet.plugin()
+        monkeypatch.setattr(Manager, "_notify_all", seen)
+        (kubelet.directory / "first.sock").touch()  # what is reported after it comes after it
+        assert again.wait(PATIENCE)
+        again.clear()
+        del looks[:]
+        for _ in range(5):
+            (kubelet.directory / ".123").write_text("{}")
+            (kubelet.directory / ".123").replace(kubelet.directory / CHECKPOINT_NAME)
+        (kubelet.directory / "last.sock").touch()
+        assert again.wait(PATIENCE)
+        assert len(looks) == 1
 
 
 def test_a_long_resource_name_gets_a_short_socket(kubelet, fast):

@@ -2,7 +2,10 @@
 
 import socket
 
-from devicemanager.plugin.sockets import claim
+import pytest
+
+from checkpoint import CHECKPOINT_NAME
+from devicemanager.plugin.sockets import claim, may_be_socket
 from podresources.sockets import is_alive
 
 
@@ -32,3 +35,19 @@ def test_a_name_is_taken_unless_somebody_lives_there(directory):
     finally:
         for listener in listeners:
             listener.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kubelet.sock", True),
+        ("vendor.com_gpu", True),
+        (CHECKPOINT_NAME, False),
+        (f".{CHECKPOINT_NAME}.tmp-1-2", False),
+        (".123456", False),  # the kubelet's own temporary file
+        (".chosen", True),
+        ("", True),  # the directory itself
+    ],
+)
+def test_what_may_be_a_socket(name, expected):
+    assert may_be_socket(name, ".chosen") is expected
