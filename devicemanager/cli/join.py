@@ -130,7 +130,12 @@ def _join(
         _start(args, cluster, members, log)
     seconds = time.monotonic() - began
     count = len(cluster.nodes)
-    log.say("joined", f"{count} nodes joined in {seconds:.1f} s", nodes=count, seconds=seconds)
+    if args.shards is None:
+        text = f"{count} nodes joined in {seconds:.1f} s"
+        log.say("joined", text, nodes=count, seconds=seconds)
+    else:
+        text = f"claims shards of {len(members.names)} nodes, which join as theirs is taken"
+        log.say("sharing", text, shards=args.shards)
     if demo is not None:
         demo.submit()
         log.say("demo", "demo: a Job of 40 pods was created, each with one GPU")

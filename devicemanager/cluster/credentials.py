@@ -100,8 +100,9 @@ def load(
 
 
 def _default() -> str | None:
-    usual = Path("~/.kube/config").expanduser()
-    return str(usual) if usual.exists() else None
+    # Not Path.expanduser, which raises for a user of no name and no HOME, as an image may have.
+    usual = os.path.expanduser("~/.kube/config")  # noqa: PTH111
+    return usual if Path(usual).exists() else None
 
 
 def _check_file(path: str | os.PathLike[str] | None) -> None:

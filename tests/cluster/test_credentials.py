@@ -129,3 +129,15 @@ def test_in_a_cluster_without_a_service_account(monkeypatch):
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     with pytest.raises(ClusterError, match="the pod's service account"):
         load()
+
+
+def test_a_user_of_no_name_and_no_home_may_be_in_a_cluster(monkeypatch):
+    """As in an image that only names a number."""
+
+    def unknown(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(ClusterError, match=r"there is no kubeconfig at ~/\.kube/config"):
+        load()

@@ -1,5 +1,6 @@
 """`deploy/`: exactly the rights that joining takes, and an image made from what is there."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -91,5 +92,7 @@ def test_the_image_is_made_from_what_is_there(recipe):
     sources = [source for source in copied if not source.startswith(("/", "--"))]
     project = tomllib.loads((TOP / "pyproject.toml").read_text())
     assert all((TOP / source).exists() for source in sources)
+    (extras,) = (found[1].split(",") for line in lines if (found := re.search(r"\.\[(.+)\]", line)))
+    assert set(extras) <= set(project["project"]["optional-dependencies"])
     assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(sources)
     assert lines[-1] == 'ENTRYPOINT ["/join/bin/devicemanager", "join"]'
