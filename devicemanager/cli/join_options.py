@@ -47,9 +47,12 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--as-nodes",
-        action="store_true",
-        help="write as the user system:node:NAME, so that NodeRestriction applies; takes the "
-        "right to impersonate",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=("strict",),
+        help="write as the user system:node:NAME, so that NodeRestriction applies; strict: list "
+        "and watch so, too, with two watches for each node; takes the right to impersonate",
     )
     group.add_argument(
         "--lease-duration",

@@ -19,6 +19,7 @@ from devicemanager.cluster.credentials import Credentials
 from devicemanager.cluster.errors import ClientClosing, Unauthorized, Unavailable, api_error
 from devicemanager.cluster.protocol import JsonObject, Patch
 from devicemanager.cluster.quickconnection import make_quick
+from devicemanager.cluster.streams import OpenStreams
 from devicemanager.cluster.telling import Rarely, Warn
 from devicemanager.io.retry import retry
 
@@ -73,10 +74,10 @@ class ApiClient:
         self._manners = _manners(timeout)
         self._warn = Rarely(warn)
         self._closing = threading.Event()
-        # Guards credentials and pools as they are replaced together, and streams.
+        # Guards credentials and pools as they are replaced together.
         self._renewing = threading.Lock()
         self._pools = self._open(credentials)
-        self._streams: set[BaseHTTPResponse] = set()
+        self._streams = OpenStreams()
 
     def _open(self, credentials: Credentials) -> tuple[HTTPConnectionPool, HTTPConnectionPool]:
         """One for requests, one for streams: these stay open and are not counted."""
@@ -210,9 +211,16 @@ class ApiClient:
 
     @contextlib.contextmanager
     def stream(
-        self, path: str, query: Mapping[str, str], *, silence: float
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        silence: float,
+        user: str | None = None,
+        streams: OpenStreams | None = None,
     ) -> Iterator[Iterator[bytes]]:
-        """The lines of an answer that does not end soon.
+        """The lines of an answer that does not end soon. ``user`` is as in ``request``; to close
+        ``streams`` ends it, as ``close`` does.
 
         Raises as ``attempt`` does; while lines are read, too, such as Unavailable after
         ``silence`` seconds without a byte.
@@ -223,28 +231,19 @@ class ApiClient:
                 "GET",
                 self._url(path, query),
                 None,
-                self._headers(),
+                self._headers(user=user),
                 preload_content=False,
                 **manners,
             )
-        with contextlib.closing(answer), self._followed(answer):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(answer))
+            for each in (self._streams, streams):
+                if each is not None:
+                    stack.enter_context(each.followed(answer))
             if answer.status != 200:
                 with _broken_is_unavailable():
                     _read(answer, "GET", path)
             yield _lines(answer)
-
-    @contextlib.contextmanager
-    def _followed(self, answer: BaseHTTPResponse) -> Iterator[None]:
-        """``close`` ends the reading of it meanwhile."""
-        with self._renewing:
-            self._streams.add(answer)
-        try:
-            if self._closing.is_set():
-                raise ClientClosing
-            yield
-        finally:
-            with self._renewing:
-                self._streams.discard(answer)
 
     # -- end -------------------------------------------------------------------------
 
@@ -256,13 +255,7 @@ class ApiClient:
     def close(self) -> None:
         """Begin no more requests, end the waiting of those that would try again, and streams."""
         self._closing.set()
-        with self._renewing:
-            streams = list(self._streams)
-        for answer in streams:
-            # Releases before 2.3 lack it: there the stream's own deadline ends it.
-            if (shutdown := getattr(answer, "shutdown", None)) is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    shutdown()
+        self._streams.close()
 
     @property
     def is_closing(self) -> bool:

@@ -22,10 +22,11 @@ from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.members import Members, light_members
 from devicemanager.cluster.node import ClusterNode, Leave
 from devicemanager.cluster.nodecontext import Shared
-from devicemanager.cluster.options import VIRTUAL_LABEL, NodeOptions
+from devicemanager.cluster.options import VIRTUAL_LABEL, AsNodes, NodeOptions
 from devicemanager.cluster.protocol import Api, Priority
 from devicemanager.cluster.shard import Shard, ShardClaims
 from devicemanager.cluster.telling import Warn
+from devicemanager.cluster.watches import check_descriptors
 from devicemanager.light.devices import Simulated
 from devicemanager.settings import Settings
 
@@ -43,7 +44,7 @@ class Cluster:
         self,
         credentials: Credentials,
         *,
-        as_nodes: bool = False,
+        as_nodes: AsNodes = False,
         lease_duration: int = 40,
         leave: Leave = "delete",
         warn: Warn = lambda text: None,
@@ -75,7 +76,7 @@ class Cluster:
         kubeconfig: str | os.PathLike[str] | None = None,
         *,
         context: str | None = None,
-        as_nodes: bool = False,
+        as_nodes: AsNodes = False,
         lease_duration: int = 40,
         leave: Leave = "delete",
         warn: Warn = lambda text: None,
@@ -83,7 +84,8 @@ class Cluster:
     ) -> Self:
         """A cluster by its kubeconfig; see ``credentials.load`` for what None means.
 
-        ``as_nodes`` writes as the user ``system:node:NAME``; ``lease_duration`` is in seconds;
+        ``as_nodes`` writes as the user ``system:node:NAME``, and ``"strict"`` also lists and
+        watches so; ``lease_duration`` is in seconds;
         ``leave`` says what becomes of the nodes at the end; ``warn`` takes lines for people.
         Nothing is asked of the API server yet. Raises ClusterError.
         """
@@ -125,6 +127,8 @@ class Cluster:
         self, names: Collection[str], *, shards: bool = False, namespace: str = "default"
     ) -> preflight.Findings:
         """Look whether nodes of these names can join. Raises ClusterError; changes nothing."""
+        if self._as_nodes == "strict":
+            check_descriptors(len(names))
         wanted = list(preflight.needs(as_nodes=self._as_nodes))
         if shards:
             wanted += preflight.shard_needs(namespace)
@@ -187,7 +191,7 @@ class Cluster:
         return ClusterNode(
             members.name(index),
             kubelet,
-            options=members.options_of(index, as_nodes=self._as_nodes, shard=shard),
+            options=members.options_of(index, as_nodes=bool(self._as_nodes), shard=shard),
             facts=members.facts,
             api=api,
             lane=self._connection.lane,
@@ -202,30 +206,24 @@ class Cluster:
         """Let them join, many at once; returns which could not, and why."""
         nodes = list(nodes)
         connection = self._connection
-        late = connection.pods.has_listed
-        for node in nodes:
-            connection.pods.expect(node.name)
-        connection.follow()
+        connection.watches.expect([node.name for node in nodes])
         errors: list[tuple[str, Exception]] = []
 
         def join(node: ClusterNode) -> None:
             try:
-                self._join_one(node, late)
+                self._join_one(node)
             except (ClusterError, ClientClosing) as error:
-                connection.pods.drop(node.name)
+                connection.watches.drop(node.name)
                 errors.append((node.name, error))
 
         self._for_each(nodes, Priority.NODE_STATUS, join)
         return errors
 
-    def _join_one(self, node: ClusterNode, late: bool) -> None:
+    def _join_one(self, node: ClusterNode) -> None:
         node.join()
         with self._lock:
             self._nodes[node.name] = node
-        self._connection.nodes.receive(node.name, node)
-        self._connection.pods.receive(node.name, node.pods)
-        if late:
-            self._connection.list_pods_of(node.name)
+        self._connection.watches.joined(node.name, node, node.pods)
 
     # -- shards ----------------------------------------------------------------------
 
@@ -286,8 +284,7 @@ class Cluster:
     def _forget(self, name: str) -> ClusterNode | None:
         with self._lock:
             node = self._nodes.pop(name, None)
-        self._connection.nodes.drop(name)
-        self._connection.pods.drop(name)
+        self._connection.watches.drop(name)
         self._connection.heartbeat.remove(name)
         return node
 

@@ -158,22 +158,29 @@ class NodeFanout:
         # Guards the fields below. Nodes are called under it, so that each is told in order.
         self._lock = threading.Lock()
         self._nodes: dict[str, Member] = {}
+        self._uids: dict[str, str] = {}
         self._asked: set[str] = set()
 
     def receive(self, name: str, node: Member) -> None:
         """Tell this node, which has joined, of what happens to its object."""
         with self._lock:
             self._nodes[name] = node
+            self._uids[name] = node.uid
 
     def drop(self, name: str) -> None:
         """This node is no more."""
         with self._lock:
             self._nodes.pop(name, None)
+            self._uids.pop(name, None)
 
     def any(self) -> tuple[str, str] | None:
-        """Name and UID of one that has joined."""
+        """Name and UID of one that has joined, if possible of one that has not registered again
+        since; else with the UID that it had before: a server that it registered with again may
+        be a new one."""
         with self._lock:
-            return next(((name, node.uid) for name, node in self._nodes.items()), None)
+            joined = list(self._uids.items())
+            same = (each for each in joined if self._nodes[each[0]].uid == each[1])
+            return next(same, joined[0] if joined else None)
 
     def listing(self) -> None:
         """As ``watch.Sink``: who joins from here on may be missing from what is listed."""

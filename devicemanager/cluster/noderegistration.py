@@ -32,7 +32,7 @@ def register(
         taints=options.taints,
     )
     try:
-        found = node.api.request("POST", "/api/v1/nodes", body)
+        found = node.api.request("POST", "/api/v1/nodes", body, user=node.user)
     except Conflict:
         found = _taken_over(node)
         statuses.take_over(found.get("status") or {})
@@ -51,7 +51,7 @@ def _labels(node: NodeContext) -> dict[str, str]:
 def _taken_over(node: NodeContext) -> JsonObject:
     """The Node that is there already, with our labels (``updateDefaultLabels``)."""
     path = node_path(node.name)
-    found = node.api.request("GET", path)
+    found = node.api.request("GET", path, user=node.user)
     labels = found["metadata"].get("labels") or {}
     if VIRTUAL_LABEL not in labels:
         raise ClusterError(

@@ -17,6 +17,7 @@ __all__ = [
     "SHARD_LABEL",
     "VIRTUAL_LABEL",
     "VIRTUAL_TAINT",
+    "AsNodes",
     "NodeOptions",
     "OnDeleted",
 ]
@@ -42,6 +43,10 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
 
 INFO: Final = NodeInfo("v1.32.0+devicemanager")
 """What a node says that it is."""
+
+AsNodes = bool | Literal["strict"]
+"""Whether requests are made as the user ``system:node:NAME``: none, all that write, or ``strict``:
+those that LIST and WATCH, too."""
 
 OnDeleted = Literal["leave", "stay", "register"]
 """When somebody deletes the Node: it has left; it goes on as a kubelet does, which only a restart

@@ -11,6 +11,7 @@ import attrs
 from devicemanager.cluster.api import ApiClient
 from devicemanager.cluster.errors import ApiError, ClusterError, Unauthorized, Unavailable
 from devicemanager.cluster.listing import pages
+from devicemanager.cluster.options import AsNodes
 from devicemanager.cluster.protocol import JsonObject
 
 __all__ = ["Findings", "Need", "check", "needs", "shard_needs"]
@@ -47,8 +48,18 @@ class Findings:
     """What speaks for a cloud controller, or empty."""
 
 
-def needs(*, as_nodes: bool = False, events: bool = True) -> Iterator[Need]:
+def needs(*, as_nodes: AsNodes = False, events: bool = True) -> Iterator[Need]:
     """The rights that joining takes."""
+    if as_nodes == "strict":
+        # To look at what is there, and what no node may do itself.
+        yield from (Need(verb, "nodes") for verb in ("list", "delete"))
+    else:
+        yield from _own_needs(events)
+    if as_nodes:
+        yield from (Need("impersonate", what) for what in ("users", "groups"))
+
+
+def _own_needs(events: bool) -> Iterator[Need]:
     for resource, verbs in {
         "nodes": ("get", "list", "watch", "create", "patch", "delete"),
         "nodes/status": ("patch",),
@@ -59,8 +70,6 @@ def needs(*, as_nodes: bool = False, events: bool = True) -> Iterator[Need]:
         yield from (Need(verb, resource) for verb in verbs)
     for verb in ("get", "create", "update"):
         yield Need(verb, "leases", "coordination.k8s.io", _LEASES)
-    if as_nodes:
-        yield from (Need("impersonate", what) for what in ("users", "groups"))
 
 
 def shard_needs(namespace: str) -> Iterator[Need]:

@@ -142,3 +142,20 @@ def test_nodes_that_are_missing_from_a_list_are_gone_unless_they_just_came():
     nodes.drop("a")
     nodes.seen("ADDED", node("a"))
     assert calls == [("MODIFIED", "a", "v"), ("DELETED", "b", "u"), ("DELETED", "a", "v")]
+
+
+def test_one_that_has_not_registered_again_speaks_for_the_server():
+    nodes, first, second = NodeFanout(), Node([]), Node([])
+    assert nodes.any() is None
+    first.uid, second.uid = "1", "2"
+    nodes.receive("a", first)
+    nodes.receive("b", second)
+    assert nodes.any() == ("a", "1")
+    first.uid = "again 1"
+    assert nodes.any() == ("b", "2")
+    second.uid = "again 2"
+    assert nodes.any() == ("a", "1")  # which the server does not know
+    nodes.drop("a")
+    assert nodes.any() == ("b", "2")
+    nodes.drop("b")
+    assert nodes.any() is None

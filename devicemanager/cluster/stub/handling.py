@@ -13,6 +13,7 @@ from devicemanager.cluster.stub.answers import Refusal
 from devicemanager.cluster.stub.faults import Faults, Request
 from devicemanager.cluster.stub.kinds import Target, target
 from devicemanager.cluster.stub.merging import merge, strategic
+from devicemanager.cluster.stub.nodeauthorizer import node_may, node_of
 from devicemanager.cluster.stub.objects import Objects
 from devicemanager.cluster.stub.rights import Right, Rights
 from devicemanager.cluster.stub.selectors import selector
@@ -87,7 +88,11 @@ class Handling:
         if user := asked.headers.get("Impersonate-User"):
             self._impersonate("users", user)
             self._impersonate("groups", asked.headers.get("Impersonate-Group", ""))
-        if asked.target.kind.name != "SelfSubjectAccessReview":
+        node = node_of(user)
+        if node is not None:
+            if not node_may(node, asked.verb, asked.target, asked.query):
+                raise self.rights.refusal(str(user), asked.verb, asked.target)
+        elif asked.target.kind.name != "SelfSubjectAccessReview":
             self.rights.check(user or USER, asked.verb, asked.target)
         if (code := self.faults.code(asked.request)) is not None:
             raise Refusal(code, "a fault on purpose")

@@ -57,17 +57,20 @@ class Rights:
 
     def check(self, user: str, verb: str, target: Target) -> None:
         """Note the right that a request needs. Raises Refusal if it is not allowed."""
-        resource = "/".join(filter(None, (target.kind.plural, target.below)))
-        right = Right(target.kind.group, resource, verb)
+        right = Right(target.kind.group, _resource(target), verb)
         self.note(right)
         if not self.allows(right):
-            where = f'in the namespace "{target.namespace}"' if target.namespace else None
-            raise Refusal(
-                403,
-                f"{target.kind.plural} is forbidden: "
-                f'User "{user}" cannot {verb} resource "{resource}" '
-                f'in API group "{target.kind.group}" {where or "at the cluster scope"}',
-            )
+            raise self.refusal(user, verb, target)
+
+    def refusal(self, user: str, verb: str, target: Target) -> Refusal:
+        """What is answered for a request that is not allowed."""
+        where = f'in the namespace "{target.namespace}"' if target.namespace else None
+        return Refusal(
+            403,
+            f"{target.kind.plural} is forbidden: "
+            f'User "{user}" cannot {verb} resource "{_resource(target)}" '
+            f'in API group "{target.kind.group}" {where or "at the cluster scope"}',
+        )
 
     def note(self, right: Right) -> None:
         """It is used."""
@@ -83,3 +86,7 @@ class Rights:
         of = asked.get("resourceAttributes") or {}
         resource = "/".join(filter(None, (of.get("resource"), of.get("subresource"))))
         return self.allows(Right(of.get("group") or "", resource, of.get("verb") or ""))
+
+
+def _resource(target: Target) -> str:
+    return "/".join(filter(None, (target.kind.plural, target.below)))

@@ -4,12 +4,13 @@ import pytest
 
 from devicemanager.cluster import Cluster
 from devicemanager.cluster.api import node_path, pod_path
-from devicemanager.cluster.errors import ClusterError, NotFound
+from devicemanager.cluster.errors import ClusterError, Forbidden, NotFound
 from devicemanager.cluster.facts import Facts, Span
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.settings import Settings
 
 GPU = "vendor.com/gpu"
+RESULT = ["Failed", "Running"]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -170,6 +171,39 @@ def test_a_device_that_fails_shows_in_the_pod_and_the_node(cluster, peer):
         return status["allocatable"][GPU] == "1" and status["capacity"][GPU] == "2"
 
     peer.wait(fewer)
+
+
+def test_as_nodes_that_see_only_what_is_theirs(peer):
+    with Cluster.connect(peer.kubeconfig, as_nodes="strict") as cluster:
+        first, second = join(cluster, peer, 2)
+        for name in ("a", "b"):
+            peer.pod(name, 2, nodeName=first.name)
+        peer.wait(lambda: sorted(each["status"]["phase"] for each in peer.pods()) == RESULT)
+        query = {"fieldSelector": f"spec.nodeName={first.name}"}
+        own = peer.request("GET", "/api/v1/pods", query=query, user=first.name)["items"]
+        assert sorted(each["metadata"]["name"] for each in own) == ["a", "b"]
+        for path, more in (
+            ("/api/v1/pods", {}),
+            ("/api/v1/pods", query),
+            ("/api/v1/nodes", {}),
+            (node_path(first.name), {}),
+        ):
+            with pytest.raises(Forbidden):
+                peer.request("GET", path, query=more, user=second.name)
+        cluster.leave([first.name], "keep")
+        (first,) = join(cluster, peer)  # with the pods that its own LIST has
+        peer.wait(lambda: len(held(first)) == 2)
+        note = {"metadata": {"annotations": {"devicemanager.io/faults": "not-ready=the fan"}}}
+        peer.request("PATCH", node_path(second.name), note, patch="merge")
+        peer.wait(lambda: second.conditions()[-1].message == "the fan")
+        for name in ("a", "b"):
+            peer.delete(name)
+            peer.gone(name)
+        peer.wait(lambda: not held(first))
+        peer.request("DELETE", node_path(second.name))
+        peer.wait(lambda: second.name not in cluster.nodes)
+    with pytest.raises(NotFound):
+        peer.request("GET", node_path(first.name))
 
 
 def test_another_process_takes_the_pods_over(cluster, peer):

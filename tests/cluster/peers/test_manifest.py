@@ -33,6 +33,7 @@ PATHS = {
 TOPOLOGIES = "noderesourcetopologies"
 TOPOLOGY_GROUP = "topology.node.k8s.io"
 NUMBERS = itertools.count()
+IMPERSONATE = (("", "users", ["impersonate"]), ("", "groups", ["impersonate"]))
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
@@ -95,45 +96,45 @@ def connect(account):
 
 
 @pytest.fixture
-def grant(peer, account):
-    """Give the service account more rights, until the end of the test."""
+def grant(peer):
+    """Give somebody more rights, the service account by default, until the end of the test."""
     names = []
-    kinds = ("ClusterRoleBinding", "ClusterRole")
 
-    def grant(*rules):
+    def grant(*rules, user=USER):
         name = f"more-{os.getpid()}-{next(NUMBERS)}"
-        names.append(name)
         rules = [
-            dict(zip(("apiGroups", "resources", "verbs"), ([group], [what], verbs), strict=True))
+            {"apiGroups": [group], "resources": [what], "verbs": verbs}
             for group, what, verbs in rules
         ]
         group = "rbac.authorization.k8s.io"
         base = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
-        role = {**base, "kind": "ClusterRole", "rules": rules}
-        subject = {"kind": "ServiceAccount", "name": "join", "namespace": NAMESPACE}
-        reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
-        binding = {"roleRef": reference, "subjects": [subject]}
-        peer.request("POST", PATHS["ClusterRole"], role)
-        peer.request(
-            "POST", PATHS["ClusterRoleBinding"], {**base, "kind": "ClusterRoleBinding", **binding}
-        )
+        peer.request("POST", PATHS["ClusterRole"], {**base, "kind": "ClusterRole", "rules": rules})
+        names.append(name)
+        binding = {
+            **base,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            # A service account is a user, too.
+            "subjects": [{"kind": "User", "name": user, "apiGroup": group}],
+        }
+        peer.request("POST", PATHS["ClusterRoleBinding"], binding)
         for rule in rules:
             for verb in rule["verbs"]:
-                peer.wait(lambda rule=rule, verb=verb: may(peer, rule, verb), "rights")
+                peer.wait(lambda rule=rule, verb=verb: may(peer, user, rule, verb), "rights")
 
     yield grant
     for name in names:
-        for kind in kinds:
+        for kind in ("ClusterRoleBinding", "ClusterRole"):
             peer.request("DELETE", f"{PATHS[kind]}/{name}")
 
 
-def may(peer, rule, verb):
+def may(peer, user, rule, verb):
     """Whether the authorizer knows of the rule already."""
     attributes = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": verb}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": USER, "resourceAttributes": attributes},
+        "spec": {"user": user, "resourceAttributes": attributes},
     }
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     return peer.request("POST", path, review)["status"]["allowed"]
@@ -317,7 +318,7 @@ def test_as_nodes_takes_the_right_to_be_anybody(connect, grant, peer, denied):
     with connect(as_nodes=True) as cluster:
         with pytest.raises(ClusterError, match="impersonate users, impersonate groups"):
             cluster.check(["n"])
-        grant(("", "users", ["impersonate"]), ("", "groups", ["impersonate"]))
+        grant(*IMPERSONATE)
         (node,) = join(cluster, peer)
         peer.pod("a")
         peer.phase("a", "Running")
@@ -326,6 +327,22 @@ def test_as_nodes_takes_the_right_to_be_anybody(connect, grant, peer, denied):
     with pytest.raises(NotFound):
         peer.request("GET", node_path(node.name))
     assert not denied
+
+
+def test_strictly_as_nodes_takes_little_else(grant, peer, control_plane):
+    """Nothing of the role that is shipped."""
+    grant(("", "nodes", ["list", "delete"]), *IMPERSONATE, user="strict")
+    said = []
+    kubeconfig = control_plane.kubeconfig_of("strict")
+    with Cluster.connect(kubeconfig, as_nodes="strict", warn=said.append) as cluster:
+        (node,) = join(cluster, peer)
+        peer.pod("a", nodeName=node.name)
+        peer.phase("a", "Running")
+        peer.delete("a")
+        peer.gone("a")
+    with pytest.raises(NotFound):
+        peer.request("GET", node_path(node.name))
+    assert not said
 
 
 def annotate(peer, node, text):
