@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from devicemanager.events import EventStream
 from devicemanager.kubelet.watching import Watch
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
+from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import Counted
 
 GPU = "vendor.com/gpu"
@@ -168,6 +170,63 @@ def test_a_long_timeline_is_cut_in_the_middle() -> None:
     assert len(lines) == 1 + 1 + 20 + 1 + 20
     assert "  ... 60 more ..." in lines
     kubelet.close()
+
+
+@pytest.mark.parametrize(("count", "shown"), [(40, 40), (41, 41)])
+def test_a_timeline_of_40_is_shown_whole(count: int, shown: int) -> None:
+    """Of 41 one is left out, and a line says so."""
+    kubelet = MockKubelet()
+    for number in range(count):
+        kubelet.events.publish(EventKind.LISTED, f"list {number}")
+    with pytest.raises(WaitTimeout) as caught:
+        kubelet.wait_for_event("stopped", since=Mark(0, 0), timeout=0)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1 + 1 + shown
+    assert ("  ... 1 more ..." in lines) is (count == 41)
+
+
+def test_of_what_was_before_a_little_is_shown() -> None:
+    kubelet = MockKubelet()
+    for number in range(30):
+        kubelet.events.publish(EventKind.LISTED, f"list {number}")
+    with pytest.raises(WaitTimeout) as caught:
+        kubelet.wait_for_event("stopped", timeout=0)
+    lines = str(caught.value).splitlines()
+    assert lines[1:] == [
+        *(f"  listed: list {number}" for number in range(20, 30)),
+        "  -- looked at from here --",
+    ]
+    with pytest.raises(WaitTimeout) as caught:
+        kubelet.wait_for(lambda: False, timeout=0, what="rain")
+    lines = str(caught.value).splitlines()
+    assert lines == [
+        "waited 0 s for rain; what did happen:",
+        *(f"  listed: list {number}" for number in range(10, 30)),
+    ]
+
+
+def test_why_devices_are_not_there(tmp_path: Path) -> None:
+    def why(count: int | None = 1) -> str:
+        with pytest.raises(WaitTimeout) as caught:
+            kubelet.wait_for_resource(GPU, count, timeout=0)
+        return str(caught.value).partition("what did happen")[0]
+
+    kubelet = MockKubelet(tmp_path / "k")
+    waited = f"waited 0 s for 1 allocatable devices of {GPU}; "
+    assert why() == f"{waited}the kubelet is not running; "
+    with kubelet:
+        assert why() == f"{waited}no plugin has registered it on {kubelet.plugin_socket}; "
+        plugin = FakePlugin(GPU)
+        plugin.register(kubelet.manager.plugins)
+        plugin.send_list([])
+        assert why() == waited
+        assert why(None) == f"waited 0 s for any allocatable devices of {GPU}; "
+        plugin.leave()
+        assert why() == f"{waited}its plugin has left; "
+        kubelet.restart()
+        assert why() == (
+            f"{waited}its plugin has not registered on {kubelet.plugin_socket} since the restart; "
+        )
 
 
 @pytest.mark.parametrize("step", ["allocate", "listd"])
