@@ -63,16 +63,17 @@ func Start(t testing.TB, options ...string) *Kubelet {
 		t.Fatalf("mock kubelet: %v", err)
 	}
 	if err := command.Start(); err != nil {
-		t.Fatalf("mock kubelet: %v: install kubelet-devicemanager[control], or name the "+
-			"command in DEVICEMANAGER", err)
+		t.Fatalf("mock kubelet: %v: install it in a checkout of kubelet-devicemanager with "+
+			"pip install '.[control]', or name the command in DEVICEMANAGER", err)
 	}
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		read(stdout, ready)
 		ended <- command.Wait()
 	}()
+	isUp := false
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() && isUp {
 			t.Log(k.story())
 		}
 		k.Client.Close()
@@ -86,6 +87,7 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	})
 	select {
 	case <-ready:
+		isUp = true
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("mock kubelet ended: %v: %s", err, printed)

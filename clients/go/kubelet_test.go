@@ -63,6 +63,14 @@ func TestAFault(t *testing.T) {
 	}
 }
 
+// Run by the tests in Python, which look at what it says.
+func TestUnknownOption(t *testing.T) {
+	if os.Getenv("UNKNOWN_OPTION") == "" {
+		t.Skip("UNKNOWN_OPTION is not set")
+	}
+	Start(t, "--no-such-option")
+}
+
 func TestErrors(t *testing.T) {
 	kubelet := Start(t)
 	ctx := context.Background()

@@ -207,7 +207,10 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
             keyfile=key,
         )
     except ValueError as error:
-        raise CommandError(f"--http: {error}") from None
+        from devicemanager.control.access import NotLoopback
+
+        more = "; or give --http-allow-remote, too" if isinstance(error, NotLoopback) else ""
+        raise CommandError(f"--http: {error}{more}") from None
 
 
 def add_sharing(parser: argparse.ArgumentParser) -> None:

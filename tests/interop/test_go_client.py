@@ -68,4 +68,11 @@ def test_a_check_that_fails_is_a_subtest_that_fails() -> None:
 def test_without_the_command() -> None:
     done = go_test(MODULE, "-run", "TestErrors", DEVICEMANAGER="/nowhere/devicemanager")
     assert done.returncode == 1
-    assert "install kubelet-devicemanager[control], or name the command" in done.stdout
+    assert "pip install '.[control]', or name the command in DEVICEMANAGER" in done.stdout
+
+
+def test_an_option_that_there_is_not() -> None:
+    done = go_test(MODULE, "-run", "TestUnknownOption", UNKNOWN_OPTION="1")
+    assert done.returncode == 1
+    assert "unrecognized arguments: --no-such-option" in done.stdout
+    assert "no events of the mock kubelet" not in done.stdout
