@@ -10,6 +10,8 @@ from typing import Any, Self
 import attrs
 
 from devicemanager.conformance.outcomes import CheckError, Outcome
+from devicemanager.manifests.documents import load_documents
+from devicemanager.manifests.errors import ManifestError
 
 __all__ = ["Waiver", "Waivers"]
 
@@ -39,22 +41,24 @@ class Waivers:
     def read(cls, path: Path, known: Sequence[str]) -> Self:
         """Read the file. ``known`` are the ids of all checks. Raises CheckError with the place
         of what is wrong."""
-        import yaml
-
         try:
-            content = yaml.safe_load(path.read_bytes())
+            documents = load_documents(path.read_bytes().decode())
         except OSError as error:
             raise CheckError(f"cannot read waivers {path}: {error.strerror}") from error
-        except yaml.YAMLError as error:
-            raise CheckError(f"waivers {path} is no YAML: {error}".replace("\n", " ")) from error
+        except UnicodeDecodeError as error:
+            raise CheckError(f"waivers {path}: not UTF-8 text (byte {error.start})") from error
+        except ManifestError as error:
+            raise CheckError(f"waivers {path}: {error}") from error
+        content = documents[0] if len(documents) == 1 else None
         if not isinstance(content, list):
             raise CheckError(f"waivers {path} is a list of id, reason and expires")
-        return cls(
-            [
-                _waiver(f"waivers {path}: entry {n}", each, known)
-                for n, each in enumerate(content, 1)
-            ]
-        )
+        waivers: dict[str, Waiver] = {}
+        for number, each in enumerate(content, 1):
+            where = f"waivers {path}: entry {number}"
+            waiver = _waiver(where, each, known)
+            if waivers.setdefault(waiver.id, waiver) is not waiver:
+                raise CheckError(f"{where}: {waiver.id} is there twice")
+        return cls(list(waivers.values()))
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
         """The outcome and text of a failure or warning with its waiver, if it has one."""

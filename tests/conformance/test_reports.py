@@ -138,14 +138,18 @@ def test_a_waiver_holds_until_its_day() -> None:
         ("- {id: K66, reason: x, expires: 2027-01-01}", "there is no check 'K66'"),
         ("- {id: K06, reason: ' ', expires: 2027-01-01}", "reason says why K06 may fail"),
         ("- {id: K06, reason: x, expires: soon}", "expires is a date"),
-        ("- {", "is no YAML"),
+        ("- {", r"waivers.yaml: not YAML: line \d, column \d"),
+        ("- {id: K06, id: K06, reason: x, expires: 2027-01-01}", 'line 1: key "id" already set'),
+        ("- {id: K06, reason: x, expires: 2027-01-01}\n" * 2, "entry 2: K06 is there twice"),
+        ("", "is a list of id, reason and expires"),
+        ("- \udcff", r"not UTF-8 text \(byte 2\)"),
         (None, "cannot read waivers"),
     ],
 )
 def test_waivers_that_cannot_be(content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "waivers.yaml"
     if content is not None:
-        path.write_text(content)
+        path.write_text(content, errors="surrogateescape")
     with pytest.raises(CheckError, match=message):
         Waivers.read(path, ["K06"])
 
