@@ -123,7 +123,7 @@ def options(parser):
     late = getattr(parser, "complete", None)
     if late is not None:
         late(parser)
-    for action in parser._actions:
+    for action in parser._actions:  # argparse tells them in no other way
         yield from action.option_strings
         if isinstance(action, argparse._SubParsersAction):
             for subparser in action.choices.values():

@@ -135,6 +135,7 @@ def test_an_event_between_looking_and_waiting_is_not_missed():
             raise AssertionError("waits although something happened")
 
     stream = EventStream()
+    # A wait that has missed it would only be slow.
     stream._changed = NeverWaits()
     looks = []
 

@@ -182,6 +182,7 @@ def test_releasing_what_is_not_there():
     assert Ledger().release(POD) == {}
 
 
+# What a method of the ledger would have to do wrong: by right ones no index gets wrong.
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
