@@ -281,6 +281,21 @@ def test_a_checkpoint_that_changes_meanwhile_is_read_again(
     snapshot = collect(Places.find(host))
     assert (snapshot.checkpoint, contents) == (b"3", [])
     assert sum(part.name == layout.CHECKPOINT for part in snapshot.parts) == 1
+    # And one that does not change is read once.
+    asked: list[Path] = []
+    monkeypatch.setattr(collecting, "_listed", asked.append)
+    assert collect(Places.find(host)).checkpoint == b"3"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("length", "name"), [(1024, "n" * 1024), (1025, "unknown")])
+def test_a_name_of_a_host_is_not_endless(host: Path, root: Path, length: int, name: str) -> None:
+    put(host / "etc/hostname", "n" * length)
+    assert collect(Places.find(host)).node == name
+
+
+def test_without_being_told_it_is_this_machine(root: Path) -> None:
+    assert Places.find(root=root).host == Path("/")
 
 
 def test_public_names_are_no_modules() -> None:

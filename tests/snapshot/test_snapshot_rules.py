@@ -277,7 +277,7 @@ def test_all_that_a_finding_tells_besides(case):
     # The words of protobuf change from release to release.
     told["details"] = [re.sub(r" \(Error parsing .*\)", "", each) for each in told["details"]]
     assert {name: told[name] for name in TOLD[case]} == TOLD[case]
-    assert told.keys() - TOLD[case].keys() == {"kind", "message"}, "which are above"
+    assert told.keys() - TOLD[case].keys() == {"message"}, "which is above"
 
 
 def broken() -> Snapshot:
@@ -317,6 +317,46 @@ def test_the_report_of_a_broken_node():
     snapshot = broken()
     report = "\n".join(lines(Node(snapshot), findings(snapshot)))
     assert f"{report}\n" == (DATA / "report.txt").read_text()
+
+
+def test_a_broken_node_as_data():
+    snapshot = broken()
+    told = as_data(Node(snapshot), ())
+    unread = {"pods.json": "Permission denied", "numa.json": "there is no such file"}
+    assert told == {
+        "node": "worker-1",
+        "taken": "2026-01-31T12:00:00Z",
+        "root": ROOT,
+        "findings": [],
+        "parts": [
+            {
+                "name": part.name,
+                "source": f"{ROOT}/{part.name}",
+                "read": part.name not in unread,
+                "absent": part.name == "numa.json",
+                "problem": unread.get(part.name),
+            }
+            for part in snapshot.parts
+        ],
+        "resources": [
+            {"resource_name": GPU, "in_checkpoint": 4, "allocatable": 3, "held": 3},
+            {"resource_name": NIC, "in_checkpoint": None, "allocatable": 15, "held": 2},
+        ],
+        "pods": {"u-infer": "ml/infer", "u-train": "ml/train"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        ({"cpuManagerPolicyOptions": {"strict-cpu-reservation": True}}, {}),
+        ({}, {"cpu-manager-policy-options": "strict-cpu-reservation=true"}),
+    ],
+)
+def test_reserved_cpus_may_be_in_no_set_of_the_file(settings, flags):
+    state = cpu_state("static", "0-2,4-6", entries=HELD_CPU, checksum=0)
+    config = KubeletConfig(f"{ROOT}/config.yaml", {"cpuManagerPolicy": "static"} | settings, flags)
+    assert findings(evolve(config=config, cpu_state=state)) == ()
 
 
 @pytest.mark.parametrize(("bad", "more"), [(10, ()), (11, ("and 2 more",))])
