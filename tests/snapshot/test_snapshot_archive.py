@@ -16,8 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.snapshot import SnapshotError, archive, layout, read_snapshot
-from devicemanager.snapshot.model import Snapshot
+from devicemanager.snapshot.model import (
+    KubeletConfig,
+    Listening,
+    PodDirectories,
+    Snapshot,
+    SocketSeen,
+)
 from devicemanager.snapshot.packing import pack, unpack
+from podresources import Allocatable, Container, ContainerDevices, Pod
+from podresources.values import ClaimResource, ContainerMemory, DynamicResource
 from tests.snapshot import made_up
 from tests.snapshot.made_up import WHOLE
 
@@ -25,15 +33,41 @@ PAGE = Path(__file__).parents[2] / "docs/snapshot.md"
 INDEX = {"schema": layout.SCHEMA, "taken": "t", "tool": "0", "node": "n", "root": "/r"}
 
 
-def test_what_was_written_comes_back():
-    data = archive(WHOLE)
-    assert read_snapshot(data) == WHOLE
+MEMORY = (ContainerMemory("memory", 4 << 30, (0, 1)), ContainerMemory("hugepages-2Mi", 4096))
+CLAIM = DynamicResource("c", "ml", (ClaimResource("d", "p", "x", ("v.com/c=1",), "share"),))
+RICH = attrs.evolve(
+    WHOLE,
+    pods=(
+        Pod(
+            "p",
+            "ml",
+            (
+                Container(
+                    "main", (ContainerDevices("v.com/x", ("1",), (0, 1)),), (1, 2), MEMORY, (CLAIM,)
+                ),
+            ),
+            (3,),
+            MEMORY[:1],
+        ),
+    ),
+    allocatable=Allocatable((ContainerDevices("v.com/x", ("1", "2")),), (0, 5), MEMORY),
+    sockets=(SocketSeen("/s", Listening.UNKNOWN, problem="No access"),),
+    config=KubeletConfig(None, {"reservedSystemCPUs": 0}, {"config": "/c"}, 12),
+    directories=PodDirectories(None, ()),
+)
+
+
+@pytest.mark.parametrize("snapshot", [WHOLE, RICH], ids=["whole", "rich"])
+def test_what_was_written_comes_back(snapshot):
+    data = archive(snapshot)
+    assert read_snapshot(data) == snapshot
     assert archive(read_snapshot(data)) == data
 
 
 def test_the_files_are_those_of_the_page_and_no_others():
     with tarfile.open(fileobj=io.BytesIO(archive(WHOLE))) as whole:
         found = whole.getnames()
+        assert {(each.mode, each.mtime) for each in whole} == {(0o600, 1_769_860_800)}
     section = PAGE.read_text().partition("## The archive")[2]
     described, _, _ = section.partition("Nothing of an archive")
     columns = [row.split("|")[1] for row in described.splitlines() if row.startswith("| `")]

@@ -27,6 +27,8 @@ from devicemanager.snapshot.model import (
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.report import as_data, lines
 from devicemanager.snapshot.rules import ADVICE, Kind, Severity, findings
+from devicemanager.snapshot.statefiles import MemoryBlockHeld, MemoryState
+from devicemanager.snapshot.statefiles import memory_state as read_memory_state
 from podresources import Allocatable
 from tests.snapshot.made_up import (
     GPU,
@@ -403,6 +405,23 @@ def test_a_static_state_of_a_real_kubelet_is_right():
         altered = evolve(cpu_state=data.replace(b"1-3", b"2-3").replace(b"1,13", b"13"))
         kinds = {each.kind for each in findings(altered)}
         assert kinds == {Kind.CPU_STATE}
+
+
+def test_all_of_a_memory_state():
+    state = memory_state(
+        "Static",
+        machineState={
+            "0": {"memoryMap": {"memory": {"total": 8, "allocatable": 6}}, "cells": [0]},
+            "1": {"memoryMap": {"hugepages-1Gi": {"total": 4, "allocatable": 4}}, "cells": [1]},
+        },
+        entries={"u": {"main": [{"numaAffinity": [0, 1], "type": "memory", "size": 3}]}},
+    )
+    assert read_memory_state(state) == MemoryState(
+        "Static",
+        {0: {"memory": 8}, 1: {"hugepages-1Gi": 4}},
+        {"memory": {0: 6}, "hugepages-1Gi": {1: 4}},
+        {"u": {"main": (MemoryBlockHeld("memory", 3, (0, 1)),)}},
+    )
 
 
 def test_what_was_not_read_is_no_finding():
