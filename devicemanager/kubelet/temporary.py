@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import weakref
 from pathlib import Path
 
 from devicemanager.core.errors import StartError
+from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 
 __all__ = ["TemporaryRoot"]
-
-_LONGEST_TMPDIR = 30
-"""In bytes: leaves a plugin 48 of the 107 that a socket's path may have."""
 
 
 class TemporaryRoot:
@@ -47,17 +44,10 @@ class TemporaryRoot:
 
 
 def _make() -> Path:
-    where = "/tmp"
     try:
-        chosen = tempfile.gettempdir()
-        if len(os.fsencode(chosen)) <= _LONGEST_TMPDIR:
-            where = chosen
-        return Path(tempfile.mkdtemp(prefix="dm-", dir=where)).absolute()
-    except OSError as error:
-        raise StartError(
-            f"cannot make a temporary directory in {where}: {error.strerror}: give the kubelet "
-            f"a root, or set TMPDIR to a directory of at most {_LONGEST_TMPDIR} bytes"
-        ) from error
+        return short_directory()
+    except NoDirectory as error:
+        raise StartError(f"{error}: give the kubelet a root, or {ADVICE}") from error
 
 
 def _remove(directory: Path, owner: int) -> None:

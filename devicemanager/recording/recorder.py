@@ -6,7 +6,6 @@ import itertools
 import logging
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
+from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 from devicemanager.io.watch import ChangeKind, DirectoryWatch
 from devicemanager.plugin.executor import DaemonThreadPoolExecutor
 from devicemanager.plugin.notifier import Notifier
@@ -95,8 +95,11 @@ class Recorder:
             raise RecordingError(f"{directory} is the kubelet's own: plugins need another one")
         self._temporary = None
         if private is None and not in_place:
-            # Short: a socket's path has at most 107 bytes.
-            private = self._temporary = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
+            try:
+                private = self._temporary = short_directory()
+            except NoDirectory as error:
+                text = f"{error}: give the plugins a directory, or {ADVICE}"
+                raise RecordingError(text) from error
         self._kubelet_dir = directory
         self._resources = frozenset(resources)
         self._redaction = Redaction(redact_env)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Self
 from devicemanager.clock import Cancel, Clock, SystemClock
 from devicemanager.core.errors import RequestError
 from devicemanager.faults import Fault, FaultRegistry
+from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 from devicemanager.kubelet.faultyanswers import FaultyAnswers, past_answers
 from devicemanager.scripted.script import Script, Step, with_pods
-from podresources import MemorySource, PodResourcesServer
+from podresources import MemorySource, PodResourcesError, PodResourcesServer
 from podresources.profile import ALL, Profile
 from podresources.values import Allocatable, Pod
 
@@ -54,8 +54,10 @@ class ScriptedPodResources:
         self._report = report
         self._temporary = None
         if socket_path is None:
-            # Short: a socket's path has at most 107 bytes.
-            self._temporary = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
+            try:
+                self._temporary = short_directory()
+            except NoDirectory as error:
+                raise PodResourcesError(f"{error}: give a socket's path, or {ADVICE}") from error
             socket_path = self._temporary / "kubelet.sock"
         self.socket_path = Path(socket_path).absolute()
         self.source = MemorySource(self.script.pods, self.script.allocatable)

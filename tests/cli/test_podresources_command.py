@@ -53,3 +53,13 @@ def test_what_cannot_work_is_one_line(tmp_path, arguments, text, capsys):
     assert main(["podresources", "serve", *filled]) == 2
     captured = capsys.readouterr()
     assert text in captured.err and captured.err.count("\n") == 1
+
+
+def test_no_temporary_directory_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "script.yaml").touch()
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    assert main(["podresources", "serve", str(tmp_path / "script.yaml")]) == 2
+    assert capsys.readouterr().err == (
+        "devicemanager: error: cannot make a temporary directory in /nowhere: No such file or "
+        "directory: give a socket's path, or set TMPDIR to a directory of at most 30 bytes\n"
+    )

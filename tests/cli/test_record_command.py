@@ -120,6 +120,17 @@ def test_what_cannot_work_is_one_line(arguments, text, capsys):
     assert text in captured.err and captured.err.count("\n") == 1
 
 
+def test_no_temporary_directory_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    place = ["--kubelet-dir", str(tmp_path), "-o", str(tmp_path / "r")]
+    assert main(["record", *place, "--", "true"]) == 2
+    assert capsys.readouterr().err == (
+        "devicemanager: error: cannot make a temporary directory in /nowhere: No such file or "
+        "directory: give the plugins a directory, or set TMPDIR to a directory of at most 30 "
+        "bytes\n"
+    )
+
+
 @pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan", "fast"])
 def test_a_speed_is_a_number_above_0(speed, capsys):
     assert main(["replay", "r", f"--speed={speed}"]) == 2
