@@ -183,6 +183,10 @@ def check_http(args: argparse.Namespace) -> None:
     """Raises CommandError for flags that are of no use."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate go with --http")
+    if args.http_certificate and not _port(args.http):
+        raise CommandError(
+            f"--http {args.http}: nodes announce where their logs are, so give the port as a number"
+        )
 
 
 def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | None:

@@ -65,6 +65,10 @@ def refused(capsys):
         (["--lease-duration", "1"], "--lease-duration"),
         (["--leave", "never"], "--leave"),
         (["--http-allow-remote"], "go with --http"),
+        (
+            ["--http", "127.0.0.1:0", "--http-certificate", "c", "k"],
+            "--http 127.0.0.1:0: nodes announce where their logs are, so give the port",
+        ),
         (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
         (["--demo", "--kubeconfig", "x"], "--demo has a cluster of its own"),
         (["--kubeconfig", "/nowhere/config"], "kubeconfig /nowhere/config: No such file"),
