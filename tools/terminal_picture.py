@@ -1,4 +1,4 @@
-"""``python -m tools.terminal_picture``: the terminal view for the documentation, as SVG."""
+"""``python -m tools.terminal_picture``: the terminal views for the documentation, as SVG."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ import io
 import os
 import re
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
 from devicemanager import ManualClock, MockKubelet, Settings
+from devicemanager.cluster import Cluster
+from devicemanager.cluster.stub import StubServer
+from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.core.topology import NumaTopology
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.terminal.keys import ScreenState
 from devicemanager.terminal.rows import LogLine, Shown
 from devicemanager.terminal.screen import draw
 from devicemanager.testing import pod_manifest
-from devicemanager.view import KubeletView, NodeView
+from devicemanager.view import ClusterPictures, ClusterView, KubeletView, NodeView
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH, HEIGHT = 80, 24
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+SERVER = "https://cluster.example:6443"
 BEGIN = 1_800_000_000.0
 """So that one run's picture is another's."""
 
@@ -66,12 +73,38 @@ def simulate(stack: ExitStack, kubelet: MockKubelet, resource: str, count: int) 
     return plugin
 
 
-def svg(picture: NodeView) -> str:
-    """The first screen of ``devicemanager run``. Without the font that rich would fetch: the
-    reader's own will do."""
-    events = picture.events or ()
-    lines = [LogLine(each.time, str(each), each.is_warning) for each in events]
-    drawn = draw(picture, ScreenState(), WIDTH, HEIGHT, Shown(lines, picture.revision))
+def crowd() -> ClusterView:
+    """Six nodes: one refused a pod, one has lost a device, two are not well."""
+    settings = Settings(topology_policy="single-numa-node", numa=NumaTopology.of([0, 1]))
+    with StubServer() as stub, tempfile.TemporaryDirectory() as directory:
+        kubeconfig = stub.kubeconfig(Path(directory) / "kubeconfig")
+        with Cluster.connect(kubeconfig) as cluster:
+            nodes = cluster.join_light("rack", 6, {GPU: "8@0,1", NIC: "2@0,1"}, settings=settings)
+            for number, devices in enumerate((4, 3, 2, 4, 4, 5, 1)):
+                _bound_pod(stub, f"train-{number}", nodes[number % 5].name, devices)
+            nodes[2].fail_device(GPU, "gpu-6")
+            nodes[3].pressure([Pressure.DISK])
+            nodes[4].not_ready("the fan is off")
+            picture = ClusterPictures(SERVER, lambda: cluster.nodes).look()
+    assert len(picture.nodes) == 6
+    return picture
+
+
+def _bound_pod(stub: StubServer, name: str, node: str, devices: int) -> None:
+    """Create a pod and wait until its node has run or refused it."""
+    container = {"name": "main", "image": "i", "resources": {"limits": {GPU: str(devices)}}}
+    spec = {"nodeName": node, "containers": [container]}
+    stub.create("pods", {"metadata": {"name": name}, "spec": spec}, "ml")
+    end = time.monotonic() + 30
+    while (stub.get("pods", name, "ml") or {})["status"].get("phase") in (None, "Pending"):
+        assert time.monotonic() < end, f"{name} was not taken"
+        time.sleep(0.01)
+
+
+def svg(picture: NodeView | ClusterView, title: str, events: Sequence[LogLine], now: float) -> str:
+    """The first screen of a command. Without the font that rich would fetch: the reader's own
+    will do."""
+    drawn = draw(picture, ScreenState(), WIDTH, HEIGHT, Shown(events, now))
     console = Console(
         file=io.StringIO(),
         record=True,
@@ -83,20 +116,31 @@ def svg(picture: NodeView) -> str:
     )
     for line in drawn.lines:
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
-    drawing = console.export_svg(title="devicemanager run", unique_id="terminal")
+    drawing = console.export_svg(title=title, unique_id="terminal")
     return re.sub(r"\s*@font-face \{.*?\}", "", drawing, flags=re.DOTALL)
 
 
 def write(directory: Path) -> None:
-    """``terminal.svg`` in the directory, with times in UTC."""
+    """``terminal.svg`` and ``terminal-nodes.svg`` in the directory, with times in UTC."""
     directory.mkdir(parents=True, exist_ok=True)
     os.environ["TZ"] = "UTC"
     time.tzset()
-    (directory / "terminal.svg").write_text(svg(scene()))
+    picture = scene()
+    events = picture.events or ()
+    lines = [LogLine(each.time, str(each), each.is_warning) for each in events]
+    drawing = svg(picture, "devicemanager run", lines, picture.revision)
+    (directory / "terminal.svg").write_text(drawing)
+    lines = [
+        LogLine(BEGIN, f"cluster: {SERVER}, v1.32.13"),
+        LogLine(BEGIN, "6 nodes joined in 0.1 s"),
+        LogLine(BEGIN, "ready; Ctrl-C leaves"),
+    ]
+    drawing = svg(crowd(), "devicemanager join", lines, BEGIN)
+    (directory / "terminal-nodes.svg").write_text(drawing)
 
 
 def main() -> int:
-    """Write the picture."""
+    """Write the pictures."""
     parser = argparse.ArgumentParser(prog="python -m tools.terminal_picture", description=__doc__)
     parser.add_argument("--directory", type=Path, default=ROOT / "docs" / "images")
     write(parser.parse_args().directory.absolute())

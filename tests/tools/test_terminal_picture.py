@@ -1,15 +1,18 @@
-"""The picture of the terminal view."""
+"""The pictures of the terminal views."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.terminal import pictures
-from tools.terminal_picture import svg
+from tools.terminal_picture import BEGIN, crowd, svg
 
 
-def test_it_is_an_svg_that_fetches_nothing():
-    drawing = svg(pictures.small())
+@pytest.mark.parametrize(("make", "text"), [(pictures.small, "NUMA"), (crowd, "DiskPressure")])
+def test_it_is_an_svg_that_fetches_nothing(make, text):
+    drawing = svg(make(), "devicemanager", (), BEGIN)
     ElementTree.fromstring(drawing)
-    assert "NUMA" in drawing
+    assert text in drawing
     assert "url(http" not in drawing and "@font-face" not in drawing
