@@ -87,10 +87,48 @@ def test_what_callers_look_at_is_kept(serve):
     assert (answer.status, answer.headers.get("Retry-After")) == (429, "7")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"HTTP/1.1 100 Continue\r\nX: y\r\n\r\n" + HEAD + b"content-LENGTH: 2\r\n\r\nok",
+        HEAD + b"Content-Length:2\nNo colon\n\nok",
+        HEAD
+        + b"Content-Length: 9\r\nTransfer-Encoding: Chunked\r\n\r\n2;x\r\nok\r\n0\r\nT: u\r\n\r\n",
+        b"HTTP/1.0 200\r\nContent-Length: 2\r\nConnection: Keep-Alive\r\n\r\nok",
+        b"HTTP/1.0 200 OK\r\nX: close\r\n\r\nok",
+        HEAD + b"Content-Length: two\r\nX: close\r\n\r\nok",
+    ],
+)
+def test_heads_of_all_kinds(serve, text):
+    pool = serve(text, HEAD + b"Content-Length: 4\r\n\r\nnext")
+    assert ask(pool).data == b"ok"
+    assert ask(pool).data == b"next"
+
+
+def test_an_answer_that_has_no_body_by_its_code(serve):
+    pool = serve(
+        b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
+        HEAD + b"Content-Length: 1\r\n\r\na",
+    )
+    assert (ask(pool).status, ask(pool).data) == (204, b"a")
+
+
 CUT = HEAD + b"Content-Length: 9\r\nConnection: close\r\n\r\nab"
 
 
-@pytest.mark.parametrize("text", [CUT, b"no HTTP, close\r\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        CUT,
+        b"no HTTP, close\r\n",
+        b"HTTP/1.1 OK close\r\n\r\n",
+        b"HTTP/2 200 close\r\n\r\n",
+        b"\r\nclose",
+        HEAD + b"X: close\r\n" * 101 + b"\r\n",
+        HEAD + b"X: close" + b"x" * 70000 + b"\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nX: close\r\n\r\n5\r\nab",
+    ],
+)
 def test_an_answer_that_is_cut_or_none_is_an_error(serve, text):
     pool = serve(text)
     with pytest.raises(HTTPError):
