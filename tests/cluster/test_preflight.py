@@ -39,6 +39,39 @@ def test_a_name_that_is_somebody_elses(api, stub):
     )
 
 
+def test_three_names_are_told(api, stub):
+    for number in range(3):
+        node(stub, f"n-{number}", {"x/virtual": "false"})
+    with pytest.raises(ClusterError, match=r": n-0, n-1, n-2: choose another name$"):
+        look(api, "n-0", "n-1", "n-2", "n-3")
+
+
+def test_what_each_right_is_asked_as(api, stub):
+    asked = []
+
+    class Asking:
+        def attempt(self, method, path, body=None, *, query=None):
+            if body is not None:
+                asked.append((method, path, body))
+            return {"status": {"allowed": True}}
+
+    wanted = [Need("patch", "pods/status"), Need("get", "leases", "coordination.k8s.io", "x")]
+    assert check(Asking(), ["n"], LABEL, wanted).version == ""
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    status = {"verb": "patch", "group": "", "resource": "pods", "subresource": "status"}
+    lease = {"verb": "get", "group": "coordination.k8s.io", "resource": "leases", "namespace": "x"}
+    assert asked == [
+        ("POST", path, {**review, "spec": {"resourceAttributes": each}}) for each in (status, lease)
+    ]
+
+
+def test_the_first_of_a_clouds_nodes_is_named(api, stub):
+    for name in ("b", "a"):
+        node(stub, name, providerID=f"aws:///{name}")
+    assert look(api, "m").cloud == "node a has providerID aws:///a"
+
+
 def test_many_nodes_are_looked_at_by_pages(api, stub, monkeypatch):
     monkeypatch.setattr("devicemanager.cluster.listing._PAGE", 2)
     for number in range(5):
@@ -80,8 +113,11 @@ def test_credentials_that_are_not_accepted(connect, tmp_path):
         from devicemanager.cluster.credentials import load
 
         api = ApiClient(load(path))
-        with pytest.raises(ClusterError, match="does not accept the credentials"):
+        with pytest.raises(ClusterError) as caught:
             look(api, "n", wanted=needs())
+        text = str(caught.value)
+        assert text.startswith("the API server does not accept the credentials (")
+        assert text.endswith("): they have expired, or are another cluster's")
         api.close()
 
 
