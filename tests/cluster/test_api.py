@@ -3,12 +3,13 @@
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from devicemanager.cluster import api as api_module
 from devicemanager.cluster.api import ApiClient, node_path, pod_path
-from devicemanager.cluster.credentials import load
+from devicemanager.cluster.credentials import Credentials, Server, load
 from devicemanager.cluster.errors import (
     ApiError,
     ClientClosing,
@@ -187,3 +188,76 @@ def test_closing_ends_a_stream(api, stub):
         api.close()
         with contextlib.suppress(Unavailable):
             assert waiting.result(10) is None
+
+
+@pytest.fixture
+def answering(tmp_path):
+    """Makes clients of a server that always gives one answer."""
+    with contextlib.ExitStack() as stack:
+
+        def make(code, body, retry_after=None):
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self):
+                    self.send_response(code)
+                    self.send_header("Content-Length", str(len(body)))
+                    if retry_after is not None:
+                        self.send_header("Retry-After", retry_after)
+                    self.end_headers()
+                    self.wfile.write(body)
+
+                def log_message(self, *_):
+                    pass
+
+            server = stack.enter_context(HTTPServer(("127.0.0.1", 0), Handler))
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            url = f"http://127.0.0.1:{server.server_address[1]}"
+            nobody = Credentials(Server(url, (), None), lambda: None, lambda: nobody)
+            client = ApiClient(nobody)
+            stack.callback(client.close)
+            return client
+
+        yield make
+
+
+@pytest.mark.parametrize("code", [200, 299])
+def test_every_2xx_is_an_answer(answering, code):
+    assert answering(code, b'{"a": 1}').attempt("GET", "/x") == {"a": 1}
+
+
+STATUS = b'{"reason": "R", "message": "m"}'
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "error", "text"),
+    [
+        (200, b"[]", Unavailable, "GET /x: the answer is no JSON object"),
+        (200, b"", Unavailable, "Expecting value: line 1 column 1 (char 0)"),
+        (300, STATUS, ApiError, "GET /x: 300 R: m"),
+        (404, STATUS, NotFound, "GET /x: 404 R: m"),
+        (404, b"no\n  page", NotFound, "GET /x: 404 : no page"),
+        (404, b"[]", NotFound, "GET /x: 404 : []"),
+        (404, b"", NotFound, "GET /x: 404 : "),
+        (404, b'{"message": "%b"}' % (b"x" * 400), NotFound, f"GET /x: 404 : {'x' * 300}"),
+        (404, b"y" * 400, NotFound, f"GET /x: 404 : {'y' * 300}"),
+        (500, STATUS, Unavailable, "GET /x: 500 R: m"),
+        (429, STATUS, Unavailable, "GET /x: 429 R: m"),
+        (499, STATUS, ApiError, "GET /x: 499 R: m"),
+    ],
+)
+def test_what_is_made_of_an_answer(answering, code, body, error, text):
+    with pytest.raises(error) as caught:
+        answering(code, body).attempt("GET", "/x")
+    assert type(caught.value) is error and str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [(None, 0.0), ("7", 7.0), ("999", 999.0), ("1000", 0.0), ("soon", 0.0), ("-1", 0.0)],
+)
+def test_how_long_a_server_asks_not_to_be_asked(answering, header, seconds):
+    with pytest.raises(Unavailable) as caught:
+        answering(503, STATUS, header).attempt("GET", "/x")
+    assert caught.value.wait == seconds
