@@ -110,5 +110,5 @@ class Subject:
         except subprocess.TimeoutExpired:
             raise Failed(f"hook {hook} did not end in {_HOOK_SECONDS:g} s: {command}") from None
         if done.returncode != 0:
-            said = printable(done.stdout.decode(errors="replace").strip()[-500:])
+            said = printable(done.stdout.decode(errors="replace").strip()[-500:]) or "no output"
             raise Failed(f"hook {hook} ended with status {done.returncode}: {command}: {said}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -140,6 +140,8 @@ class StaticLister(Lister):
 
     def __init__(self, namespace: str, plugins: dict[str, Plugin]) -> None:
         check_namespace(namespace)
+        if not isinstance(plugins, Mapping):
+            raise TypeError(f"pass plugins by last name, such as {{'gpu': …}}: not {plugins!r}")
         for last_name, plugin in plugins.items():
             check_resource_name(f"{namespace}/{last_name}")
             if not isinstance(plugin, Plugin):

@@ -87,6 +87,9 @@ def test_a_hook_that_fails_says_why() -> None:
     broken = Subject(command=["x"], hooks={"add-device": "echo no room in {plugin_dir}; exit 3"})
     with pytest.raises(Failed, match=r"status 3.*no room in /tmp/a b"):
         broken.call("add-device", {"plugin_dir": "/tmp/a b"})
+    silent = Subject(command=["x"], hooks={"add-device": "exit 3"})
+    with pytest.raises(Failed, match=r"status 3: exit 3: no output$"):
+        silent.call("add-device", {})
 
 
 def test_a_hook_in_python_fails_as_a_command_does() -> None:

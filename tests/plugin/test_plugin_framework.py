@@ -898,6 +898,11 @@ def test_the_class_in_place_of_an_instance_is_told():
         StaticLister("vendor.com", {"gpu": Gpus})
     with pytest.raises(TypeError, match=r"^pass a lister, not the class: StaticLister\(\)$"):
         Manager(StaticLister)
+
+
+def test_a_plugin_in_place_of_plugins_by_name_is_told():
+    with pytest.raises(TypeError, match=r"^pass plugins by last name, such as {'gpu': …}: not <"):
+        StaticLister("vendor.com", Gpus())
     with pytest.raises(TypeError, match=r"^pass a plugin, not 'gpu'$"):
         serve("gpu", GPU)
 
