@@ -125,6 +125,19 @@ def test_encrypted(nodes, tmp_path):
         urllib.request.urlopen(f"https://{server.address}/healthz", context=trusted) as answer,
     ):
         assert answer.read() == b"ok"
+    locked = tmp_path / "locked.pem"
+    command = ["openssl", "ec", "-in", key, "-out", locked, "-aes256", "-passout", "pass:x"]
+    subprocess.run(command, check=True, capture_output=True)
+    # OpenSSL asks for the password when the server starts.
+    NodesServer("127.0.0.1:0", dict, certfile=certificate, keyfile=locked)
+    other = tmp_path / "other.pem"
+    subprocess.run(
+        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", other],
+        check=True,
+        capture_output=True,
+    )
+    with pytest.raises(ValueError, match=f"^{certificate} and {other} are no certificate and"):
+        NodesServer("127.0.0.1:0", dict, certfile=certificate, keyfile=other)
 
 
 def test_what_cannot_be_served(tmp_path):
