@@ -149,6 +149,20 @@ def test_a_node_that_was_given_up_says_that_it_is_there(cluster, stub, until):
     until(ready)
 
 
+def test_nodes_leave_as_the_cluster_is_told_to(stub, kubeconfig):
+    def there():
+        return {each["metadata"]["name"] for each in stub.all("nodes")}
+
+    with Cluster.connect(kubeconfig, leave="keep") as cluster:
+        cluster.join_light("n", 3, {GPU: 1})
+        cluster.leave(["n-0"])
+        assert there() == {"n-0", "n-1", "n-2"} and set(cluster.nodes) == {"n-1", "n-2"}
+        cluster.leave(["n-1"], how="delete")
+        assert there() == {"n-0", "n-2"}
+        cluster.leave()
+        assert there() == {"n-0", "n-2"} and not cluster.nodes
+
+
 def test_parts_by_hand(stub, kubeconfig):
     with Cluster.connect(kubeconfig) as cluster:
         cluster.join_light("n", 5, {GPU: 1}, shard=Shard(1, 2))

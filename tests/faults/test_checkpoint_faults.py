@@ -98,6 +98,23 @@ def test_a_bad_checkpoint_is_set_aside(root: Path, start: Start, how: str) -> No
         checkpoint.verify(path)
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_start_without_a_checkpoint_tells_the_node_of_no_devices(
+    start: Start, lost: bool
+) -> None:
+    """Also where there was one that is set aside (``ShouldResetExtendedResourceCapacity``)."""
+    kubelet = start()
+    with plugin(kubelet, 2):
+        assert kubelet.node_status().capacity == {RESOURCE: 2}
+        kubelet.stop()
+    if lost:
+        kubelet.checkpoint_path.unlink()
+    else:
+        kubelet.checkpoint_path.write_bytes(b"{")
+    kubelet.start()
+    assert kubelet.node_status().capacity == kubelet.node_status().allocatable == {RESOURCE: 0}
+
+
 def test_every_bad_file_gets_a_name_of_its_own(root: Path, start: Start) -> None:
     path, _ = one_pod(root, start)
     for number in range(1, 4):
