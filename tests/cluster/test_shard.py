@@ -176,3 +176,20 @@ def test_shards_by_hand():
     for text in ("", "1", "3/3", "-1/3", "a/b", "1/0", "00000/1"):
         with pytest.raises(ValueError, match="is not like 0/3"):
             shard_option(text)
+
+
+@pytest.mark.parametrize("seconds", [30, None])
+def test_a_claim_holds_as_long_as_its_lease_says(world, seconds):
+    """That of another one whose settings are others; 15 seconds if it says nothing."""
+    leases, time = world
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": seconds}
+    leases.objects["devicemanager-shard-0"] = {"metadata": {"resourceVersion": "0"}, "spec": spec}
+    (only,) = processes(world, 1, 1)
+    free_at = seconds or DURATION
+    only.claims.step()
+    time[0] = free_at - 0.1
+    only.claims.step()
+    assert only.running == set()
+    time[0] = free_at
+    only.claims.step()
+    assert only.running == {0}
