@@ -12,6 +12,7 @@ from devicemanager.cluster.nodefaults import Fault, parse_faults
 from devicemanager.cluster.stub.rights import Right
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.light.devices import numbered
 from devicemanager.light.kubelet import LightKubelet
@@ -352,6 +353,20 @@ def test_a_reboot_happens_once_for_each_new_text(world: World) -> None:
     node = world.join()
     assert node.faults.active == (Fault("reboot", "2"),)
     assert world.node()["status"]["nodeInfo"]["bootID"] == "", "that was before us"
+
+
+def test_a_restart_happens_once_for_each_new_text(world: World) -> None:
+    node = world.join()
+
+    def starts() -> int:
+        found = node.kubelet.events.recent(EventKind.STARTED)
+        return sum(event.number > latest for event in found)
+
+    for text, expected in (("restart=1", 1), ("restart=1; not-ready", 0), ("restart=2", 1)):
+        latest = node.kubelet.events.latest
+        world.annotate(text)
+        assert starts() == expected, text
+    assert world.warnings == []
 
 
 def test_wrong_faults_are_said_and_change_nothing(world: World) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 
 __all__ = ["Tree"]
 
-_COPIED = ("devicemanager", "checkpoint", "podresources", "protos", "tests", "tools", "docs")
+_COPIED = (
+    "devicemanager", "checkpoint", "podresources", "protos",
+    "tests", "tools", "docs", "deploy", "ci", "examples",
+)  # fmt: skip
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 _START_SECONDS = 20.0
 """What a run may take besides its tests."""
