@@ -158,7 +158,7 @@ def _bomb(levels: int) -> str:
         ("seed: x\nfaults: []", "seed is a whole number from 0: not 'x'"),
         ("sed: 1", "unknown field 'sed': choose from seed, faults"),
         ("[", "not YAML: "),
-        ("\x80", "cannot be read"),
+        ("\x80", "not UTF-8 text (byte 0)"),
         ("[" * 5000, "nested more than 100 levels deep"),
         (_bomb(8), "more than 100000 values once aliases are unfolded"),
         (_bomb(4), "fault 1: delay-register: seconds is a number of seconds from 0: not ["),
