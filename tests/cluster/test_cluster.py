@@ -8,9 +8,11 @@ from devicemanager.cluster import Cluster, ClusterError, Facts, NodeOptions, Spa
 from devicemanager.cluster import api as api_module
 from devicemanager.cluster import watch as watch_module
 from devicemanager.cluster.members import address, light_members
+from devicemanager.cluster.preflight import needs
 from devicemanager.cluster.shard import Shard
 from devicemanager.cluster.stub import Controllers
 from devicemanager.cluster.stub.kinds import target
+from devicemanager.cluster.stub.rights import Right
 from tests.cluster.objects import GPU, gpu_pod
 
 
@@ -161,6 +163,23 @@ def test_nodes_leave_as_the_cluster_is_told_to(stub, kubeconfig):
         assert there() == {"n-0", "n-2"}
         cluster.leave()
         assert there() == {"n-0", "n-2"} and not cluster.nodes
+
+
+def test_claiming_shards_takes_rights_of_its_own(stub, kubeconfig):
+    allowed = {Right(need.group, need.resource, need.verb) for need in needs()}
+    leases = {right for right in allowed if right.resource == "leases"}
+    with Cluster.connect(kubeconfig) as cluster:
+        stub.rights.allowed = frozenset(allowed)
+        assert cluster.check(["n"], shards=True, namespace="ns").existing == frozenset()
+        stub.rights.allowed = frozenset(allowed - leases)
+        with pytest.raises(ClusterError) as without:
+            cluster.check(["n"])
+        with pytest.raises(ClusterError) as with_shards:
+            cluster.check(["n"], shards=True, namespace="ns")
+    assert "get leases in kube-node-lease" in str(without.value)
+    assert "in ns" not in str(without.value)
+    for verb in ("get", "create", "update"):
+        assert f"{verb} leases in ns" in str(with_shards.value)
 
 
 def test_parts_by_hand(stub, kubeconfig):
