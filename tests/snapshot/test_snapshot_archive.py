@@ -97,6 +97,11 @@ def test_it_is_what_tar_makes_of_an_unpacked_one():
     assert read_snapshot(out.getvalue()) == WHOLE
 
 
+def test_an_archive_may_end_with_the_head_of_an_empty_file():
+    tar = gzip.decompress(pack({layout.INDEX: b"{}", "empty": b""}, 0))
+    assert set(unpack(gzip.compress(tar[: 3 * 512]), "s")) == {layout.INDEX, "empty"}
+
+
 def test_files_and_fields_of_later_versions_are_left_out():
     files = unpack(archive(WHOLE), "s") | {"later.json": b"?"}
     index = json.loads(files[layout.INDEX]) | {"later": [1]}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
+from checkpoint.fnv import fnv1a_32
 from devicemanager.core.topology import NumaTopology
 from devicemanager.host.numa import NumaMachine
 from devicemanager.snapshot import layout
@@ -405,6 +406,15 @@ def test_a_static_state_of_a_real_kubelet_is_right():
         altered = evolve(cpu_state=data.replace(b"1-3", b"2-3").replace(b"1,13", b"13"))
         kinds = {each.kind for each in findings(altered)}
         assert kinds == {Kind.CPU_STATE}
+
+
+def test_the_checksum_of_a_kubelet_with_resources_of_pods_is_right_too():
+    text = (
+        "(*state.CPUManagerCheckpoint){PolicyName:(string)none DefaultCPUSet:(string) "
+        "Entries:(map[string]map[string]string)map[] PodEntries:(state.PodCPUAssignments)map[] "
+        "Checksum:(checksum.Checksum)0}"
+    )
+    assert findings(evolve(cpu_state=cpu_state(checksum=fnv1a_32(text.encode())))) == ()
 
 
 def test_all_of_a_memory_state():
