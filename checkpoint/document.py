@@ -199,12 +199,9 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
     """Render ``pods``, and reuse the blocks of the last rendering."""
     now = last.up_to(_common_prefix(last.pods, pods), pods)
     kept = len(now.blocks)
-    at = now.ends[-1] if now.ends else 0
-    if at == len(last.pods) and at < len(pods) <= at + _BLOCK:
-        now.add(pods[at:])  # new pods at the end and nothing else: the usual case
-        return now
     # A pod is in one block only, so its first pod names a block.
     others = {block.pods[0]: block for block in last.blocks[kept:]}
+    at = now.ends[-1] if now.ends else 0
     while at < len(pods):
         block = others.get(pods[at])
         if block is not None and pods[at : at + len(block.pods)] == block.pods:

@@ -91,8 +91,5 @@ class Driver:
         """The answer with host addresses for the PCI devices in its first response."""
         if not answer.responses:
             return answer
-        given = answer.responses[0]
-        resolved = self._host_devices.resolve(pod, given)
-        if resolved is given:
-            return answer
-        return AllocateAnswer((resolved, *answer.responses[1:]))
+        first = self._host_devices.resolve(pod, answer.responses[0])
+        return AllocateAnswer((first, *answer.responses[1:]))

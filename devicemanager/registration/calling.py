@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from functools import cache
 from typing import TypeVar
 
 import grpc
@@ -118,7 +117,6 @@ class Calls:
         return method
 
 
-@cache
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
