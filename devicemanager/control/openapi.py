@@ -25,8 +25,6 @@ class About:
     title: str
     description: str
     """In Markdown."""
-    where: str
-    """The directory with its socket and token."""
 
 
 def build(operations: Sequence[Operation], about: About) -> dict[str, Any]:
@@ -37,7 +35,6 @@ def build(operations: Sequence[Operation], about: About) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, of)
-    where = f"on {about.where}/control.sock"
     return {
         "openapi": "3.1.0",
         "info": {
@@ -46,7 +43,7 @@ def build(operations: Sequence[Operation], about: About) -> dict[str, Any]:
             "description": about.description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "http://localhost", "description": where}],
+        "servers": [{"url": "http://localhost", "description": "on <root>/control.sock"}],
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
@@ -55,7 +52,7 @@ def build(operations: Sequence[Operation], about: About) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": f"over TCP only: the token in {about.where}/control.token",
+                    "description": "over TCP only: the token in <root>/control.token",
                 }
             },
         },

@@ -479,7 +479,6 @@ _ABOUT: Final = About(
 Steers a mock kubelet: what `MockKubelet` does in Python, over HTTP on
 `control.sock` in the kubelet's directory. Pods are named by UID. Answers may get new fields;
 unknown fields and parameters of requests are refused.""",
-    "<root>",
 )
 
 

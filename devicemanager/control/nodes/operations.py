@@ -189,7 +189,6 @@ _ABOUT: Final = About(
 Steers the nodes of one `devicemanager join`, over HTTP on `control.sock` in its root. An
 operation answers once the node has taken it up; the API server is told soon after. Answers may get
 new fields; unknown fields and parameters of requests are refused.""",
-    "<root>",
 )
 
 
