@@ -67,7 +67,7 @@ class Application(TableApplication):
             return False
         if "id" in named:
             return True  # all that can be wrong with it
-        return self._kubelet.is_serving and named["uid"] not in self._kubelet.pods()
+        return self._kubelet.is_serving and not self._kubelet.has_pod(named["uid"])
 
     # -- waits and streams -----------------------------------------------------------
 

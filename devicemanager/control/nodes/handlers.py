@@ -72,7 +72,7 @@ def _node(cluster: SteeredCluster, request: Request) -> SteeredNode:
 
 def _pod(cluster: SteeredCluster, request: Request) -> tuple[SteeredNode, str]:
     found, uid = _node(cluster, request), request.path["uid"]
-    if uid not in found.kubelet.pods():
+    if not found.kubelet.has_pod(uid):
         text = f"no pod with UID {uid[:200]!r} is on node {found.name}"
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
     return found, uid
