@@ -73,10 +73,6 @@ class TextDocument:
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
         return self._text.snapshot().parts
 
-    def render(self) -> bytes:
-        """The file's contents as of now."""
-        return self._text.render()
-
 
 @attrs.define
 class MemoryStore:

@@ -72,7 +72,7 @@ class Harness(Node):
 
 def next_write(manager: DeviceManager) -> bytes:
     """What would be written now. Writing it would be a change."""
-    return manager.state._document.render()
+    return b"".join(manager.state._document.snapshot()())
 
 
 def failed(text: str) -> str:
