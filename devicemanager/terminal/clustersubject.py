@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 from rich.text import Text
@@ -37,9 +37,9 @@ class ClusterSubject:
     """See ``Subject``."""
 
     picture: ClusterView
-    panes: Sequence[Pane] = CLUSTER_PANES
-    columns: Sequence[Sequence[Pane]] = ((Pane.RESOURCES, Pane.NODES, Pane.EVENTS),)
-    help: str = _HELP
+    panes: ClassVar[Sequence[Pane]] = CLUSTER_PANES
+    columns: ClassVar[Sequence[Sequence[Pane]]] = ((Pane.RESOURCES, Pane.NODES, Pane.EVENTS),)
+    help: ClassVar[str] = _HELP
 
     @property
     def notes(self) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 from rich.text import Text
@@ -37,12 +37,12 @@ class NodeSubject:
     """See ``Subject``."""
 
     picture: NodeView
-    panes: Sequence[Pane] = NODE_PANES
-    columns: Sequence[Sequence[Pane]] = (
+    panes: ClassVar[Sequence[Pane]] = NODE_PANES
+    columns: ClassVar[Sequence[Sequence[Pane]]] = (
         (Pane.DEVICES, Pane.PLUGINS),
         (Pane.PODS, Pane.EVENTS),
     )
-    help: str = _HELP
+    help: ClassVar[str] = _HELP
 
     @property
     def notes(self) -> Sequence[str]:
