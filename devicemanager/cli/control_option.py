@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import CommandError, not_installed
+from devicemanager.cli.options import CommandError, refused_server
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
@@ -63,7 +61,7 @@ def control_server(args: argparse.Namespace, kubelet: MockKubelet) -> ControlSer
     """The server that was asked for, not started. Raises CommandError."""
     if args.control is None:
         return None
-    with _refused():
+    with refused_server("control"):
         from devicemanager.control.server import ControlServer
 
         return ControlServer(kubelet, tcp=_tcp(args), allow_remote=args.control_allow_remote)
@@ -73,7 +71,7 @@ def nodes_control_server(
     args: argparse.Namespace, cluster: Cluster, directory: Path
 ) -> NodesControlServer:
     """The server of a cluster's nodes, not started. Raises CommandError."""
-    with _refused():
+    with refused_server("control"):
         from devicemanager.control.nodes.server import NodesControlServer
 
         return NodesControlServer(
@@ -83,20 +81,6 @@ def nodes_control_server(
 
 def _tcp(args: argparse.Namespace) -> str | None:
     return None if args.control == _SOCKET_ONLY else str(args.control)
-
-
-@contextlib.contextmanager
-def _refused() -> Iterator[None]:
-    """Why there can be no server, as a CommandError."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise CommandError(f"--control: {not_installed(error, 'control')}") from None
-    except ValueError as error:
-        from devicemanager.control.access import NotLoopback
-
-        more = "; or give --control-allow-remote, too" if isinstance(error, NotLoopback) else ""
-        raise CommandError(f"--control: {error}{more}") from None
 
 
 def tell(server: SteeringServer, log: KubeletLog) -> None:

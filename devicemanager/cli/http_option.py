@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import CommandError, not_installed
+from devicemanager.cli.options import CommandError, refused_server
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
@@ -55,26 +55,19 @@ def http_server(
     CommandError."""
     if args.http is None:
         return None
-    try:
+    with refused_server("http"):
         from devicemanager.web.server import ControlNotLoopback, HttpServer
-    except ModuleNotFoundError as error:
-        raise CommandError(f"--http: {not_installed(error, 'http')}") from None
-    from devicemanager.control.access import NotLoopback
 
-    try:
-        return HttpServer(
-            kubelet,
-            args.http,
-            control=control,
-            allow_remote=args.http_allow_remote,
-            simulated=simulated,
-        )
-    except NotLoopback as error:
-        raise CommandError(f"--http: {error}; or give --http-allow-remote, too") from None
-    except ControlNotLoopback as error:
-        raise CommandError(f"--http: {error}: give --control-allow-remote, too") from None
-    except ValueError as error:
-        raise CommandError(f"--http: {error}") from None
+        try:
+            return HttpServer(
+                kubelet,
+                args.http,
+                control=control,
+                allow_remote=args.http_allow_remote,
+                simulated=simulated,
+            )
+        except ControlNotLoopback as error:
+            raise CommandError(f"--http: {error}: give --control-allow-remote, too") from None
 
 
 def tell(server: HttpServer, control: ControlServer | None, log: KubeletLog) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, OnePerResource, device_option
-from devicemanager.cli.options import CommandError, not_installed
+from devicemanager.cli.options import CommandError, refused_server
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
@@ -193,16 +193,14 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
     """The server that was asked for, not started. Raises CommandError."""
     if args.http is None:
         return None
-    try:
-        from devicemanager.web.nodes import NodesServer
-    except ModuleNotFoundError as error:
-        raise CommandError(f"--http: {not_installed(error, 'http')}") from None
     certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
 
     def kubelets() -> Mapping[str, Told]:
         return {name: node.kubelet for name, node in cluster.nodes.items()}
 
-    try:
+    with refused_server("http"):
+        from devicemanager.web.nodes import NodesServer
+
         return NodesServer(
             args.http,
             kubelets,
@@ -210,11 +208,6 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
             certfile=certificate,
             keyfile=key,
         )
-    except ValueError as error:
-        from devicemanager.control.access import NotLoopback
-
-        more = "; or give --http-allow-remote, too" if isinstance(error, NotLoopback) else ""
-        raise CommandError(f"--http: {error}{more}") from None
 
 
 def add_sharing(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -26,6 +26,21 @@ class CommandError(Exception):
 def not_installed(error: ModuleNotFoundError, extra: str) -> str:
     """What to do about a module that comes with an extra."""
     return f"{error.name} is not installed: pip install 'kubelet-devicemanager[{extra}]'"
+
+
+@contextlib.contextmanager
+def refused_server(flag: str) -> Iterator[None]:
+    """Why there can be no server for ``--control`` or ``--http``, as a CommandError. The extra
+    has the flag's name."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise CommandError(f"--{flag}: {not_installed(error, flag)}") from None
+    except ValueError as error:
+        from devicemanager.control.access import NotLoopback
+
+        more = f"; or give --{flag}-allow-remote, too" if isinstance(error, NotLoopback) else ""
+        raise CommandError(f"--{flag}: {error}{more}") from None
 
 
 class CommandParser(argparse.ArgumentParser):
