@@ -1,7 +1,8 @@
 """The control API: a mock kubelet steered from another process, in any language.
 
-What belongs here: the operations as one table, the HTTP server made of it, the OpenAPI
-document, the client. What never does: anything that a mock kubelet cannot do without it.
+What belongs here: the operations as one table, the HTTP server and the OpenAPI document that
+are made of any such table, the client; ``nodes`` is the same for nodes in a cluster. What never
+does: anything that a mock kubelet or a node cannot do without it.
 Needs the extra ``control``.
 """
 
