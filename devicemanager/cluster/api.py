@@ -21,6 +21,7 @@ from devicemanager.cluster.protocol import JsonObject, Patch
 from devicemanager.cluster.quickconnection import make_quick
 from devicemanager.cluster.streams import OpenStreams
 from devicemanager.cluster.telling import Rarely, Warn
+from devicemanager.cluster.wellformed import decoded
 from devicemanager.io.retry import retry
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _HEADERS: Final[Mapping[Patch | None, dict[str, str]]] = {
 }
 _CONNECT: Final = 5.0
 _LONGEST_TEXT: Final = 300
+_LONGEST_LINE: Final = 1 << 25
+"""Bytes of an event: ten times what etcd takes."""
 
 
 class Scoped:
@@ -302,10 +305,10 @@ def _read(answer: BaseHTTPResponse, method: str, path: str) -> JsonObject:
     """The object of an answer. Raises ApiError, Unavailable, ValueError for what is no JSON."""
     code = answer.status
     if 200 <= code < 300:
-        found = json.loads((answer.data or b"").decode())
-        if not isinstance(found, dict):
-            raise ValueError(f"{method} {path}: the answer is no JSON object")
-        return found
+        try:
+            return decoded(answer.data or b"")
+        except ValueError:
+            raise ValueError(f"{method} {path}: the answer is no JSON object") from None
     reason, message = _status(answer.data or b"")
     if code == 429 or code >= 500:
         text = f"{method} {path}: {code} {reason}: {message}"
@@ -316,10 +319,14 @@ def _read(answer: BaseHTTPResponse, method: str, path: str) -> JsonObject:
 def _status(data: bytes) -> tuple[str, str]:
     """Reason and message of a ``metav1.Status``, or the text that is there instead."""
     try:
-        found = json.loads(data)
-        return str(found.get("reason", "")), str(found.get("message", ""))[:_LONGEST_TEXT]
-    except (ValueError, AttributeError):
-        return "", " ".join(data[:_LONGEST_TEXT].decode(errors="replace").split())
+        found = decoded(data)
+    except ValueError:
+        return "", _line(data[:_LONGEST_TEXT].decode(errors="replace"))
+    return _line(found.get("reason", "")), _line(found.get("message", ""))
+
+
+def _line(said: object) -> str:
+    return " ".join(str(said)[:_LONGEST_TEXT].split())
 
 
 def _seconds(text: str | None) -> float:
@@ -338,6 +345,8 @@ def _lines(answer: BaseHTTPResponse) -> Iterator[bytes]:
             return
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
+        if len(rest) > _LONGEST_LINE:
+            raise Unavailable(f"a line of the stream is longer than {_LONGEST_LINE} bytes")
 
 
 def node_path(name: str, *below: str) -> str:

@@ -10,6 +10,7 @@ from typing import Protocol
 import attrs
 
 from devicemanager.cluster.protocol import JsonObject
+from devicemanager.cluster.wellformed import version_number
 
 __all__ = ["Member", "NodeFanout", "PodFanout", "Receiver"]
 
@@ -115,7 +116,7 @@ class PodFanout:
         """As ``watch.Sink``."""
         by_node = defaultdict(list)
         for each in objects:
-            by_node[each["spec"].get("nodeName", "")].append(each)
+            by_node[_bound_to(each)].append(each)
         with self._lock:
             self._has_listed = True
             for name, known in self._nodes.items():
@@ -132,7 +133,7 @@ class PodFanout:
     def seen(self, kind: str, object_: JsonObject) -> None:
         """As ``watch.Sink``."""
         with self._lock:
-            known = self._nodes.get(object_["spec"].get("nodeName", ""))
+            known = self._nodes.get(_bound_to(object_))
             if known is None:
                 return
             if known.pods is not None:
@@ -141,12 +142,16 @@ class PodFanout:
                 known.receiver.seen(kind, object_)
 
 
+def _bound_to(pod: JsonObject) -> str:
+    return (pod.get("spec") or {}).get("nodeName") or ""
+
+
 def _keep(
     pods: dict[str, tuple[int, JsonObject | None]], about: JsonObject, kept: JsonObject | None
 ) -> None:
     """Keep the newer of two versions of a pod."""
     metadata = about["metadata"]
-    uid, version = metadata["uid"], int(metadata["resourceVersion"])
+    uid, version = metadata["uid"], version_number(metadata)
     if pods.get(uid, (0, None))[0] <= version:
         pods[uid] = version, kept
 

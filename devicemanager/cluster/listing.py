@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
+from devicemanager.cluster.errors import Unavailable
 from devicemanager.cluster.protocol import JsonObject
+from devicemanager.cluster.wellformed import list_items, list_metadata
 
 __all__ = ["pages"]
 
@@ -24,12 +26,18 @@ class Asked(Protocol):
 
 def pages(api: Asked, path: str, query: Mapping[str, str] | None = None) -> Iterator[JsonObject]:
     """The lists that together have all objects of a path; ``query`` selects. Raises as
-    ``attempt`` does."""
+    ``attempt`` does, and Unavailable for an answer that is no list."""
     asked = {**(query or {}), "limit": str(_PAGE)}
     while True:
         page = api.attempt("GET", path, query=asked)
+        try:
+            list_items(page)
+            following = str(list_metadata(page).get("continue") or "")
+        except ValueError as error:
+            raise Unavailable(f"GET {path}: the answer is no list: {error}") from None
         yield page
-        following = page.get("metadata", {}).get("continue")
         if not following:
             return
+        if following == asked.get("continue"):
+            raise Unavailable(f"GET {path}: the list continues with the same page for ever")
         asked = {**asked, "continue": following}

@@ -12,6 +12,7 @@ from devicemanager.cluster.nodecontext import NodeContext
 from devicemanager.cluster.nodestatus import NodeStatusUpdater
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL
 from devicemanager.cluster.protocol import JsonObject
+from devicemanager.cluster.wellformed import defect
 
 __all__ = ["register"]
 
@@ -32,7 +33,7 @@ def register(
         taints=options.taints,
     )
     try:
-        found = node.api.request("POST", "/api/v1/nodes", body, user=node.user)
+        found = _node(node.api.request("POST", "/api/v1/nodes", body, user=node.user))
     except Conflict:
         found = _taken_over(node)
         statuses.take_over(found.get("status") or {})
@@ -40,6 +41,12 @@ def register(
     else:
         statuses.was_written(status)
     return found
+
+
+def _node(answer: JsonObject) -> JsonObject:
+    if found := defect(answer):
+        raise ClusterError(f"the API server's answer is no Node: {found}")
+    return answer
 
 
 def _labels(node: NodeContext) -> dict[str, str]:
@@ -51,7 +58,7 @@ def _labels(node: NodeContext) -> dict[str, str]:
 def _taken_over(node: NodeContext) -> JsonObject:
     """The Node that is there already, with our labels (``updateDefaultLabels``)."""
     path = node_path(node.name)
-    found = node.api.request("GET", path, user=node.user)
+    found = _node(node.api.request("GET", path, user=node.user))
     labels = found["metadata"].get("labels") or {}
     if VIRTUAL_LABEL not in labels:
         raise ClusterError(

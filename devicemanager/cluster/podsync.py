@@ -101,7 +101,7 @@ class PodSync:
                 self._remove(pod.uid)
         # Those that ran here come first: they hold what they hold.
         for each in sorted(objects, key=_order):
-            self._put(each)
+            self._loop.guarded(partial(self._put, each))
         self._mirrors.listed(there)
         if not self._knows_all:
             self._knows_all = True

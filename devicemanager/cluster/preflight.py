@@ -13,6 +13,7 @@ from devicemanager.cluster.errors import ApiError, ClusterError, Unauthorized, U
 from devicemanager.cluster.listing import pages
 from devicemanager.cluster.options import AsNodes
 from devicemanager.cluster.protocol import JsonObject
+from devicemanager.cluster.wellformed import defect, list_items
 
 __all__ = ["Findings", "Need", "check", "needs", "shard_needs"]
 
@@ -118,7 +119,10 @@ def _may(api: ApiClient, need: Need) -> bool:
         "spec": {"resourceAttributes": attributes},
     }
     answer = api.attempt("POST", _REVIEWS, review)
-    return bool(answer.get("status", {}).get("allowed"))
+    status = answer.get("status")
+    if not isinstance(status, dict):
+        raise Unavailable(f"POST {_REVIEWS}: the answer has no status")
+    return bool(status.get("allowed"))
 
 
 def _look_at_nodes(
@@ -133,7 +137,7 @@ def _look_at_nodes(
                 existing.add(metadata["name"])
             else:
                 foreign.append(metadata["name"])
-        provider = (node.get("spec") or {}).get("providerID", "")
+        provider = str((node.get("spec") or {}).get("providerID") or "")
         if provider and not provider.startswith(_LOCAL):
             cloud = cloud or f"node {metadata['name']} has providerID {provider}"
     if foreign:
@@ -147,4 +151,4 @@ def _look_at_nodes(
 
 def _nodes(api: ApiClient) -> Iterator[JsonObject]:
     for page in pages(api, "/api/v1/nodes"):
-        yield from page.get("items") or ()
+        yield from (each for each in list_items(page) if not defect(each))

@@ -5,19 +5,20 @@ One difference: it lists from the store by pages and not all at once from the se
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from devicemanager.cluster.errors import ApiError, ClientClosing, Gone, Unavailable
+from devicemanager.cluster.facts import cut
 from devicemanager.cluster.listing import pages
 from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.telling import Warn
+from devicemanager.cluster.wellformed import decoded, defect, list_items, list_metadata
 
 __all__ = ["Reflector", "Sink", "Source", "pods_on"]
 
@@ -29,6 +30,8 @@ SHORT: Final = 1.0
 """A stream that ends sooner than this many seconds was cut, whatever it brought."""
 SILENCE: Final = 150.0
 """Seconds without a byte after which a stream is broken: bookmarks come every minute."""
+_CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
+_LONGEST_TEXT: Final = 300
 _NODE_NAME: Final = re.compile(rb'"nodeName":"([^"]*)"')
 
 Wants = Callable[[bytes], bool]
@@ -149,10 +152,21 @@ class Reflector:
         found: list[JsonObject] = []
         version = ""
         for page in pages(self._source, self._path, self._query):
-            found += (_without_managers(each) for each in page.get("items") or ())
-            version = str(page.get("metadata", {}).get("resourceVersion", ""))
+            found += (
+                _without_managers(each) for each in list_items(page) if self._can_be_read(each)
+            )
+            version = str(list_metadata(page).get("resourceVersion", ""))
         self._sink.listed(found)
         return version
+
+    def _can_be_read(self, object_: Any) -> bool:
+        """One that cannot is left out, so that it costs nobody else."""
+        found = defect(object_)
+        if found:
+            metadata = object_.get("metadata") if isinstance(object_, dict) else None
+            name = metadata.get("name") if isinstance(metadata, dict) else None
+            self._warn(f"{self._path}: {cut(str(name))} is left out: {found}")
+        return not found
 
     # -- WATCH -----------------------------------------------------------------------
 
@@ -173,21 +187,25 @@ class Reflector:
 
     def _take(self, line: bytes) -> None:
         try:
-            event = json.loads(line.decode())
+            event = decoded(line)
             kind, object_ = event["type"], event["object"]
             if kind == "ERROR":
                 raise _error(object_, self._path)
-            version = object_["metadata"]["resourceVersion"]
+            if kind == "BOOKMARK":
+                self._version = str(object_["metadata"]["resourceVersion"])
         except (ValueError, KeyError, TypeError) as error:
-            raise Unavailable(f"an event that is none: {error!r}") from None
-        if kind != "BOOKMARK":
+            raise Unavailable(f"an event that is none: {error!r}"[:_LONGEST_TEXT]) from None
+        # Of another kind there is nothing that a client understands.
+        if kind in _CHANGES and self._can_be_read(object_):
             self._sink.seen(kind, _without_managers(object_))
-        # Only now: an event that nobody could take is seen again.
-        self._version = version
+            # Only now: an event that nobody could take is seen again.
+            self._version = object_["metadata"]["resourceVersion"]
 
 
 def _error(status: JsonObject, path: str) -> Exception:
-    message = str(status.get("message", ""))
+    if not isinstance(status, dict):
+        return Unavailable(f"WATCH {path}: an event that is none: an error without status")
+    message = str(status.get("message", ""))[:_LONGEST_TEXT]
     if status.get("code") == 410:
         return Gone(410, str(status.get("reason", "")), message, "WATCH", path)
     return Unavailable(f"WATCH {path}: {message}")
@@ -195,7 +213,7 @@ def _error(status: JsonObject, path: str) -> Exception:
 
 def _without_managers(object_: JsonObject) -> JsonObject:
     """Who set which field is half of an object, and nobody here reads it."""
-    object_.get("metadata", {}).pop("managedFields", None)
+    object_["metadata"].pop("managedFields", None)
     return object_
 
 

@@ -17,6 +17,7 @@ from devicemanager.cluster.protocol import JsonObject
 from devicemanager.cluster.streams import OpenStreams
 from devicemanager.cluster.telling import Warn
 from devicemanager.cluster.watch import Reflector, pods_on
+from devicemanager.cluster.wellformed import defect, list_items
 
 __all__ = ["OwnWatches", "SharedWatches", "Watches", "check_descriptors"]
 
@@ -108,7 +109,7 @@ class SharedWatches:
         if is_late:
             query = {"fieldSelector": f"spec.nodeName={name}"}
             found = self._api.request("GET", _PODS, query=query)
-            self._pods.complete(name, found.get("items") or [])
+            self._pods.complete(name, [each for each in list_items(found) if not defect(each)])
 
     def drop(self, name: str) -> None:
         """As in ``Watches``."""

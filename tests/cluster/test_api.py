@@ -234,7 +234,7 @@ STATUS = b'{"reason": "R", "message": "m"}'
     ("code", "body", "error", "text"),
     [
         (200, b"[]", Unavailable, "GET /x: the answer is no JSON object"),
-        (200, b"", Unavailable, "Expecting value: line 1 column 1 (char 0)"),
+        (200, b"", Unavailable, "GET /x: the answer is no JSON object"),
         (300, STATUS, ApiError, "GET /x: 300 R: m"),
         (404, STATUS, NotFound, "GET /x: 404 R: m"),
         (404, b"no\n  page", NotFound, "GET /x: 404 : no page"),
@@ -261,3 +261,11 @@ def test_how_long_a_server_asks_not_to_be_asked(answering, header, seconds):
     with pytest.raises(Unavailable) as caught:
         answering(503, STATUS, header).attempt("GET", "/x")
     assert caught.value.wait == seconds
+
+
+def test_a_line_of_a_stream_that_does_not_end_is_a_broken_stream(answering, monkeypatch):
+    monkeypatch.setattr(api_module, "_LONGEST_LINE", 1 << 17)
+    with answering(200, b"a\n" + b"x" * (1 << 19)).stream("/x", {}, silence=5.0) as lines:
+        assert next(lines) == b"a"
+        with pytest.raises(Unavailable, match="longer than 131072 bytes"):
+            next(lines)

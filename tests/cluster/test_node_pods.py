@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from devicemanager.cluster.errors import ClusterError
 from devicemanager.cluster.facts import Facts, Span
 from devicemanager.core.errors import RequestError
 from devicemanager.core.topology import NumaTopology
@@ -481,3 +482,24 @@ def test_time_that_passed_meanwhile_counts(world: World) -> None:
     world.join(facts=facts)
     world.pass_time(3.0)
     assert world.status("train")["phase"] == "Succeeded"
+
+
+def test_a_listed_pod_that_cannot_be_taken_costs_no_other():
+    world = World()
+    node = world.join()
+    world.run("good")
+    good = world.pod("good")
+    odd = {"metadata": {**good["metadata"], "name": "a", "uid": "odd", "namespace": None}}
+    odd["spec"] = {"readinessGates": ["text"], "nodeName": "n"}
+    late = {**good, "metadata": {**good["metadata"], "name": "late", "uid": "late"}, "status": {}}
+    node.pods.listed([odd, good, late])
+    world.lane.run()
+    assert any(path.endswith("/pods/late/status") for _, path, _ in world.asked)
+    assert any("unexpected" in line for line in world.warnings)
+
+
+def test_an_answer_that_is_no_node_joins_none(monkeypatch):
+    world = World()
+    monkeypatch.setattr(world, "ask", lambda *_, **__: {"metadata": {"name": "n"}})
+    with pytest.raises(ClusterError, match=r"answer is no Node: metadata\.uid is no text"):
+        world.join()

@@ -128,3 +128,36 @@ def test_nobody_there_and_somebody_else_there(api, stub):
     stub.stop()
     with pytest.raises(ClusterError, match="cannot be reached at http://127"):
         look(api, "n")
+
+
+@pytest.mark.parametrize(
+    ("reviews", "nodes", "text"),
+    [
+        ({"status": "yes"}, {}, "the answer has no status"),
+        ({}, {}, "the answer has no status"),
+        (
+            {"status": {"allowed": True}},
+            {"items": "abc"},
+            "the answer is no list: items is no list",
+        ),
+        ({"status": {"allowed": True}}, {"metadata": 5}, "the answer is no list: metadata is no"),
+    ],
+)
+def test_an_answer_of_a_wrong_form(reviews, nodes, text):
+    class Odd:
+        url = "http://odd"
+
+        def attempt(self, method, path, body=None, *, query=None):
+            return reviews if body is not None else nodes
+
+    with pytest.raises(ClusterError, match=text):
+        check(Odd(), ["n"], LABEL, [Need("list", "nodes")])
+
+
+@pytest.mark.parametrize("odd", [None, {}, {"metadata": {"name": 5}}])
+def test_a_node_of_a_wrong_form_is_nobodys(odd):
+    class Odd:
+        def attempt(self, method, path, body=None, *, query=None):
+            return {"items": [odd]}
+
+    assert check(Odd(), ["n"], LABEL, []).existing == frozenset()

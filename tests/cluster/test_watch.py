@@ -73,7 +73,8 @@ def page(version, *names, more=None):
 
 
 def thing(name, version="0"):
-    return {"metadata": {"name": name, "resourceVersion": version, "managedFields": [1]}}
+    metadata = {"name": name, "uid": f"{name}-1", "resourceVersion": version}
+    return {"metadata": {**metadata, "managedFields": [1]}, "spec": {}}
 
 
 def event(kind, name, version):
@@ -126,7 +127,7 @@ def test_nobody_reads_who_manages_which_field():
 
     source = Script(page("1"), [event("ADDED", "a", "2")], [])
     Reflector(source, "/x", Keeping()).run()
-    assert told == [{"metadata": {"name": "a", "resourceVersion": "2"}}]
+    assert told[0]["metadata"] == {"name": "a", "uid": "a-1", "resourceVersion": "2"}
 
 
 def test_a_bookmark_moves_the_version_and_tells_nobody():
@@ -172,11 +173,58 @@ def test_another_error_event_is_no_reason_to_list():
     assert said == ["/x cannot be followed, trying again: WATCH /x: m"]
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b"{}", b'{"type":"ADDED","object":{}}', b"\xff"])
+@pytest.mark.parametrize(
+    "line", [b"{", b"[]", b"{}", b'{"type":"ERROR","object":5}', b"\xff", b"[" * 100_000]
+)
 def test_an_event_that_is_none_is_a_broken_stream(line):
     source, _, said = run(page("1"), [line], [])
     assert versions(source) == ["1", "1"]
     assert "an event that is none" in said[0]
+
+
+@pytest.mark.parametrize(
+    "object_",
+    [
+        None,
+        {},
+        {"metadata": 5},
+        {"metadata": {"name": "x", "uid": 7, "resourceVersion": "2"}},
+        {**thing("x"), "spec": "text"},
+        {**thing("x"), "spec": {"nodeName": ["n"]}},
+        {**thing("x"), "status": "text"},
+        {**thing("x"), "status": {"conditions": ["text"]}},
+        {**thing("x"), "status": {"containerStatuses": 5}},
+        {"metadata": {**thing("x")["metadata"], "annotations": {"a": 5}}},
+        {"metadata": {**thing("x")["metadata"], "labels": ["a"]}},
+        {"metadata": {**thing("x")["metadata"], "ownerReferences": [None]}},
+    ],
+)
+def test_an_object_of_a_wrong_form_costs_no_other(object_):
+    listed = {"metadata": {"resourceVersion": "1"}, "items": [object_, thing("a")]}
+    bad = {"type": "ADDED", "object": object_}
+    source, calls, said = run(listed, [bad, event("ADDED", "b", "3")], [])
+    assert calls == ["listing", ("listed", ["a"]), ("ADDED", "b")]
+    assert versions(source) == ["1", "3"]
+    assert len(said) == 2 and all("is left out: " in each for each in said)
+
+
+def test_an_event_of_an_unknown_kind_is_passed_over():
+    _, calls, said = run(page("1"), [event("ODD", "a", "2"), event("ADDED", "b", "3")], [])
+    assert calls == ["listing", ("listed", []), ("ADDED", "b")]
+    assert said == []
+
+
+@pytest.mark.parametrize("page_", [{"items": "x"}, {"items": [], "metadata": 5}])
+def test_a_list_that_is_none_is_asked_for_again(page_):
+    _, calls, said = run(page_, page("1", "a"), [])
+    assert calls == ["listing", "listing", ("listed", ["a"])]
+    assert "the answer is no list" in said[0]
+
+
+def test_a_list_that_never_ends_is_given_up():
+    _, calls, said = run(page("1", "a", more="t"), page("1", "a", more="t"), page("2", "b"), [])
+    assert calls[-1] == ("listed", ["b"])
+    assert "same page for ever" in said[0]
 
 
 def test_an_event_that_could_not_be_taken_is_asked_for_again():
