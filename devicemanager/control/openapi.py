@@ -118,7 +118,8 @@ def _body(body: type | Body, of: dict[Any, Any]) -> dict[str, Any]:
         schema = {"type": "object", "description": body.value}
         kinds = ("application/json", "application/yaml")
         return {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
-    return {"required": False, "content": {"application/json": {"schema": of[body]}}}
+    required = any(field.required for field in msgspec.structs.fields(body))
+    return {"required": required, "content": {"application/json": {"schema": of[body]}}}
 
 
 def _path_parameters(row: Operation) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,8 @@ import pytest
 
 from devicemanager import MockKubelet
 from devicemanager.control import MockKubeletClient
+from devicemanager.control.decode import decode_body
+from devicemanager.control.errors import HttpError
 from devicemanager.control.nodes.operations import OPERATIONS as NODES
 from devicemanager.control.operation import Kind
 from devicemanager.control.operations import NOT_HERE, OPERATIONS, document
@@ -73,6 +75,22 @@ def test_a_document_refers_to_what_it_has(make):
     assert set(found) == set(make()["components"]["schemas"])
     for schema in make()["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("operations", "make"), [*zip((OPERATIONS, NODES), FILES.values(), strict=True)]
+)
+def test_a_document_says_which_bodies_are_needed(operations, make):
+    for each in operations:
+        if each.body is None:
+            continue
+        try:
+            decode_body(each, b"")
+            needed = False
+        except HttpError:
+            needed = True
+        row = make()["paths"][each.path][each.method.lower()]
+        assert row["requestBody"]["required"] is needed, each.name
 
 
 def conforms(operation, status, kind, body, document=document):
