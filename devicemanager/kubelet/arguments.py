@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_arguments",
-    "check_count",
+    "check_awaited",
     "check_exit_codes",
-    "check_resource",
     "device_ids",
     "parser",
 ]
@@ -40,20 +39,17 @@ def check_arguments(root: object, settings: object, clock: object = None) -> Non
         raise TypeError(f"clock is a clock, such as ManualClock(): not {clock!r}")
 
 
-def check_resource(resource: object) -> ResourceName:
-    """What is waited for. Raises RequestError for what no plugin can register."""
+def check_awaited(resource: object, count: object) -> ResourceName:
+    """What is waited for; of ``count``, None is any. Raises RequestError for a name that no plugin
+    can register, and for what can be no number of devices: nobody should wait for either."""
     if not isinstance(resource, str) or not is_extended_resource_name(resource):
         raise RequestError(
             f"no plugin can register {resource!r}: a resource is named with its domain, "
             "such as vendor.com/gpu"
         )
-    return ResourceName(resource)
-
-
-def check_count(count: object) -> None:
-    """Raises RequestError for what can be no number of devices: nobody should wait for it."""
     if count is not None and not (isinstance(count, int) and count >= 0):
         raise RequestError(f"a count of devices is a whole number from 0, or None: not {count!r}")
+    return ResourceName(resource)
 
 
 def check_exit_codes(codes: Iterable[object]) -> None:

@@ -14,7 +14,7 @@ from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
 from devicemanager.events import EventStream
-from devicemanager.kubelet.arguments import check_count, check_resource
+from devicemanager.kubelet.arguments import check_awaited
 from devicemanager.kubelet.expected import Expected, Search
 from devicemanager.kubelet.watching import Entry, Watch, is_later, place
 
@@ -49,15 +49,13 @@ class Waits:
 
     def resource(self, resource: str, count: int | None, timeout: float) -> None:
         """Until ``count`` devices are allocatable; None: any."""
-        name = check_resource(resource)
-        check_count(count)
+        name = check_awaited(resource, count)
         if not self._events.wait_for(lambda: self._is_there(name, count), timeout):
             raise self._without_devices(name, count, timeout)
 
     async def resource_async(self, resource: str, count: int | None, timeout: float) -> None:
         """The same on the running event loop."""
-        name = check_resource(resource)
-        check_count(count)
+        name = check_awaited(resource, count)
         if not await self._holds(lambda: self._is_there(name, count), timeout):
             raise self._without_devices(name, count, timeout)
 

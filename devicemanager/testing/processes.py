@@ -15,7 +15,7 @@ from devicemanager.clock import Cancel
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.printable import printable
 from devicemanager.events import EventKind
-from devicemanager.kubelet.arguments import check_count, check_resource
+from devicemanager.kubelet.arguments import check_awaited
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.processes.backoff import CrashLoopBackOff
 from devicemanager.processes.namespace import node_binds
@@ -209,8 +209,7 @@ class PluginProcess:
         Raises ProcessEnded as soon as the command has ended for good, WaitTimeout, and
         RequestError as ``MockKubelet.wait_for_resource`` does.
         """
-        check_resource(resource)
-        check_count(count)
+        check_awaited(resource, count)
 
         def there() -> bool:
             self._check_alive()
