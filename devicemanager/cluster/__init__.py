@@ -10,10 +10,10 @@ from __future__ import annotations
 from devicemanager.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
+    from devicemanager.cluster.client.errors import ApiError, ClusterError
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.errors import ApiError, ClusterError
     from devicemanager.cluster.facts import Facts, Span
-    from devicemanager.cluster.node import ClusterNode
+    from devicemanager.cluster.nodes.node import ClusterNode
     from devicemanager.cluster.options import NodeOptions
 
 __all__ = ["ApiError", "Cluster", "ClusterError", "ClusterNode", "Facts", "NodeOptions", "Span"]
@@ -21,10 +21,10 @@ __all__ = ["ApiError", "Cluster", "ClusterError", "ClusterNode", "Facts", "NodeO
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "ApiError": "errors",
+        "ApiError": "client.errors",
         "Cluster": "cluster",
-        "ClusterError": "errors",
-        "ClusterNode": "node",
+        "ClusterError": "client.errors",
+        "ClusterNode": "nodes.node",
         "Facts": "facts",
         "NodeOptions": "options",
         "Span": "facts",

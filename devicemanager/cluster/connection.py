@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from devicemanager.cluster.api import ApiClient
-from devicemanager.cluster.credentials import Credentials
-from devicemanager.cluster.heartbeat import THREADS, HeartbeatLane
-from devicemanager.cluster.lane import WorkLane
+from devicemanager.cluster.client.api import ApiClient
+from devicemanager.cluster.client.credentials import Credentials
+from devicemanager.cluster.client.heartbeat import THREADS, HeartbeatLane
+from devicemanager.cluster.client.lane import WorkLane
+from devicemanager.cluster.client.telling import Rarely, Warn
+from devicemanager.cluster.client.watches import OwnWatches, SharedWatches, Watches
 from devicemanager.cluster.options import AsNodes
-from devicemanager.cluster.telling import Rarely, Warn
-from devicemanager.cluster.watches import OwnWatches, SharedWatches, Watches
 
 __all__ = ["Connection"]
 

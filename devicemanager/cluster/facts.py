@@ -10,15 +10,17 @@ from typing import Any, Final
 
 import attrs
 
+from devicemanager.cluster.client.telling import cut
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.podstatus.containers import STOPPED
 
-__all__ = ["ANNOTATIONS", "Facts", "Play", "Span", "cut", "seconds"]
+__all__ = ["ANNOTATIONS", "Facts", "Play", "Span", "seconds"]
 
 _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
 _PLAIN: Final = re.compile(r"\d+(?:\.\d+)?")
-_SHOWN: Final = 60
+_LONGEST_TIME: Final = 60
+"""Characters."""
 _LONGEST: Final = 10 * 365 * 24 * 3600.0
 
 RUN_FOR: Final = f"{PREFIX}/run-for"
@@ -29,18 +31,13 @@ ANNOTATIONS: Final = (RUN_FOR, EXIT_CODE, START_DELAY, NEVER_READY)
 """What a pod may say of itself."""
 
 
-def cut(text: str) -> str:
-    """As much as belongs into one line: an annotation may be as long as a book."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
 def seconds(text: str) -> float:
     """``30s``, ``1m30s``, ``500ms`` or ``2`` in seconds. Raises ValueError."""
     if _PLAIN.fullmatch(text):
         found = float(text)
     else:
         # A longer one is none; and the search takes the square of its length.
-        parts = _PART.findall(text) if len(text) <= _SHOWN else []
+        parts = _PART.findall(text) if len(text) <= _LONGEST_TIME else []
         if not parts or "".join(map("".join, parts)) != text:
             raise ValueError(f"{cut(text)!r} is not a time such as 30s, 1m30s or 500ms")
         found = sum(float(number) * _TIMES[unit] for number, unit in parts)

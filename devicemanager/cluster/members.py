@@ -10,7 +10,7 @@ from typing import Final, Protocol, cast
 import attrs
 
 from devicemanager.clock import SystemClock
-from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions

@@ -8,12 +8,12 @@ from typing import Final
 
 import attrs
 
-from devicemanager.cluster.api import ApiClient
-from devicemanager.cluster.errors import ApiError, ClusterError, Unauthorized, Unavailable
-from devicemanager.cluster.listing import pages
+from devicemanager.cluster.client.api import ApiClient
+from devicemanager.cluster.client.errors import ApiError, ClusterError, Unauthorized, Unavailable
+from devicemanager.cluster.client.listing import pages
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.wellformed import defect, list_items
 from devicemanager.cluster.options import AsNodes
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.wellformed import defect, list_items
 
 __all__ = ["Findings", "Need", "check", "needs", "shard_needs"]
 

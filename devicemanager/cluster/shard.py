@@ -15,9 +15,9 @@ from typing import Final, Protocol
 import attrs
 
 from devicemanager.apiobjects.lease import lease_object
-from devicemanager.cluster.errors import ApiError, Conflict, NotFound, Unavailable
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.telling import Rarely, Warn
+from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound, Unavailable
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.telling import Rarely, Warn
 
 __all__ = ["Shard", "ShardClaims", "shard_option"]
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from devicemanager.cluster.api import ApiClient
-from devicemanager.cluster.credentials import load
+from devicemanager.cluster.client.api import ApiClient
+from devicemanager.cluster.client.credentials import load
 from devicemanager.cluster.stub import StubServer
 
 

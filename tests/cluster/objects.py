@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devicemanager.cluster.protocol import JsonObject
+from devicemanager.cluster.client.protocol import JsonObject
 
 GPU = "vendor.com/gpu"
 

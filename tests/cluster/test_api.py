@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from devicemanager.cluster import api as api_module
-from devicemanager.cluster.api import ApiClient, node_path, pod_path
-from devicemanager.cluster.credentials import Credentials, Server, load
-from devicemanager.cluster.errors import (
+from devicemanager.cluster.client import api as api_module
+from devicemanager.cluster.client.api import ApiClient, node_path, pod_path
+from devicemanager.cluster.client.credentials import Credentials, Server, load
+from devicemanager.cluster.client.errors import (
     ApiError,
     ClientClosing,
     Conflict,

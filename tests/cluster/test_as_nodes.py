@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
-from devicemanager.cluster.errors import Forbidden
+from devicemanager.cluster.client.errors import Forbidden
 from devicemanager.cluster.preflight import needs
 from devicemanager.cluster.stub.rights import Right
 from tests.cluster.objects import GPU, gpu_pod

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from devicemanager.cluster import Cluster, ClusterError, Facts, NodeOptions, Span
-from devicemanager.cluster import api as api_module
-from devicemanager.cluster import watch as watch_module
+from devicemanager.cluster.client import api as api_module
+from devicemanager.cluster.client import watch as watch_module
 from devicemanager.cluster.members import address, light_members
 from devicemanager.cluster.preflight import needs
 from devicemanager.cluster.shard import Shard

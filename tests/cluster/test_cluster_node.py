@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.errors import ClusterError
-from devicemanager.cluster.nodefaults import Fault, parse_faults
+from devicemanager.cluster.client.errors import ClusterError
+from devicemanager.cluster.nodes.faults import Fault, parse_faults
 from devicemanager.cluster.stub.rights import Right
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure

@@ -5,8 +5,8 @@ import ssl
 
 import pytest
 
-from devicemanager.cluster.credentials import load
-from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.client.credentials import load
+from devicemanager.cluster.client.errors import ClusterError
 
 
 @pytest.fixture(autouse=True)

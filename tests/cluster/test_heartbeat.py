@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from devicemanager.cluster import heartbeat
-from devicemanager.cluster.errors import Conflict, NotFound, Unavailable
-from devicemanager.cluster.heartbeat import PATH, HeartbeatLane
+from devicemanager.cluster.client import heartbeat
+from devicemanager.cluster.client.errors import Conflict, NotFound, Unavailable
+from devicemanager.cluster.client.heartbeat import PATH, HeartbeatLane
 
 
 class Leases:

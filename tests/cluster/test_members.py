@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.client.errors import ClusterError
+from devicemanager.cluster.client.listing import pages
+from devicemanager.cluster.client.telling import Rarely
 from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.listing import pages
 from devicemanager.cluster.members import Members, address, light_members
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.podstate import made_up_ip
-from devicemanager.cluster.telling import Rarely
+from devicemanager.cluster.pods.state import made_up_ip
 from devicemanager.light import LightKubelet
 
 GPU = "vendor.com/gpu"

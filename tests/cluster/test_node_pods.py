@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.cluster.facts import Facts, Span
 from devicemanager.core.errors import RequestError
 from devicemanager.core.topology import NumaTopology

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from devicemanager.clock import SystemClock
-from devicemanager.cluster.errors import ApiError
-from devicemanager.cluster.lane import WorkLane
-from devicemanager.cluster.node import ClusterNode
+from devicemanager.cluster.client.errors import ApiError
+from devicemanager.cluster.client.lane import WorkLane
+from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.light.kubelet import LightKubelet
 from tests.cluster.world import GPU, World
 

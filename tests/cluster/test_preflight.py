@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.cluster.preflight import Need, check, needs
 from devicemanager.cluster.stub import StubServer
 from devicemanager.cluster.stub.rights import Right
@@ -73,7 +73,7 @@ def test_the_first_of_a_clouds_nodes_is_named(api, stub):
 
 
 def test_many_nodes_are_looked_at_by_pages(api, stub, monkeypatch):
-    monkeypatch.setattr("devicemanager.cluster.listing._PAGE", 2)
+    monkeypatch.setattr("devicemanager.cluster.client.listing._PAGE", 2)
     for number in range(5):
         node(stub, f"n-{number}")
     with pytest.raises(ClusterError, match="n-4"):
@@ -109,8 +109,8 @@ def test_credentials_that_are_not_accepted(connect, tmp_path):
     with StubServer(token="t") as stub:
         path = stub.kubeconfig(tmp_path / "other")
         path.write_text(path.read_text().replace('"t"', '"expired"'))
-        from devicemanager.cluster.api import ApiClient
-        from devicemanager.cluster.credentials import load
+        from devicemanager.cluster.client.api import ApiClient
+        from devicemanager.cluster.client.credentials import load
 
         api = ApiClient(load(path))
         with pytest.raises(ClusterError) as caught:

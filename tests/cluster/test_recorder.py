@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from devicemanager.clock import ManualClock
-from devicemanager.cluster.errors import ApiError
-from devicemanager.cluster.protocol import Priority
-from devicemanager.cluster.recorder import Recorder, Subject
+from devicemanager.cluster.client.errors import ApiError
+from devicemanager.cluster.client.protocol import Priority
+from devicemanager.cluster.client.recorder import Recorder, Subject
 
 NODE = Subject("Node", "n", "n-uid")
 EVENTS = "/api/v1/namespaces/default/events"

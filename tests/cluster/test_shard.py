@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.cluster.errors import Conflict, NotFound, Unavailable
+from devicemanager.cluster.client.errors import Conflict, NotFound, Unavailable
 from devicemanager.cluster.shard import DURATION, GIVE_UP, RENEWAL, Shard, ShardClaims, shard_option
 
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from devicemanager.cluster.errors import Gone, NotFound, Unavailable
-from devicemanager.cluster.watch import Reflector, pods_on
+from devicemanager.cluster.client.errors import Gone, NotFound, Unavailable
+from devicemanager.cluster.client.watch import Reflector, pods_on
 
 
 class Script:

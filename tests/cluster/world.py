@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from devicemanager.clock import ManualClock
-from devicemanager.cluster.errors import ClientClosing, api_error
+from devicemanager.cluster.client.errors import ClientClosing, api_error
+from devicemanager.cluster.client.protocol import JsonObject, Priority
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.node import ClusterNode
 from devicemanager.cluster.nodecontext import Shared
+from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.protocol import JsonObject, Priority
 from devicemanager.cluster.stub.answers import Refusal
 from devicemanager.cluster.stub.faults import Faults
 from devicemanager.cluster.stub.handling import Handling

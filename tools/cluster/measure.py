@@ -23,8 +23,8 @@ import attrs
 import psutil
 
 from devicemanager.cluster import Cluster, NodeOptions
-from devicemanager.cluster.api import ApiClient
-from devicemanager.cluster.credentials import load
+from devicemanager.cluster.client.api import ApiClient
+from devicemanager.cluster.client.credentials import load
 from devicemanager.light.kubelet import LightKubelet
 from tools.cluster.build import BuildError, binaries
 from tools.cluster.peer import ControlPlane

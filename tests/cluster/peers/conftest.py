@@ -8,9 +8,9 @@ import time
 import pytest
 
 from devicemanager.cluster import Cluster
-from devicemanager.cluster.api import ApiClient, pod_path
-from devicemanager.cluster.credentials import load
-from devicemanager.cluster.errors import ApiError, Conflict, NotFound
+from devicemanager.cluster.client.api import ApiClient, pod_path
+from devicemanager.cluster.client.credentials import load
+from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound
 from devicemanager.cluster.stub import Controllers, StubServer
 from tools.cluster.build import VARIABLE, BuildError, binaries
 

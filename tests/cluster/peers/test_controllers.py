@@ -14,8 +14,8 @@ import pytest
 
 from devicemanager import cli
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
-from devicemanager.cluster.api import node_path, pod_path
-from devicemanager.cluster.errors import Forbidden
+from devicemanager.cluster.client.api import node_path, pod_path
+from devicemanager.cluster.client.errors import Forbidden
 from devicemanager.settings import Settings
 
 GPU = "vendor.com/gpu"

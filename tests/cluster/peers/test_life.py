@@ -3,8 +3,8 @@
 import pytest
 
 from devicemanager.cluster import Cluster
-from devicemanager.cluster.api import node_path, pod_path
-from devicemanager.cluster.errors import ClusterError, Forbidden, NotFound
+from devicemanager.cluster.client.api import node_path, pod_path
+from devicemanager.cluster.client.errors import ClusterError, Forbidden, NotFound
 from devicemanager.cluster.facts import Facts, Span
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.settings import Settings

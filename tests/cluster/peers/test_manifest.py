@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
-from devicemanager.cluster import api as api_module
-from devicemanager.cluster.api import node_path
-from devicemanager.cluster.errors import Conflict, NotFound
+from devicemanager.cluster.client import api as api_module
+from devicemanager.cluster.client.api import node_path
+from devicemanager.cluster.client.errors import Conflict, NotFound
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.members import light_members
 from devicemanager.testing import pod_manifest

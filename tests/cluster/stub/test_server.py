@@ -2,8 +2,8 @@
 
 import pytest
 
-from devicemanager.cluster.api import node_path
-from devicemanager.cluster.errors import ApiError, Conflict, NotFound, Unavailable
+from devicemanager.cluster.client.api import node_path
+from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound, Unavailable
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from devicemanager.cluster.node import ClusterNode
+from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.control.nodes.operations import NOT_HERE, OPERATIONS, document
 from devicemanager.control.nodes.server import NodesControlServer
 from devicemanager.control.transport import transport_to

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.podstate import PodState, Stage
-from devicemanager.cluster.statusmanager import StatusManager
-from devicemanager.cluster.syncloop import SyncLoop
+from devicemanager.cluster.pods.state import PodState, Stage
+from devicemanager.cluster.pods.statusmanager import StatusManager
+from devicemanager.cluster.pods.syncloop import SyncLoop
 from devicemanager.core.podstatus.containers import Running
 
 __all__ = ["ContainerTimers"]

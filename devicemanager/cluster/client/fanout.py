@@ -9,8 +9,8 @@ from typing import Protocol
 
 import attrs
 
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.wellformed import version_number
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.wellformed import version_number
 
 __all__ = ["Member", "NodeFanout", "PodFanout", "Receiver"]
 

@@ -17,9 +17,15 @@ import attrs
 
 from devicemanager.apiobjects.lease import lease_object
 from devicemanager.apiobjects.node import node_reference
-from devicemanager.cluster.errors import ApiError, ClientClosing, Conflict, NotFound, Unavailable
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.telling import Rarely, Warn
+from devicemanager.cluster.client.errors import (
+    ApiError,
+    ClientClosing,
+    Conflict,
+    NotFound,
+    Unavailable,
+)
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.telling import Rarely, Warn
 
 __all__ = ["HeartbeatLane", "Lag", "LeaseApi"]
 

@@ -21,11 +21,11 @@ from devicemanager.apiobjects.node import node_reference
 from devicemanager.apiobjects.pods import pod_object
 from devicemanager.apiobjects.podstatus import status_object
 from devicemanager.apiobjects.times import timestamp
-from devicemanager.cluster.api import pod_path
-from devicemanager.cluster.errors import ApiError, Conflict, Forbidden, NotFound
+from devicemanager.cluster.client.api import pod_path
+from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
+from devicemanager.cluster.client.protocol import JsonObject, Priority
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.podstate import MIRROR, made_up_ip
-from devicemanager.cluster.protocol import JsonObject, Priority
+from devicemanager.cluster.pods.state import MIRROR, made_up_ip
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch

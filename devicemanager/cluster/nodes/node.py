@@ -8,23 +8,23 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 from devicemanager.clock import Clock
-from devicemanager.cluster.api import node_path
-from devicemanager.cluster.errors import Conflict, Forbidden, Invalid, NotFound
+from devicemanager.cluster.client.api import node_path
+from devicemanager.cluster.client.errors import Conflict, Forbidden, Invalid, NotFound
+from devicemanager.cluster.client.protocol import Api, Heartbeats, JsonObject, Lane, Priority
+from devicemanager.cluster.client.recorder import EventType, Recorder
+from devicemanager.cluster.client.telling import Warn
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.mirrors import Mirrors
 from devicemanager.cluster.nodecontext import NodeContext, Shared
-from devicemanager.cluster.nodedevices import NodeDevices
-from devicemanager.cluster.nodefaults import NodeFaults
-from devicemanager.cluster.noderegistration import register
-from devicemanager.cluster.nodestatus import NodeStatusUpdater
+from devicemanager.cluster.nodes.devices import NodeDevices
+from devicemanager.cluster.nodes.faults import NodeFaults
+from devicemanager.cluster.nodes.registration import register
+from devicemanager.cluster.nodes.runtimestate import RuntimeState
+from devicemanager.cluster.nodes.status import NodeStatusUpdater
+from devicemanager.cluster.nodes.topology import NodeTopology
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.podsync import PodSync
-from devicemanager.cluster.protocol import Api, Heartbeats, JsonObject, Lane, Priority
-from devicemanager.cluster.recorder import EventType, Recorder
-from devicemanager.cluster.runtimestate import RuntimeState
-from devicemanager.cluster.telling import Warn
-from devicemanager.cluster.topology import NodeTopology
+from devicemanager.cluster.pods.mirrors import Mirrors
+from devicemanager.cluster.pods.sync import PodSync
 from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
 from devicemanager.events import Event
 

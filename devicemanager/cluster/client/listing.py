@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
-from devicemanager.cluster.errors import Unavailable
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.wellformed import list_items, list_metadata
+from devicemanager.cluster.client.errors import Unavailable
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.wellformed import list_items, list_metadata
 
 __all__ = ["pages"]
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from devicemanager.apiobjects.node import node_reference
 from devicemanager.apiobjects.topology import PlacedDevice, topology_object
-from devicemanager.cluster.errors import ApiError, Conflict, Forbidden, NotFound
+from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
+from devicemanager.cluster.client.protocol import Api, JsonObject, Lane, Priority
+from devicemanager.cluster.client.telling import Warn
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.protocol import Api, JsonObject, Lane, Priority
-from devicemanager.cluster.telling import Warn
 from devicemanager.core.status import Health
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events import Event, EventKind

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.podmanager import PodManager
-from devicemanager.cluster.podstate import ACTIVE, PodState, Stage
-from devicemanager.cluster.statusmanager import StatusManager
-from devicemanager.cluster.syncloop import SyncLoop
+from devicemanager.cluster.pods.manager import PodManager
+from devicemanager.cluster.pods.state import ACTIVE, PodState, Stage
+from devicemanager.cluster.pods.statusmanager import StatusManager
+from devicemanager.cluster.pods.syncloop import SyncLoop
 
 __all__ = ["PodTermination"]
 

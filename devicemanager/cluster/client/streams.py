@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from devicemanager.cluster.errors import ClientClosing
+from devicemanager.cluster.client.errors import ClientClosing
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from devicemanager.cluster.client.protocol import Priority
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.protocol import Priority
 from devicemanager.core.errors import RequestError
 
 __all__ = ["SyncLoop"]

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from devicemanager.cluster.credentials import Credentials
-from devicemanager.cluster.errors import ClientClosing, Unauthorized, Unavailable, api_error
-from devicemanager.cluster.protocol import JsonObject, Patch
-from devicemanager.cluster.quickconnection import make_quick
-from devicemanager.cluster.streams import OpenStreams
-from devicemanager.cluster.telling import Rarely, Warn
-from devicemanager.cluster.wellformed import decoded
+from devicemanager.cluster.client.credentials import Credentials
+from devicemanager.cluster.client.errors import ClientClosing, Unauthorized, Unavailable, api_error
+from devicemanager.cluster.client.protocol import JsonObject, Patch
+from devicemanager.cluster.client.streams import OpenStreams
+from devicemanager.cluster.client.telling import Rarely, Warn
+from devicemanager.cluster.client.wellformed import decoded
 from devicemanager.io.retry import retry
 
 if TYPE_CHECKING:
@@ -85,9 +84,7 @@ class ApiClient:
     def _open(self, credentials: Credentials) -> tuple[HTTPConnectionPool, HTTPConnectionPool]:
         """One for requests, one for streams: these stay open and are not counted."""
         server = credentials.server
-        requests = server.pool(self._connections)
-        make_quick(requests)
-        return requests, server.pool(2, block=False)
+        return server.pool(self._connections), server.pool(2, block=False)
 
     # -- requests --------------------------------------------------------------------
 
@@ -177,15 +174,11 @@ class ApiClient:
     ) -> JsonObject:
         data = None if body is None else _compact(body).encode()
         headers = self._headers(patch, user)
-        try:
+        with _broken_is_unavailable():
             answer = self._pools[0].urlopen(
                 method, self._url(path, query), data, headers, **self._manners
             )
             return _read(answer, method, path)
-        except Exception as error:
-            if (broken := _broken(error)) is None:
-                raise
-            raise broken from error
 
     def _headers(self, patch: Patch | None = None, user: str | None = None) -> dict[str, str]:
         found = _HEADERS[patch].copy()
@@ -283,22 +276,13 @@ def _manners(silence: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _broken_is_unavailable() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if (broken := _broken(error)) is None:
-            raise
-        raise broken from error
-
-
-def _broken(error: Exception) -> Unavailable | None:
-    """What to raise for a request or an answer that broke; None for any other error."""
     from urllib3.exceptions import HTTPError
 
-    if not isinstance(error, (HTTPError, OSError, ValueError)):
-        return None
-    text = " ".join(str(error).split()) or type(error).__name__
-    return Unavailable(text[:_LONGEST_TEXT])
+    try:
+        yield
+    except (HTTPError, OSError, ValueError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise Unavailable(text[:_LONGEST_TEXT]) from error
 
 
 def _read(answer: BaseHTTPResponse, method: str, path: str) -> JsonObject:
@@ -306,10 +290,10 @@ def _read(answer: BaseHTTPResponse, method: str, path: str) -> JsonObject:
     code = answer.status
     if 200 <= code < 300:
         try:
-            return decoded(answer.data or b"")
+            return decoded(answer.data)
         except ValueError:
             raise ValueError(f"{method} {path}: the answer is no JSON object") from None
-    reason, message = _status(answer.data or b"")
+    reason, message = _status(answer.data)
     if code == 429 or code >= 500:
         text = f"{method} {path}: {code} {reason}: {message}"
         raise Unavailable(text, _seconds(answer.headers.get("Retry-After")))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 
 from devicemanager.apiobjects.node import node_status_object
-from devicemanager.cluster.api import node_path
+from devicemanager.cluster.client.api import node_path
+from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.runtimestate import RuntimeState
+from devicemanager.cluster.nodes.runtimestate import RuntimeState
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import node_amounts
 from devicemanager.core.nodestatus.changes import digest, node_patch

@@ -7,7 +7,7 @@ import threading
 from typing import Final
 
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.podstate import PodState, Stage
+from devicemanager.cluster.pods.state import PodState, Stage
 from devicemanager.core.errors import RequestError
 
 __all__ = ["PodManager"]

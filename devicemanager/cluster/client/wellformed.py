@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from devicemanager.cluster.protocol import JsonObject
+from devicemanager.cluster.client.protocol import JsonObject
 
 __all__ = ["decoded", "defect", "list_items", "list_metadata", "version_number"]
 

@@ -10,8 +10,8 @@ import attrs
 
 from devicemanager.apiobjects.times import timestamp
 from devicemanager.clock import Clock
-from devicemanager.cluster.errors import ApiError
-from devicemanager.cluster.protocol import Api, JsonObject, Lane, Priority
+from devicemanager.cluster.client.errors import ApiError
+from devicemanager.cluster.client.protocol import Api, JsonObject, Lane, Priority
 
 __all__ = ["EventType", "Recorder", "Subject"]
 

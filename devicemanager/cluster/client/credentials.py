@@ -19,7 +19,7 @@ from urllib.request import (  # type: ignore[attr-defined]
 
 import attrs
 
-from devicemanager.cluster.errors import ClusterError
+from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.io.kubeconfig import check_kubeconfig, client_errors
 
 if TYPE_CHECKING:

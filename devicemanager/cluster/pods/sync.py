@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from devicemanager.cluster.containertimers import ContainerTimers
-from devicemanager.cluster.mirrors import Mirrors
+from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.podadmission import AdmitHandler, PodAdmission
-from devicemanager.cluster.podmanager import PodManager
-from devicemanager.cluster.podstate import ACTIVE, MIRROR, PodState, Stage
-from devicemanager.cluster.podtermination import PodTermination
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.statusmanager import StatusManager
-from devicemanager.cluster.syncloop import SyncLoop
+from devicemanager.cluster.pods.admission import AdmitHandler, PodAdmission
+from devicemanager.cluster.pods.manager import PodManager
+from devicemanager.cluster.pods.mirrors import Mirrors
+from devicemanager.cluster.pods.state import ACTIVE, MIRROR, PodState, Stage
+from devicemanager.cluster.pods.statusmanager import StatusManager
+from devicemanager.cluster.pods.syncloop import SyncLoop
+from devicemanager.cluster.pods.termination import PodTermination
+from devicemanager.cluster.pods.timers import ContainerTimers
 from devicemanager.events import Event, EventKind
 
 __all__ = ["PodSync"]

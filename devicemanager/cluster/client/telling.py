@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-__all__ = ["Rarely", "Warn"]
+__all__ = ["Rarely", "Warn", "cut"]
 
 Warn: TypeAlias = Callable[[str], None]
 """Takes one line for people. May be called from any thread."""
+
+_SHOWN: Final = 60
 
 
 class Rarely:
@@ -34,3 +36,8 @@ class Rarely:
                 return
             self._next = now + self._every
         self._warn(text)
+
+
+def cut(text: str) -> str:
+    """As much as belongs into one line: an annotation may be as long as a book."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

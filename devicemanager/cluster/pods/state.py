@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import attrs
 
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.recorder import Subject
 from devicemanager.cluster.facts import Play
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.recorder import Subject
 from devicemanager.core.podstatus.status import PodFacts
 
 __all__ = ["ACTIVE", "MIRROR", "PodState", "Stage", "made_up_ip"]

@@ -7,9 +7,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from devicemanager.cluster.errors import ApiError, ClientClosing
-from devicemanager.cluster.protocol import Priority
-from devicemanager.cluster.telling import Warn
+from devicemanager.cluster.client.errors import ApiError, ClientClosing
+from devicemanager.cluster.client.protocol import Priority
+from devicemanager.cluster.client.telling import Warn
 
 __all__ = ["WorkLane"]
 

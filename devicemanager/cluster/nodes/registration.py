@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from devicemanager.apiobjects.node import default_labels, node_object
-from devicemanager.cluster.api import node_path
-from devicemanager.cluster.errors import ClusterError, Conflict
+from devicemanager.cluster.client.api import node_path
+from devicemanager.cluster.client.errors import ClusterError, Conflict
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.wellformed import defect
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.nodestatus import NodeStatusUpdater
+from devicemanager.cluster.nodes.status import NodeStatusUpdater
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.wellformed import defect
 
 __all__ = ["register"]
 

@@ -13,12 +13,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
-from devicemanager.cluster.errors import ApiError, ClientClosing, Gone, Unavailable
-from devicemanager.cluster.facts import cut
-from devicemanager.cluster.listing import pages
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.telling import Warn
-from devicemanager.cluster.wellformed import decoded, defect, list_items, list_metadata
+from devicemanager.cluster.client.errors import ApiError, ClientClosing, Gone, Unavailable
+from devicemanager.cluster.client.listing import pages
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.telling import Warn, cut
+from devicemanager.cluster.client.wellformed import decoded, defect, list_items, list_metadata
 
 __all__ = ["Reflector", "Sink", "Source", "pods_on"]
 

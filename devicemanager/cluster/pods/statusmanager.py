@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from devicemanager.cluster.errors import Conflict, Forbidden, Invalid, NotFound
+from devicemanager.cluster.client.errors import Conflict, Forbidden, Invalid, NotFound
+from devicemanager.cluster.client.protocol import JsonObject, Priority
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.podmanager import PodManager
-from devicemanager.cluster.podstate import PodState, Stage
-from devicemanager.cluster.podwriter import PodWriter
-from devicemanager.cluster.protocol import JsonObject, Priority
+from devicemanager.cluster.pods.manager import PodManager
+from devicemanager.cluster.pods.state import PodState, Stage
+from devicemanager.cluster.pods.writer import PodWriter
 from devicemanager.core.errors import RequestError
 from devicemanager.core.podstatus.merge import is_told
 

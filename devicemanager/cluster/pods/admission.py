@@ -7,14 +7,14 @@ from typing import Any
 
 from devicemanager.apiobjects.podstatus import container_statuses_of, held_devices
 from devicemanager.apiobjects.times import seconds_of
-from devicemanager.cluster.containertimers import ContainerTimers
+from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.podmanager import PodManager
-from devicemanager.cluster.podstate import PodState, Stage
-from devicemanager.cluster.podtermination import PodTermination
-from devicemanager.cluster.protocol import JsonObject
-from devicemanager.cluster.statusmanager import StatusManager
-from devicemanager.cluster.syncloop import SyncLoop
+from devicemanager.cluster.pods.manager import PodManager
+from devicemanager.cluster.pods.state import PodState, Stage
+from devicemanager.cluster.pods.statusmanager import StatusManager
+from devicemanager.cluster.pods.syncloop import SyncLoop
+from devicemanager.cluster.pods.termination import PodTermination
+from devicemanager.cluster.pods.timers import ContainerTimers
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase

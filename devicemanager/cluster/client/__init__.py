@@ -1,0 +1,1 @@
+"""Between the nodes of one process and the API server: requests, watches, leases, events."""

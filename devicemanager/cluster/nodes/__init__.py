@@ -1,0 +1,1 @@
+"""One node: how it registers, what it tells of itself, and how it fails."""
