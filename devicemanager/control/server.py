@@ -38,18 +38,14 @@ class SteeringServer(Serving):
 
     what = "the control API"
 
-    def __init__(self, tcp: str | None, allow_remote: bool) -> None:
-        """As ``ControlServer``."""
+    def __init__(self, directory: Path, tcp: str | None, allow_remote: bool) -> None:
+        """``directory`` has to be there; the rest as ``ControlServer``."""
         super().__init__()
+        self._directory = directory
         self._tcp = None if tcp is None else TcpAddress.allowed(tcp, allow_remote)
         self.allow_remote = allow_remote
         self.address: str | None = None
         """Where it listens on TCP while it runs, with the port that it got."""
-
-    @property
-    @abc.abstractmethod
-    def directory(self) -> Path:
-        """Where socket and token are; it has to be there."""
 
     @abc.abstractmethod
     def _application(self, gate: Gate) -> HttpService:
@@ -58,12 +54,12 @@ class SteeringServer(Serving):
     @property
     def socket_path(self) -> Path:
         """The unix socket."""
-        return self.directory / SOCKET_NAME
+        return self._directory / SOCKET_NAME
 
     @property
     def token_path(self) -> Path:
         """The token for TCP, there while the server runs."""
-        return self.directory / TOKEN_NAME
+        return self._directory / TOKEN_NAME
 
     def listen(self, stack: contextlib.ExitStack, also: TcpAddress | None = None) -> Opened:
         """Listen, and on ``also`` besides, for a server that serves more than this API. What
@@ -97,13 +93,8 @@ class ControlServer(SteeringServer):
         request there needs the token of ``<root>/control.token`` (mode 0600, new with each
         start). ``allow_remote``: also on an address that other hosts reach; nothing is
         encrypted. Raises ValueError for an address that is none, or may not be used."""
-        super().__init__(tcp, allow_remote)
+        super().__init__(kubelet.root, tcp, allow_remote)
         self._kubelet = kubelet
-
-    @property
-    def directory(self) -> Path:
-        """The kubelet's root."""
-        return self._kubelet.root
 
     def _application(self, gate: Gate) -> HttpService:
         return Application(self._kubelet, gate)

@@ -43,13 +43,8 @@ class NodesControlServer(SteeringServer):
         ``control.token`` in it (mode 0600, new with each start). ``allow_remote``: also on an
         address that other hosts reach; nothing is encrypted. Raises ValueError for an address
         that is none, or may not be used."""
-        super().__init__(tcp, allow_remote)
+        super().__init__(directory, tcp, allow_remote)
         self._cluster = cluster
-        self._directory = directory
-
-    @property
-    def directory(self) -> Path:
-        return self._directory
 
     def _application(self, gate: Gate) -> HttpService:
         return _Application(self._cluster, gate, OPERATIONS, document)
