@@ -319,7 +319,8 @@ def _seconds(text: str | None) -> float:
 
 def _lines(answer: BaseHTTPResponse) -> Iterator[bytes]:
     """Split at newlines; what comes after the last one was cut off and is dropped."""
-    rest = b""
+    pieces: list[bytes] = []
+    length = 0
     # Such answers come in chunks, and each is handed on as it comes.
     chunks = answer.stream(1 << 16)
     while True:
@@ -327,9 +328,15 @@ def _lines(answer: BaseHTTPResponse) -> Iterator[bytes]:
             chunk = next(chunks, b"")
         if not chunk:
             return
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
-        if len(rest) > _LONGEST_LINE:
+        first, *others = chunk.split(b"\n")
+        pieces.append(first)
+        length += len(first)
+        if others:
+            yield b"".join(pieces)
+            *whole, rest = others
+            yield from whole
+            pieces, length = [rest], len(rest)
+        if length > _LONGEST_LINE:
             raise Unavailable(f"a line of the stream is longer than {_LONGEST_LINE} bytes")
 
 

@@ -21,6 +21,7 @@ from devicemanager.cluster.pods.statusmanager import StatusManager
 from devicemanager.cluster.pods.syncloop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
 from devicemanager.cluster.pods.timers import ContainerTimers
+from devicemanager.core.errors import RequestError
 from devicemanager.events import Event, EventKind
 
 __all__ = ["PodSync"]
@@ -101,7 +102,7 @@ class PodSync:
                 self._remove(pod.uid)
         # Those that ran here come first: they hold what they hold.
         for each in sorted(objects, key=_order):
-            self._loop.guarded(partial(self._put, each))
+            self._put(each)
         self._mirrors.listed(there)
         if not self._knows_all:
             self._knows_all = True
@@ -111,6 +112,20 @@ class PodSync:
                     self._mirrors.touch(uid)
 
     def _put(self, object_: JsonObject) -> None:
+        try:
+            self._take(object_)
+        except RequestError:
+            raise
+        except Exception as error:
+            # Nothing that goes wrong with one pod may cost the others.
+            metadata = object_["metadata"]
+            title = f"{metadata.get('namespace')}/{metadata['name']}"
+            self._node.say(
+                f"pod {title} cannot be taken: unexpected {type(error).__name__}: {error} "
+                "(a bug, or a pod of a form that none has)"
+            )
+
+    def _take(self, object_: JsonObject) -> None:
         metadata = object_["metadata"]
         pod = self._pods.get(metadata["uid"])
         if pod is None and MIRROR in (metadata.get("annotations") or {}):

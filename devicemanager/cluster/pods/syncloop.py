@@ -56,22 +56,15 @@ class SyncLoop:
 
     def _carry_out(self, act: Callable[[], None]) -> None:
         try:
-            self.guarded(act)
+            act()
         except RequestError as error:
             if self._node.kubelet.is_serving:
                 self._node.say(str(error))
             else:
                 # It is being restarted: there will be another one.
                 self.do_after(_RETRY, act)
-
-    def guarded(self, act: Callable[[], None]) -> None:
-        """Do it at once; nothing that goes wrong with one pod may cost the others. Raises
-        RequestError."""
-        try:
-            act()
-        except RequestError:
-            raise
         except Exception as error:
+            # Nothing that goes wrong with one pod may cost the others.
             self._node.say(f"unexpected {type(error).__name__}: {error} (a bug)")
 
     def close(self) -> None:
