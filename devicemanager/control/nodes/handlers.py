@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.control.nodes import shapes
-from devicemanager.control.nodes.protocol import SteeredCluster, SteeredNode
+from devicemanager.control.nodes.protocol import SteeredCluster, SteeredKubelet, SteeredNode
 from devicemanager.control.operation import Request
+from devicemanager.core.errors import RequestError
 
 __all__ = ["evict", "exit_container", "leave", "node", "nodes", "on_node"]
 
@@ -98,7 +99,7 @@ def _summary(found: SteeredNode) -> dict[str, Any]:
 
 
 def _pods(found: SteeredNode) -> list[shapes.Pod]:
-    held = _held(found)
+    kubelet = found.kubelet
     return [
         shapes.Pod(
             uid=uid,
@@ -107,17 +108,15 @@ def _pods(found: SteeredNode) -> list[shapes.Pod]:
             phase=str(record.phase),
             reason=record.reason,
             message=record.message,
-            devices=held.get(uid, {}),
+            devices=_held(kubelet, uid),
         )
-        for uid, record in found.kubelet.pods().items()
+        for uid, record in kubelet.pods().items()
     ]
 
 
-def _held(found: SteeredNode) -> Mapping[str, dict[str, dict[str, list[str]]]]:
-    """Ids of devices by pod, container and resource."""
-    held: dict[str, dict[str, dict[str, list[str]]]] = {}
-    for row in found.kubelet.inventory():
-        if row.pod is not None and row.container is not None:
-            of = held.setdefault(row.pod, {}).setdefault(row.container, {})
-            of.setdefault(row.resource, []).append(row.id)
-    return held
+def _held(kubelet: SteeredKubelet, uid: str) -> dict[str, dict[str, list[str]]]:
+    """Ids of a pod's devices by container and resource."""
+    try:
+        return kubelet.devices(uid)
+    except RequestError:  # the pod was deleted meanwhile
+        return {}

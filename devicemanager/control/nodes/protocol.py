@@ -6,23 +6,24 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, Protocol
 
 from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
-from devicemanager.kubelet.inventory import DeviceStatus
 from devicemanager.kubelet.telemetry import NodeTelemetry
 from devicemanager.pods.records import PodRecord
 
-__all__ = ["Leave", "SteeredCluster", "SteeredNode"]
+__all__ = ["Leave", "SteeredCluster", "SteeredKubelet", "SteeredNode"]
 
 Leave = Literal["delete", "keep", "shutdown"]
 """How a node leaves: its Node is deleted; everything stays as it is; or it is shut down, its
 pods ended first."""
 
 
-class _Kubelet(Protocol):
+class SteeredKubelet(Protocol):
+    """A node's kubelet; see ``MockKubelet``."""
+
     @property
     def telemetry(self) -> NodeTelemetry: ...
     def pods(self) -> dict[str, PodRecord]: ...
     def has_pod(self, uid: str) -> bool: ...
-    def inventory(self) -> tuple[DeviceStatus, ...]: ...
+    def devices(self, uid: str) -> dict[str, dict[str, list[str]]]: ...
 
 
 class _Faults(Protocol):
@@ -38,7 +39,7 @@ class SteeredNode(Protocol):
     @property
     def uid(self) -> str: ...
     @property
-    def kubelet(self) -> _Kubelet: ...
+    def kubelet(self) -> SteeredKubelet: ...
     @property
     def faults(self) -> _Faults: ...
     @property
