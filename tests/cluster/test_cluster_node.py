@@ -492,3 +492,24 @@ def test_one_settings_object_serves_many_nodes(world: World) -> None:
     for number, node in enumerate(nodes):
         world.run(f"p-{number}", node.name)
     assert {each["status"]["phase"] for each in world.all("pods")} == {"Running"}
+
+
+def test_a_status_asked_for_while_the_kubelet_restarts_is_written_after_it(world: World) -> None:
+    kubelet = LightKubelet(None, {GPU: 4}, clock=world.clock)
+    node = world.join(kubelet=kubelet)
+    kubelet.stop()
+    node.not_ready("broken")
+    world.settle()
+    assert not node_patches(world)
+    kubelet.start()
+    world.pass_time(1.0)
+    assert node_patches(world)
+    assert world.warnings == []
+
+
+def test_a_fault_as_long_as_a_book_is_told_in_a_line(world: World) -> None:
+    node = world.join()
+    node.faults.annotated({"devicemanager.io/faults": "plugin-gone=" + "x" * 100_000})
+    world.settle()
+    (line,) = world.warnings
+    assert "fault plugin-gone=xxx" in line and len(line) < 500

@@ -27,6 +27,7 @@ _PRESSURES: Final = {
     "pid-pressure": Pressure.PID,
 }
 _ONCE: Final = ("reboot", "restart")
+_LONGEST_TEXT: Final = 300
 FORMS: Final[Mapping[str, str]] = {
     "device-unhealthy": "RESOURCE/DEVICE",
     "device-lost": "RESOURCE/DEVICE",
@@ -139,7 +140,7 @@ class NodeFaults:
         try:
             act(self._node, fault.what, comes)
         except RequestError as error:
-            self._node.say(f"fault {fault}: {error}")
+            self._node.say(f"fault {cut(str(fault))}: {str(error)[:_LONGEST_TEXT]}")
 
 
 def _unhealthy(node: Faulty, what: str, comes: bool) -> None:

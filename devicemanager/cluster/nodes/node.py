@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Literal
 
 from devicemanager.clock import Clock
@@ -25,6 +26,7 @@ from devicemanager.cluster.nodes.topology import NodeTopology
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.cluster.pods.mirrors import Mirrors
 from devicemanager.cluster.pods.sync import PodSync
+from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
 from devicemanager.events import Event
 
@@ -34,6 +36,8 @@ Leave = Literal["delete", "keep", "shutdown"]
 """How a node leaves: its Node is deleted; everything stays as it is, for whoever comes next; or
 it is shut down, its pods ended first."""
 
+_RETRY = 1.0
+"""Seconds until a status is written of a kubelet that did not serve."""
 _SHUTDOWN_ENDS = "Pod was terminated in response to imminent node shutdown."
 
 
@@ -172,6 +176,13 @@ class ClusterNode(NodeDevices):
             self._denied(error)
         except Invalid as error:
             self._node.warn(f"{error} (a bug of ours; the node's status stays as it is)")
+        except RequestError:
+            # The kubelet is being restarted: there will be another one.
+            node, again = self._node, partial(self._update, force)
+            node.clock.call_at(
+                node.clock.monotonic() + _RETRY,
+                lambda: node.lane.put(Priority.NODE_STATUS, self._key, again),
+            )
 
     def record(self, kind: EventType, reason: str, message: str) -> None:
         """Write an event about the node."""
