@@ -321,9 +321,10 @@ def test_a_good_plugin_beside_many_that_say_nothing(start: Start) -> None:
         for number in range(200):
             (kubelet.plugins_registry_dir / f"{number}.sock").hardlink_to(silent)
         before = threading.active_count()
-        with announced(kubelet):
+        with announced(kubelet) as plugin:
             kubelet.wait_for_resource(R, 2)
             assert threading.active_count() < before + 40
+            assert told(plugin) == [(True, "")]
         assert not kubelet.events.recent(EventKind.REGISTRATION_REFUSED)
 
 
