@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from devicemanager.cluster.showcase import Demo
     from devicemanager.view import ClusterView
 
-_LEAVING = {"delete": "deleted", "keep": "kept", "shutdown": "shut down"}
+_LEAVING = {
+    "delete": "deleting the nodes",
+    "keep": "the nodes are kept",
+    "shutdown": "shutting the nodes down",
+}
 _REPORT = 10.0
 _DEMO_REPORT = 1.0
 """Seconds between two lines about what is going on."""
@@ -73,7 +77,7 @@ def _run(args: argparse.Namespace) -> int:
         finally:
             display.close()
         if signals.came:
-            display.log.say("leaving", f"leaving: nodes are {_LEAVING[args.leave]}")
+            display.log.say("leaving", f"leaving: {_LEAVING[args.leave]}")
     if failures:
         raise failures[0]
     return 0

@@ -170,6 +170,6 @@ def test_the_demo_shows_its_nodes_until_somebody_quits() -> None:
         watched.wait_for("  40 succeeded")
         watched.wait_for("0 held of 24 allocatable")
         watched.press("q")
-        watched.wait_for("leaving: nodes are deleted")
+        watched.wait_for("leaving: deleting the nodes")
         watched.wait_for("ENDED 0")
         assert watched.is_given_back
