@@ -103,6 +103,10 @@ def test_topology_settings_are_refused_in_the_kubelets_words(settings, text):
         ({"strict": "yes"}, "strict is True or False: not 'yes'"),
         ({"pod_resources_list_inactive": 1}, "pod_resources_list_inactive is True or False: not 1"),
         ({"node_name": ""}, "node_name is a node's name, of lower case letters, digits, - and ."),
+        (
+            {"node_name": "node-<b>1</b>"},
+            "node_name is a node's name, of lower case letters, digits, - and .",
+        ),
         ({"node_name": "My Node"}, "node_name is a node's name, .*: not 'My Node'"),
         ({"node_name": 5}, "node_name is a node's name, .*: not 5"),
     ],

@@ -118,17 +118,6 @@ def test_what_plugins_say_elsewhere_is_text_too(node, page, expect):
     assert plugin is not None and scripts(page) == 1  # main.js
 
 
-def test_a_name_of_the_node_is_text(make_mock_kubelet, new_tab, expect):
-    from devicemanager import Settings
-    from devicemanager.web import HttpServer
-
-    kubelet = make_mock_kubelet(Settings(node_name="node-<b>1</b>"))
-    with HttpServer(kubelet, "127.0.0.1:0") as server:
-        page = new_tab().open(server.url)
-        expect(page.locator("#node-name")).to_have_text("node-<b>1</b>")
-        page.goto("about:blank")
-
-
 # -- what the browser itself forbids -----------------------------------------------------
 
 
