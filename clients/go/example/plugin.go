@@ -189,6 +189,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 		if err := p.comeUp(ctx, kubelet); err != nil && ctx.Err() == nil {
 			log.Printf("cannot register: %v", err)
 			again.Reset(time.Second)
+		} else {
+			again.Stop() // of an earlier failure: it is registered
 		}
 	}
 }

@@ -253,6 +253,8 @@ func (p *plugin) run(devices string) error {
 		if err := p.comeUp(); err != nil {
 			fmt.Println("cannot register:", err)
 			again.Reset(time.Second)
+		} else {
+			again.Stop() // of an earlier failure: it is registered
 		}
 	}
 }
