@@ -211,6 +211,7 @@ def _report_of(
             settings=settings,
             on_verdict=told,
             reproduce=lambda check: _again(args, check, settings.kubelet_version),
+            on_wait=work.note,
         )
 
 
@@ -304,11 +305,15 @@ class _Progress:
 
     def end(self, report: Report) -> None:
         from devicemanager.conformance.reports.text import told
+        from devicemanager.conformance.runner import FIRST
 
         for verdict in report.failed():
             print(f"\n{told(verdict)}")
         reached = "none" if report.profile is None else report.profile.value
         print(f"\n{_counted(report)}; profile {reached}")
+        for verdict in report.failed():
+            if verdict.check.id == FIRST:
+                print(clean(f"the plugin does not register: {verdict.seen}"))
 
 
 def _counted(report: Report) -> str:

@@ -8,10 +8,10 @@ import attrs
 
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.model import Check
-from devicemanager.conformance.outcomes import Outcome
+from devicemanager.conformance.outcomes import CheckError, Outcome
 from devicemanager.conformance.registry import select
 from devicemanager.conformance.reports.text import told
-from devicemanager.conformance.runner import run
+from devicemanager.conformance.runner import FIRST, run
 from devicemanager.conformance.subject import Subject
 from devicemanager.conformance.waivers import Waivers
 
@@ -37,14 +37,25 @@ def pytest_checks(
     chosen = select(only, skip)
     marks = [pytest.param(each, id=each.id) for each in chosen]
     resources = subject.resources
+    never_came, registers = "", True
 
     @pytest.mark.parametrize("check", marks)
     def test(check: Check) -> None:
-        nonlocal resources
+        nonlocal resources, never_came, registers
+        # What the first tests have waited for in vain, the others need not wait for again.
+        if never_came:
+            raise CheckError(never_came)
+        if not registers and not check.unregistered:
+            pytest.skip(f"the plugin does not register: see {FIRST}")
         known = attrs.evolve(subject, resources=resources)
-        report = run(known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)
+        try:
+            report = run(known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)
+        except CheckError as error:
+            never_came = str(error)
+            raise
         resources = report.resources  # found out by the first test, at the cost of a start
         [verdict] = report.verdicts
+        registers = registers and (check.id, verdict.outcome) != (FIRST, Outcome.FAIL)
         match verdict.outcome:
             case Outcome.SKIP | Outcome.WAIVED:
                 pytest.skip(verdict.seen)

@@ -30,15 +30,21 @@ from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
 from devicemanager.settings import Settings
 
-__all__ = ["OnVerdict", "run"]
+__all__ = ["FIRST", "OnVerdict", "OnWait", "run"]
 
 OnVerdict = Callable[[Verdict], object]
 """Called with each verdict as it comes, from any thread, one at a time."""
 
+OnWait = Callable[[str], object]
+"""Called with a line now and then while the plugin does not register."""
+
 _TOLD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
 
-_FIRST = "R01"
+FIRST = "R01"
 """That the plugin registers: without that, nearly all others could only say so, too."""
+
+_CANNOT_START = 127
+"""The exit status of a command that is not there, as in a shell."""
 
 
 def run(
@@ -52,6 +58,7 @@ def run(
     settings: Settings | None = None,
     on_verdict: OnVerdict | None = None,
     reproduce: Callable[[Check], str] | None = None,
+    on_wait: OnWait | None = None,
 ) -> Report:
     """Carry the checks out on a plugin and report.
 
@@ -59,7 +66,8 @@ def run(
     decides on random inputs. ``settings`` are those of the kubelets. ``reproduce`` gives the
     command that a verdict shows.
 
-    Raises CheckError if the plugin does not come up at all.
+    Raises CheckError if the plugin's command cannot be started, or registers nothing and its
+    resources are not known.
     """
     runner = _Runner(
         subject,
@@ -69,6 +77,7 @@ def run(
         settings or Settings(durability="process"),
         on_verdict or (lambda verdict: None),
         reproduce or (lambda check: f"devicemanager check --only {check.id} --seed {seed} -- …"),
+        on_wait,
     )
     begin = time.monotonic()
     verdicts = runner.run(checks, jobs)
@@ -91,6 +100,7 @@ class _Runner:
     settings: Settings
     on_verdict: OnVerdict
     reproduce: Callable[[Check], str]
+    on_wait: OnWait | None
     resources: tuple[str, ...] = ()
     _told: threading.Lock = attrs.field(factory=threading.Lock)
 
@@ -98,15 +108,26 @@ class _Runner:
         self.resources = self.subject.resources or self._discovered()
         verdicts: list[Verdict] = []
         stage = None
+        silent = False
         for first in checks:
-            if first.id == _FIRST:
-                stage = self._stage()
+            if first.id == FIRST:
+                stage = self._stage(self.on_wait)
                 verdicts.append(self._verdict(first, stage))
+                silent = not self._started(stage).has_tried
         failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
-        rest = [each for each in checks if each.id != _FIRST]
-        reasons = {each.id: self._inapplicable(each, failed) for each in rest}
+        rest = [each for each in checks if each.id != FIRST]
+        reasons = {each.id: self._inapplicable(each, failed, silent) for each in rest}
         verdicts += [self._skipped(each, reasons[each.id]) for each in rest if reasons[each.id]]
-        lanes = self._lanes([each for each in rest if not reasons[each.id]], stage)
+        rest = [each for each in rest if not reasons[each.id]]
+        needing = [each for each in rest if not each.unregistered]
+        if stage is None and self.subject.resources and len(needing) > 1:
+            # Nothing has shown yet that the plugin registers: one start does, for all of them.
+            stage, failure = self._prepared(self.on_wait)
+            self._started(stage)
+            if failure is not None:
+                verdicts += [self._said(each, *failure) for each in needing]
+                rest = [each for each in rest if each.unregistered]
+        lanes = self._lanes(rest, stage)
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
             for found in pool.map(lambda lane: list(lane()), lanes):
                 verdicts += found
@@ -129,7 +150,7 @@ class _Runner:
 
     def _discovered(self) -> tuple[str, ...]:
         """What the plugin registers by itself. Raises CheckError if that is nothing."""
-        stage = self._stage()
+        stage = self._stage(self.on_wait)
         try:
             stage.kubelet.start()
             since = stage.kubelet.mark()
@@ -142,7 +163,7 @@ class _Runner:
             def done() -> bool:
                 return bool(registered()) or trial.has_ended
 
-            trial.until(done, self.limits.start_seconds)
+            trial.until_registered(done, self.limits.start_seconds)
             if not registered():
                 raise CheckError(_never_came(trial, self.limits.start_seconds))
             # Those of one plugin come together: no more for a while means all are there.
@@ -156,10 +177,23 @@ class _Runner:
         finally:
             stage.close()
 
-    def _inapplicable(self, check: Check, unregistered: bool) -> str:
-        """Why it is skipped without a look at the plugin; empty if it is not."""
+    def _started(self, stage: Stage) -> Trial:
+        """What has been seen of a plugin that was started. Raises CheckError, and ends all of
+        it, if there is no such command."""
+        trial = Trial(stage, self.resources, "start")
+        if stage.processes and trial.process.exit_status == _CANNOT_START:
+            why = _never_came(trial, self.limits.start_seconds)
+            stage.close()
+            raise CheckError(why)
+        return trial
+
+    def _inapplicable(self, check: Check, unregistered: bool, silent: bool) -> str:
+        """Why it is skipped without a look at the plugin; empty if it is not. ``silent``: it
+        has not even tried to register."""
         if unregistered and not check.unregistered:
-            return f"the plugin does not register: see {_FIRST}"
+            return f"the plugin does not register: see {FIRST}"
+        if silent and check.family == FIRST[0]:
+            return f"it did not try to register: see {FIRST}"
         missing = [hook for hook in check.hooks if not self.subject.has(hook)]
         return f"needs the hook {' and '.join(missing)}" if missing else ""
 
@@ -214,12 +248,14 @@ class _Runner:
         finally:
             stage.close()
 
-    def _stage(self) -> Stage:
-        return Stage(self.subject, self.limits, self.settings)
+    def _stage(self, on_wait: OnWait | None = None) -> Stage:
+        return Stage(self.subject, self.limits, self.settings, on_wait)
 
-    def _prepared(self) -> tuple[Stage, tuple[Outcome, str, Trial] | None]:
+    def _prepared(
+        self, on_wait: OnWait | None = None
+    ) -> tuple[Stage, tuple[Outcome, str, Trial] | None]:
         """A stage with a registered plugin, or what kept it from coming up."""
-        stage = self._stage()
+        stage = self._stage(on_wait)
         trial = Trial(stage, self.resources, "start")
         try:
             trial.start()
@@ -279,14 +315,13 @@ def _failure(check: Check) -> Outcome:
 
 
 def _never_came(trial: Trial, seconds: float) -> str:
-    said = "; ".join(trial.output()[-3:]) or "nothing"
+    said = printable("; ".join(trial.process.output()[-3:])) or "nothing"
     refused = trial.registrations(code=None)
     if refused:
         return f"the kubelet refused the plugin: {refused[-1].message}. It printed: {said}"
     if not trial.process.is_running:
         return f"the plugin ended before it registered: {trial.exit_text()}. It printed: {said}"
     return (
-        f"the plugin registered nothing within {seconds:g} s. Does it look for the kubelet in "
-        "{plugin_dir}? If its path is hard-coded, use --at-node-paths. "
+        f"the plugin did not register within {seconds:g} s (limit start_seconds): {trial.silence}. "
         f"It printed: {said}"
     )

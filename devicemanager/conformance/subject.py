@@ -32,6 +32,8 @@ Hook = str | Callable[[Mapping[str, str]], object]
 ``plugin_dir``, ``root``."""
 
 _HOOK_SECONDS = 30.0
+_PLACEHOLDERS = ("{plugin_dir}", "{kubelet_socket}", "{root}")
+"""What stands for the kubelet's paths in a command and its environment."""
 
 
 def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -79,6 +81,19 @@ class Subject:
     def name(self) -> str:
         """The command's file name."""
         return Path(self.command[0]).name
+
+    @property
+    def advice(self) -> str:
+        """What to look at if nothing comes from the plugin, by how it finds the kubelet."""
+        if self.at_node_paths:
+            return "it should look for kubelet.sock in /var/lib/kubelet/device-plugins"
+        words = (*self.command, *self.env.values())
+        if any(each in word for each in _PLACEHOLDERS for word in words):
+            return "it should look for kubelet.sock where its command says"
+        return (
+            "nothing tells it where: give it {plugin_dir} in its command or in --env, or use "
+            "--at-node-paths if it has the path of a node built in"
+        )
 
     def has(self, hook: str) -> bool:
         """Whether there is such a hook."""

@@ -32,15 +32,25 @@ EVER = Mark(0, 0)
 """Before everything."""
 
 _POLL_SECONDS = 0.02
+_FIRST_LINE, _NEXT_LINE = 3.0, 10.0
+"""Seconds of silence before somebody is told of it, and until that is said again."""
 _TIMELINE = 200
 
 
 class Stage:
     """A kubelet in a directory of its own, and the plugin on it. ``close`` ends both."""
 
-    def __init__(self, subject: Subject, limits: Limits, settings: Settings) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        limits: Limits,
+        settings: Settings,
+        on_wait: Callable[[str], object] | None = None,
+    ) -> None:
+        """``on_wait`` is called with a line now and then while the plugin does not register."""
         self.subject = subject
         self.limits = limits
+        self.on_wait = on_wait
         # As every kubelet does: a plugin that has been replaced keeps its stream. One that comes
         # back when its stream ends would take turns with its successor for ever.
         quirks = settings.quirks | {"Q3"}
@@ -402,20 +412,53 @@ class Trial:
         wanted = f"with {id_} {'healthy' if healthy else 'unhealthy or gone'} after {after}"
         return self.wait_list(self.resource, since, right, self.limits.refresh_seconds, wanted)
 
-    def until(self, condition: Callable[[], bool], seconds: float) -> float | None:
-        """Wait until it holds. Returns the seconds that took, None if it did not happen."""
-        begin = time.monotonic()
+    def until(
+        self,
+        condition: Callable[[], bool],
+        seconds: float,
+        on_wait: Callable[[float], object] | None = None,
+    ) -> float | None:
+        """Wait until it holds. Returns the seconds that took, None if it did not happen.
+        ``on_wait`` is called now and then with the seconds so far."""
+        begin, due = time.monotonic(), _FIRST_LINE
         while not condition():
-            if time.monotonic() - begin > seconds:
+            passed = time.monotonic() - begin
+            if passed > seconds:
                 return None
+            if on_wait is not None and passed >= due:
+                on_wait(passed)
+                due += _NEXT_LINE
             time.sleep(_POLL_SECONDS)
         return time.monotonic() - begin
+
+    def until_registered(self, done: Callable[[], bool], seconds: float) -> float | None:
+        """As ``until``, and whoever wants to know is told what is waited for."""
+
+        def waits(passed: float) -> None:
+            if self.stage.on_wait is not None:
+                socket = self.kubelet.plugin_socket
+                self.stage.on_wait(
+                    f"{passed:.0f} of {seconds:g} s: the plugin has not registered at {socket}"
+                )
+
+        return self.until(done, seconds, waits)
 
     def settle(self, seconds: float | None = None) -> None:
         """Look on for a while: what is checked next must not have happened."""
         seconds = self.limits.settle_seconds if seconds is None else seconds
         self.step(f"look on for {seconds:g} s")
         time.sleep(seconds)
+
+    @property
+    def has_tried(self) -> bool:
+        """Whether the plugin has called Register at all, if only in vain so far."""
+        calling = any(call.rpc == "Register" for call in self.kubelet.calls.in_progress)
+        return calling or bool(self.registrations(EVER, code=None))
+
+    @property
+    def silence(self) -> str:
+        """That nothing has come, and what to do about it."""
+        return f"nothing called Register at {self.kubelet.plugin_socket}; {self.subject.advice}"
 
     def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
         """Whether each has been registered and has sent a list since then, and still serves."""
@@ -440,11 +483,13 @@ class Trial:
         def done() -> bool:
             return self.has_ended or self.is_registered(since, self.resources)
 
-        took = self.until(done, seconds)
+        took = self.until_registered(done, seconds)
         if self.has_ended:
             raise Failed(f"the plugin ended after {after}: {self.exit_text()}")
         if took is None:
-            raise Failed(f"{self._missing(since)} {seconds:g} s after {after}")
+            raise Failed(
+                f"{self._missing(since)} {seconds:g} s after {after}{self._instead(since)}"
+            )
         self.step(f"registered {took:.2f} s after {after}")
         return took
 
@@ -471,6 +516,13 @@ class Trial:
             if not self.is_serving(resource):
                 return f"{resource} was registered, but its list stream is gone"
         return "not registered"
+
+    def _instead(self, since: Mark) -> str:
+        """What came in place of the resources that were waited for, or that nothing did."""
+        if not self.has_tried:
+            return f": {self.silence}"
+        came = {str(call.resource) for call in self.registrations(since)} - {*self.resources}
+        return f"; what it registered is {', '.join(sorted(came))}" if came else ""
 
     def wait_list(
         self,

@@ -83,6 +83,15 @@ class Work:
             is_first, self._begun = not self._begun, True
         self.advance(0 if is_first else 1, doing)
 
+    def note(self, text: str) -> None:
+        """What takes its time while no step is done, at once."""
+        with self._lock:
+            if self._bar is not None:
+                self._doing = text
+                self._tell(self._now())
+            elif self._stream is not None:
+                print(f"{self._what}: {text}", file=self._stream, flush=True)
+
     def print(self, line: str, style: str = "") -> None:
         """A line on standard output, in a style if that is a terminal."""
         from rich.console import Console

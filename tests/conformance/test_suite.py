@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
@@ -145,6 +146,98 @@ def test_a_plugin_that_never_comes() -> None:
         run(silent, select(["R01"]), settings=SETTINGS)
 
 
+def _sleeping(**more: object) -> Subject:
+    return attrs.evolve(Subject(command=["sleep", "100"]), **more)  # type: ignore[arg-type]
+
+
+_SOON = Limits(start_seconds=0.5, stop_seconds=0.1, settle_seconds=0.1)
+
+
+def test_a_plugin_that_never_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said while it is waited for, and at the end with what to do."""
+    monkeypatch.setattr("devicemanager.conformance.trial._FIRST_LINE", 0.0)
+    lines: list[str] = []
+    with pytest.raises(CheckError) as raised:
+        run(_sleeping(), select(["R01"]), limits=_SOON, settings=SETTINGS, on_wait=lines.append)
+    [line] = lines
+    said = re.fullmatch(r"0 of 0\.5 s: the plugin has not registered at (/.*/kubelet\.sock)", line)
+    assert said
+    assert str(raised.value) == (
+        "the plugin did not register within 0.5 s (limit start_seconds): nothing called Register "
+        f"at {said[1]}; nothing tells it where: give it {{plugin_dir}} in its command or in "
+        "--env, or use --at-node-paths if it has the path of a node built in. "
+        "It printed: nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "advice"),
+    [
+        ({"at_node_paths": True}, "kubelet.sock in /var/lib/kubelet/device-plugins"),
+        ({"env": {"WHERE": "{root}/x"}}, "kubelet.sock where its command says"),
+        ({"command": ("./plugin", "--dir={plugin_dir}")}, "kubelet.sock where its command says"),
+        ({}, "nothing tells it where"),
+    ],
+)
+def test_what_to_look_at_if_nothing_comes(more: Mapping[str, object], advice: str) -> None:
+    assert advice in _sleeping(**more).advice
+
+
+def test_only_one_start_waits_for_a_plugin_that_never_registers() -> None:
+    """Without R01 the others have to say so, but wait no longer than it would."""
+    starts = 0
+
+    def prepare(values: Mapping[str, str]) -> None:
+        nonlocal starts
+        starts += 1
+
+    silent = _sleeping(resources=(RESOURCE,), hooks={"prepare": prepare})
+    report = run(silent, select(["K01", "K02", "W01", "L05"]), limits=_SOON, settings=SETTINGS)
+    assert {each.outcome for each in report.verdicts} == {Outcome.FAIL}
+    [seen] = {each.seen for each in report.verdicts}
+    assert seen.startswith(f"{RESOURCE} is not registered 0.5 s after its start: nothing called R")
+    assert starts == 1
+    # With it, what looks at attempts to register is not tried again either.
+    starts = 0
+    chosen = select(["R"], ["R06", "R07", "R08", "R09", "R10", "R11", "R12", "R13"])
+    report = run(silent, chosen, limits=_SOON, settings=SETTINGS)
+    assert [each.outcome for each in report.verdicts] == [Outcome.FAIL] + [Outcome.SKIP] * 4
+    assert {each.seen for each in report.of(Outcome.SKIP)} == {
+        "it did not try to register: see R01"
+    }
+    assert starts == 1
+
+
+def test_a_good_plugin_without_r01_is_started_as_often_as_its_checks_need() -> None:
+    """The start that shows that it registers is that of the checks that share one."""
+    starts = 0
+
+    def prepare(values: Mapping[str, str]) -> None:
+        nonlocal starts
+        starts += 1
+
+    good = attrs.evolve(subject(), resources=(RESOURCE,), hooks={"prepare": prepare})
+    report = run(good, select(["T01", "O01", "A01"]), limits=limits(), settings=SETTINGS)
+    assert report.exit_status() == 0
+    assert starts == 1
+
+
+@pytest.mark.parametrize("only", [["R01"], ["T01", "O01"]])
+def test_a_command_that_is_not_there_is_no_answer(only: list[str]) -> None:
+    absent = Subject(command=["/nowhere/plugin"], resources=(RESOURCE,))
+    with pytest.raises(CheckError, match=r"127.*/nowhere/plugin: cannot be started: No such file"):
+        run(absent, select(only), limits=_SOON, settings=SETTINGS)
+
+
+def test_a_plugin_of_another_resource_than_named() -> None:
+    other = attrs.evolve(subject(), resources=("example.com/other",))
+    [verdict] = run(other, select(["R01"]), limits=attrs.evolve(limits(), start_seconds=5.0),
+                    settings=SETTINGS).verdicts  # fmt: skip
+    assert verdict.seen == (
+        f"example.com/other is not registered 5 s after its start; what it registered is {RESOURCE}"
+    )
+
+
 def test_a_plugin_that_does_not_register_is_told_so_once() -> None:
     """All that could only say the same is skipped; what tells why is not."""
     known = attrs.evolve(subject("bad-name"), resources=(RESOURCE,))
@@ -207,6 +300,21 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert json.loads(page.read_text())["counts"] == {"pass": 1, "warn": 1}
 
 
+def test_the_command_of_a_plugin_that_never_registers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there is to say is the last line, here as there."""
+    monkeypatch.setattr("devicemanager.conformance.trial._FIRST_LINE", 0.0)
+    soon = ["check", "--only", "R01", "--limit", "start_seconds=0.5"]
+    assert main([*soon, "--", "sleep", "100"]) == 2
+    waits, error = capsys.readouterr().err.splitlines()
+    assert re.match(r"check on 1\.\d+: 0 of 0\.5 s: the plugin has not registered at /", waits)
+    assert error.startswith("devicemanager: error: the plugin did not register within 0.5 s ")
+    assert main([*soon, "--resource", RESOURCE, "--", "sleep", "100"]) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"the plugin does not register: {RESOURCE} is not registered 0.5 s ")
+
+
 def test_the_command_says_no(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--only", "A02", "--profile", "core", "-o", "json", "--seed", "17"]
     assert main(_command(*options, switch="accept-unknown")) == 1
@@ -243,6 +351,35 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_test_for_each_check() -> None:
     [mark] = pytest_checks(subject(), only=["T"]).pytestmark  # type: ignore[attr-defined]
     assert [each.id for each in mark.args[1]] == ["T01", "T02", "T03"]
+
+
+def _outcome(test: Callable[..., None], id_: str) -> str:
+    """What comes of one of the tests, as text."""
+    try:
+        [chosen] = select([id_])
+        test(chosen)
+    except (CheckError, pytest.fail.Exception, pytest.skip.Exception) as error:
+        return f"{type(error).__name__}: {error}"
+    return "passed"
+
+
+def test_tests_of_a_plugin_that_never_registers_wait_once() -> None:
+    starts = 0
+
+    def prepare(values: Mapping[str, str]) -> None:
+        nonlocal starts
+        starts += 1
+
+    silent = _sleeping(hooks={"prepare": prepare})
+    unknown = pytest_checks(silent, limits=_SOON)
+    first = _outcome(unknown, "R01")
+    assert first.startswith("CheckError: the plugin did not register within 0.5 s")
+    assert _outcome(unknown, "K01") == first
+    assert starts == 1
+    known = pytest_checks(attrs.evolve(silent, resources=(RESOURCE,)), limits=_SOON)
+    assert "is not registered" in _outcome(known, "R01")
+    assert _outcome(known, "K01") == "Skipped: the plugin does not register: see R01"
+    assert starts == 2
 
 
 test_as_tests = pytest_checks(subject("numa"), only=["T01", "A01"], limits=limits())

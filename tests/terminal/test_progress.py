@@ -29,6 +29,22 @@ def test_without_a_terminal_a_line_comes_now_and_then():
     )
 
 
+def test_a_note_is_a_line_at_once():
+    stream = io.StringIO()
+    with Work("check", 90, stream=stream, now=Clock()) as work:
+        work.note("nothing came yet")
+    assert stream.getvalue() == "check: nothing came yet\n"
+
+
+def test_a_note_on_a_terminal_is_in_the_bar(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    with Watched() as watched, os.fdopen(os.dup(watched.slave), "w") as stream:
+        with Work("check", 4, stream=stream, now=Clock()) as work:
+            work.note("nothing came yet")
+            watched.wait_for("nothing came yet")
+        watched.wait_until(lambda: not watched.text.strip())
+
+
 def test_short_work_says_nothing():
     stream = io.StringIO()
     with Work("check", stream=stream) as work:
@@ -42,6 +58,7 @@ def test_without_a_standard_error_nothing_happens(monkeypatch):
     with Work("check", now=clock) as work:
         clock.now = 100
         work.advance()
+        work.note("nothing came yet")
 
 
 @pytest.mark.parametrize("doing", ["B03 lists", "[red]\x1b[2J"])
