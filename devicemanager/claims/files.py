@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -13,6 +13,9 @@ from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.texts import one_line
 from devicemanager.io.regular import FileRefused, read_regular
 from devicemanager.manifests.errors import shown
+
+MAX_FILE = 4 * MAX_SIZE
+"""The most bytes that a file may have."""
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """Names of files that are read in a directory; others, such as an editor's, are left alone."""
@@ -44,13 +47,15 @@ def in_order(objects: Iterable[api.Object]) -> list[api.Object]:
 _ORDER: dict[type, int] = {api.DeviceClass: 1, api.DevicePool: 2, api.DeviceClaim: 3}
 
 
-def read_file(path: Path) -> ObjectFile:
-    """The objects of a file, which may have several documents.
+def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
+    """The objects of a file, which may have several documents. ``data``: its contents, if they
+    are at hand.
 
     Raises InvalidObject with a line for all that is wrong, each beginning with the path.
     """
     try:
-        text = read_regular(path, 4 * MAX_SIZE).decode("utf-8-sig")
+        contents = read_regular(path, MAX_FILE) if data is None else data
+        text = contents.decode("utf-8-sig")
     except FileRefused as error:
         raise InvalidObject((f"{path}: {error}",)) from None
     except OSError as error:
@@ -62,16 +67,20 @@ def read_file(path: Path) -> ObjectFile:
     return ObjectFile(path, read_text(text, str(path)))
 
 
-def read_paths(paths: Iterable[Path]) -> tuple[ObjectFile, ...]:
-    """The files given, and the files in the directories given, by name.
+def read_paths(
+    paths: Iterable[Path], contents: Mapping[Path, bytes] | None = None
+) -> tuple[ObjectFile, ...]:
+    """The files given, and the files in the directories given, by name. ``contents`` are those
+    of paths that are at hand, such as standard input's.
 
     Raises InvalidObject with a line for all that is wrong in any of them, objects of the same
     name included, and ClaimsError for a path that is not there.
     """
     found, lines = [], list[str]()
-    for path in _files(paths):
+    at_hand = contents or {}
+    for path in _files(paths, at_hand):
         try:
-            found.append(read_file(path))
+            found.append(read_file(path, at_hand.get(path)))
         except InvalidObject as error:
             lines += error.lines
     lines += _repeated(found)
@@ -80,9 +89,11 @@ def read_paths(paths: Iterable[Path]) -> tuple[ObjectFile, ...]:
     return tuple(found)
 
 
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
+def _files(paths: Iterable[Path], at_hand: Mapping[Path, bytes]) -> Iterator[Path]:
     for path in paths:
-        if path.is_dir():
+        if path in at_hand:
+            yield path
+        elif path.is_dir():
             yield from files_in(path)
         elif path.exists():
             yield path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import claims_options, hardware_option
 from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandParser, add_format, command
+from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, ids_text, print_json, print_table
 
 if TYPE_CHECKING:
@@ -113,6 +113,9 @@ def _validate(args: argparse.Namespace) -> int:
         problems = error.lines
     else:
         count = offline.given
+        if not count:
+            where = ", ".join(args.paths)
+            raise CommandError(f"{where}: nothing to validate: no pool, class, claim or config")
         notes = list(missing_references(offline.allocator))
     if args.output == "json":
         facts = {"valid": not problems, "problems": list(problems), "notes": notes}

@@ -12,7 +12,10 @@ from devicemanager.cli.options import CommandError
 if TYPE_CHECKING:
     from devicemanager.cli.offline_claims import OfflineClaims
 
-PATHS = "a file of pools, classes, claims and configs, or a directory of such files"
+PATHS = (
+    "a file of pools, classes, claims and configs, or a directory of such files; - for standard "
+    "input"
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -171,7 +171,15 @@ def _check(args: argparse.Namespace) -> None:
             "which devices does the node have? Give --devices, --checkpoint, --allocatable,"
             " --snapshot or --claims"
         )
-    check_one_standard_input([*args.manifests, args.checkpoint, args.allocatable, args.snapshot])
+    check_one_standard_input(
+        [
+            *args.manifests,
+            args.checkpoint,
+            args.allocatable,
+            args.snapshot,
+            *args.claims_paths,
+        ]
+    )
 
 
 def _as_it_is(result: Explained) -> str:

@@ -102,6 +102,14 @@ def read_standard_input(limit: int) -> bytes:
     return data
 
 
+def given_contents(files: Iterable[str], limit: int) -> dict[str, bytes]:
+    """What standard input has, by its name ``-``, if that is among the files. Raises
+    CommandError."""
+    names = list(files)
+    check_one_standard_input(names)
+    return {STANDARD_INPUT: read_standard_input(limit)} if STANDARD_INPUT in names else {}
+
+
 def read_file(text: str, limit: int) -> bytes:
     """A file of at most ``limit`` bytes, or standard input. Raises CommandError and OSError."""
     from devicemanager.io.regular import FileRefused, read_regular

@@ -12,10 +12,11 @@ from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.explanation import Explanation
-from devicemanager.claims.files import in_order, read_paths
+from devicemanager.claims.files import MAX_FILE, in_order, read_paths
 from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
 from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.store import ObjectStore
+from devicemanager.cli.files import given_contents
 from devicemanager.cli.options import CommandError
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import refused_by_allocation
@@ -45,7 +46,8 @@ class OfflineClaims:
         node: str | None = None,
         hardware: SimulatedHardware | None = None,
     ) -> OfflineClaims:
-        """Read files and directories of objects, and a kubelet's state file.
+        """Read files and directories of objects, ``-`` for standard input, and a kubelet's
+        state file.
 
         Raises CommandError and ClaimsError: nothing is made of half of it.
         """
@@ -56,7 +58,9 @@ class OfflineClaims:
             ledger=Ledger.restore(found.ledger()),
             allocated=[record.claim for record in found.records],
         )
-        objects = [each for file in read_paths(map(Path, paths)) for each in file.objects]
+        at_hand = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
+        files = read_paths(map(Path, paths), at_hand)
+        objects = [each for file in files for each in file.objects]
         given = len(objects)
         if hardware is not None:
             objects += [*hardware.pools(node or _NODE), *simulated_classes()]

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import file_name
+from devicemanager.cli.files import file_name, given_contents
 from devicemanager.cli.options import CommandError, CommandParser, command
 from devicemanager.cli.output import clean
 
@@ -31,7 +31,13 @@ def add(subparsers: Subparsers) -> None:
     )
     below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     serve = command(below, "serve", _serve, "serve PodResources from a script", _DESCRIPTION)
-    serve.add_argument("files", metavar="FILE", nargs="+", type=file_name, help="YAML or JSON")
+    serve.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        type=file_name,
+        help="YAML or JSON; - for standard input",
+    )
     serve.add_argument(
         "--socket",
         metavar="PATH",
@@ -52,10 +58,12 @@ def _serve(args: argparse.Namespace) -> int:
 
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.scripted import ScriptedPodResources, load_script
+    from devicemanager.scripted.reading import MOST_BYTES
     from devicemanager.versions.version import KubeletVersion, VersionError
 
+    contents = given_contents(args.files, MOST_BYTES)  # before Ctrl-C only asks for the end
     with StopSignals() as signals:
-        script = load_script(*args.files)
+        script = load_script(*args.files, contents=contents)
         if args.kubelet_version is not None:
             try:
                 KubeletVersion.parse(args.kubelet_version)

@@ -28,7 +28,10 @@ def add(subparsers: Subparsers) -> None:
         subparsers, "replay", _run, "run plugins that answer as recorded ones did", _DESCRIPTION
     )
     parser.add_argument(
-        "file", metavar="FILE", type=files.file_name, help="a recording of `devicemanager record`"
+        "file",
+        metavar="FILE",
+        type=files.file_name,
+        help="a recording of `devicemanager record`; - for standard input",
     )
     parser.add_argument(
         "--directory",
@@ -75,9 +78,12 @@ def _speed(text: str) -> float:
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.recording import Recording, ReplayPlugin
+    from devicemanager.recording.recording import MAX_SIZE
 
+    # Before Ctrl-C only asks for the end.
+    given = files.given_contents([args.file], MAX_SIZE).get(args.file)
     with StopSignals() as signals:
-        recording = Recording.load(args.file)
+        recording = Recording.load(args.file) if given is None else Recording.loads(given, "-")
         plugins: list[ReplayPlugin] = []
         with contextlib.ExitStack() as stack:
             for resource in args.resource or recording.resources or [None]:

@@ -147,6 +147,8 @@ class ManifestFiles:
             self._vanished(name)
             return
         if path.is_dir():
+            # The kubelet says so and goes on, too (kubelet/config/file.go, extractFromDir).
+            self._complain(name, f"{path}: is a directory: manifests in it are not read")
             return
         try:
             pod = parse(path)

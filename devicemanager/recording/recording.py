@@ -17,7 +17,8 @@ from devicemanager.recording.messages import LIST_AND_WATCH, REGISTER
 
 __all__ = ["RecordedRegistration", "RecordedStream", "Recording"]
 
-_MAX_SIZE = 512 << 20
+MAX_SIZE = 512 << 20
+"""The most that a recording may have."""
 
 
 @attrs.frozen
@@ -64,12 +65,21 @@ class Recording:
         """Read a file of at most 512 MiB. Raises RecordingError with the line that is wrong."""
         where = Path(path)
         try:
-            text = read_regular(where, _MAX_SIZE).decode()
+            data = read_regular(where, MAX_SIZE)
         except FileRefused as error:
             raise RecordingError(f"cannot read {where}: {error}") from error
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise RecordingError(f"cannot read {where}: {reason}") from error
+        except OSError as error:
+            raise RecordingError(f"cannot read {where}: {error.strerror}") from error
+        return cls.loads(data, where)
+
+    @classmethod
+    def loads(cls, data: bytes, path: str | os.PathLike[str]) -> Self:
+        """The same of a file's contents; errors name the path."""
+        where = Path(path)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise RecordingError(f"cannot read {where}: it is not text") from error
         *lines, last = text.split("\n")
         header = _header(where, lines)
         calls = [_call(where, number, line) for number, line in enumerate(lines[1:], start=2)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from devicemanager.faults import Fault, FaultError
@@ -29,18 +28,23 @@ from devicemanager.versions.version import KubeletVersion, VersionError
 
 __all__ = ["ScriptError", "load_script", "read_script"]
 
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
+"""The most that a file of a script may have."""
 _MOST_NODES = 4_000_000
 _CONTENT = ("devices", "cpu_ids", "memory")
 """What `resources -o json` has at its top level."""
 
 
-def load_script(*paths: str | os.PathLike[str]) -> Script:
+def load_script(
+    *paths: str | os.PathLike[str], contents: Mapping[str, bytes] | None = None
+) -> Script:
     """Read one file, or several that make up a script together: YAML or JSON, also what
-    ``devicemanager pods -o json`` and ``resources -o json`` print. Raises ScriptError."""
+    ``devicemanager pods -o json`` and ``resources -o json`` print. ``contents`` are those of
+    paths that are at hand, such as standard input's. Raises ScriptError."""
     documents: list[tuple[str, Any]] = []
-    for path in map(Path, paths):
-        documents += [(str(path), each) for each in _documents(path)]
+    for path in paths:
+        name = str(path)
+        documents += [(name, each) for each in _documents(name, (contents or {}).get(name))]
     return _read(documents)
 
 
@@ -49,10 +53,10 @@ def read_script(*documents: Mapping[str, Any]) -> Script:
     return _read([(f"document {n}", each) for n, each in enumerate(documents, start=1)])
 
 
-def _documents(path: Path) -> list[object]:
+def _documents(path: str, data: bytes | None) -> list[object]:
     try:
-        content = read_regular(path, _MOST_BYTES).decode()
-        return load_documents(content, _MOST_BYTES, _MOST_NODES, "too large")
+        content = (read_regular(path, MOST_BYTES) if data is None else data).decode()
+        return load_documents(content, MOST_BYTES, _MOST_NODES, "too large")
     except OSError as error:
         raise ScriptError(f"cannot read {path}: {error.strerror}") from error
     except (FileRefused, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -141,6 +142,40 @@ def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> N
         'note: DeviceClaim "default/d" asks by device type "fpga", which no class here has\n',
         "",
     )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n"])
+def test_a_file_without_objects_is_no_answer(text: str, tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(text)
+    why = f"{path}: nothing to validate: no pool, class, claim or config"
+    for more in ([], ["--simulate-pools", "gpu=1"]):
+        told = run(capsys, "validate", str(path), *more)
+        assert told == (2, "", f"devicemanager: error: {why}\n")
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(claim("c")))
+    assert run(capsys, "validate", str(tmp_path))[1].startswith("1 object is valid\n")
+
+
+def test_claims_come_from_standard_input(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pools.yaml"
+    path.write_text(yaml.safe_dump(pool("p")))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-").write_text(yaml.safe_dump(pool("in a file")))  # ./- is its name then
+    monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump(pool("q"))))
+    assert run(capsys, "validate", str(path), "-") == (0, "2 objects are valid\n", "")
+    monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump(pool("p"))))
+    assert run(capsys, "validate", str(path), "-") == (
+        1, f'-: DevicePool "p" is in {path} already\n', "",
+    )  # fmt: skip
+    monkeypatch.setattr("sys.stdin", io.StringIO("a: ["))
+    status, out, _ = run(capsys, "validate", "-")
+    assert (status, out[:2]) == (1, "-:")
+    once = "standard input, -, is given more than once: it can be read once"
+    assert once in run(capsys, "validate", "-", "-")[2]
+    assert main(["explain", "-", "--claims", "-"]) == 2
+    assert once in capsys.readouterr().err
 
 
 def test_what_simulated_hardware_has_is_not_missing(tmp_path: Path, capsys: Any) -> None:

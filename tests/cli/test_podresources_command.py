@@ -1,5 +1,6 @@
 """``devicemanager podresources serve``."""
 
+import io
 import signal
 import subprocess
 import sys
@@ -31,6 +32,31 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path):
     assert lines[1:] == ["ready: 1 pods, 1 steps\n", "step 1: 2 pods\n"]
     assert process.returncode == 0
     assert not socket.parent.exists()
+
+
+def test_a_part_of_the_script_may_come_from_standard_input(tmp_path):
+    script = tmp_path / "steps.yaml"
+    script.write_text("steps: [{set_pods: [{name: b}]}]\n")
+    with subprocess.Popen(
+        [COMMAND, "podresources", "serve", "-", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            process.stdin.write("pod_resources: [{name: a}]\n")
+            process.stdin.close()
+            lines = [process.stdout.readline() for _ in range(2)]
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert lines[1] == "ready: 1 pods, 1 steps\n"
+    assert process.returncode == 0
+
+
+def test_what_is_wrong_on_standard_input_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("pod_resources: [{}]"))
+    assert main(["podresources", "serve", "-"]) == 2
+    assert "-: pod_resources[0]: name is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """``devicemanager record`` and ``replay``: what they do with their arguments, and how they end."""
 
+import io
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ import pytest
 from devicemanager.cli import main
 from devicemanager.recording import Recording
 from devicemanager.testing import pod_manifest
+from tests.recording.conftest import devices
+from tests.recording.test_replay import Script
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
 GPU = "vendor.com/gpu"
@@ -84,6 +87,33 @@ def test_a_recorded_plugin_is_replayed_where_it_was(run, mock_kubelet, tmp_path)
         "request": {"container_requests": [{"devices_ids": ["gpu-n-1"]}]},
         "nearest": {"container_requests": [{"devices_ids": ["gpu-n-0"]}]},
     }
+
+
+def test_a_recording_comes_from_standard_input(mock_kubelet, tmp_path):
+    file = tmp_path / "r.ndjson"
+    Script(file).register().stream((0.0, devices("gpu-0"))).write()
+    with (
+        file.open() as stdin,
+        subprocess.Popen(
+            [COMMAND, "replay", "-", "--immediate", "--directory", mock_kubelet.plugin_dir],
+            stdin=stdin,
+        ) as process,
+    ):
+        try:
+            mock_kubelet.wait_for_resource(GPU, 1, timeout=DEADLINE)
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("", "- is no recording of this version"), ("{}\n", "- is no recording of this version")],
+)
+def test_what_is_no_recording_on_standard_input(text, error, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert main(["replay", "-"]) == 2
+    assert error in capsys.readouterr().err
 
 
 def test_record_ends_with_its_command(run, mock_kubelet, tmp_path):

@@ -107,9 +107,23 @@ def test_other_files_are_left_alone(tmp_path: Path, owner: Owner, files: Manifes
     for name in (".a.yaml", ".a.yaml.swp", "a.yaml~", "#a.yaml#", "4913", "a.yaml.tmp", "a"):
         (tmp_path / name).write_text("broken: [")
         assert not is_manifest(name)
-    (tmp_path / "directory.yaml").mkdir()
     files.scan()
     assert owner.log == owner.lines == []
+
+
+def test_a_directory_with_the_name_of_a_manifest_is_one_line(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.mkdir()
+    files.scan()
+    files.scan()
+    assert owner.lines == [f"{path}: is a directory: manifests in it are not read"]
+    path.rmdir()
+    path.write_text(text("a"))
+    files.scan()
+    assert owner.log == ["admit a"]
+    assert len(owner.lines) == 1
 
 
 def test_a_bad_file_is_one_line_until_it_changes(
