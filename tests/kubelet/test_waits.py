@@ -34,6 +34,8 @@ def kubelet() -> Iterator[MockKubelet]:
         ),
     ):
         kubelet.wait_for_resource(GPU, 2)
+        # Lists may be counted before Register is answered, and tests look at calls from a mark on.
+        kubelet.wait_for_call(GPU, rpc="Register", since=Mark(0, 0))
         yield kubelet
 
 
