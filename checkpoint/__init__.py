@@ -20,6 +20,7 @@ from checkpoint.errors import (
     ChecksumMismatch,
 )
 from checkpoint.files import Contents, Durability, FileOperations
+from checkpoint.freeing import Freeing
 from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, RegisteredDevices
 from checkpoint.parse import loads
 from checkpoint.reading import MAX_SIZE, load, read, verify
@@ -50,6 +51,7 @@ __all__ = [
     "FileStore",
     "Finding",
     "FindingKind",
+    "Freeing",
     "Inspection",
     "PodDevicesEntry",
     "RegisteredDevices",

@@ -23,6 +23,7 @@ from typing import Final, NoReturn
 
 from checkpoint.errors import CheckpointNotFound, CheckpointWriteError
 from checkpoint.files import Contents, Durability, FileOperations
+from checkpoint.freeing import Freeing
 from checkpoint.model import Checkpoint
 from checkpoint.reading import MAX_SIZE, load, read
 
@@ -57,13 +58,16 @@ class FileStore:
         *,
         durability: Durability | str = Durability.KUBELET,
         files: FileOperations | None = None,
+        freeing: Freeing | None = None,
     ) -> None:
         """``directory`` must exist when something is written; nothing is touched before.
-        ``files`` is who touches it. Raises ValueError for an unknown durability."""
+        ``files`` is who touches it. ``freeing`` frees replaced files, so that no writer waits
+        for that; whoever made it closes it. Raises ValueError for an unknown durability."""
         self.directory = Path(directory)
         self.path = self.directory / name
         self._durability = Durability(durability)
         self._files = files or FileOperations()
+        self._freeing = freeing
         self._numbers = itertools.count()
         # As text: every admission waits for a write, and a Path takes its time.
         self._directory = os.fspath(self.directory)
@@ -90,7 +94,7 @@ class FileStore:
         replaced = False
         try:
             temporary = self._write_temporary(data)
-            self._rename(temporary, self._place, or_remove=temporary)
+            self._replace(temporary)
             replaced = True
             if self._durability is Durability.POWER:
                 self._files.flush_directory(self._directory)
@@ -152,6 +156,14 @@ class FileStore:
                 return self._files.create(path), path
             except FileExistsError:
                 continue
+
+    def _replace(self, temporary: str) -> None:
+        held = None if self._freeing is None else self._freeing.hold(self._place)
+        try:
+            self._rename(temporary, self._place, or_remove=temporary)
+        finally:
+            if self._freeing is not None and held is not None:
+                self._freeing.free(held)
 
     def _reserve_aside(self) -> str:
         for number in itertools.count(1):

@@ -74,8 +74,12 @@ class KubeletProcess:
         self._directories = directories
         self._settings = settings
         self._events = events
+        self._freeing = checkpoint.Freeing()
         self._store = checkpoint.FileStore(
-            directories.plugin_dir, durability=settings.durability, files=FaultyFiles(faults)
+            directories.plugin_dir,
+            durability=settings.durability,
+            files=FaultyFiles(faults),
+            freeing=self._freeing,
         )
         self._quirks = settings.quirks
         self.manager = DeviceManager(
@@ -154,6 +158,7 @@ class KubeletProcess:
         # Stopped in the opposite order: no list may come in once the manager has closed.
         # Plugins' connections are closed before what a timer asks of them is waited for.
         self._stops += [
+            self._freeing.close,
             self._claims.close,
             self.workers.life.close,
             self.registrar.stop,
