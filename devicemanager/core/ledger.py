@@ -40,10 +40,12 @@ class Holding:
 NOBODY = PodUid("")
 """Who has what leaked (Q4)."""
 
-ContainerHoldings = dict[ResourceName, Holding]
+ContainerHoldings = Mapping[ResourceName, Holding]
 """Resource to what a container holds of it."""
-PodHoldings = dict[ContainerName, ContainerHoldings]
+PodHoldings = Mapping[ContainerName, ContainerHoldings]
 """Container to its holdings."""
+Entry = tuple[PodUid, ContainerName, ResourceName, Holding]
+"""What a container holds of one resource."""
 
 _NOTHING: Mapping[ResourceName, Holding] = MappingProxyType({})
 
@@ -95,7 +97,7 @@ class Draft:
 
     def __init__(self, pod: PodUid) -> None:
         self.pod = pod
-        self.holdings: PodHoldings = {}
+        self.holdings: dict[ContainerName, dict[ResourceName, Holding]] = {}
         self.reserved: dict[ResourceName, list[frozenset[DeviceId]]] = {}
 
     def __bool__(self) -> bool:
@@ -111,7 +113,11 @@ class Draft:
 
 
 class Ledger:
-    """Committed holdings by pod, and the drafts under way."""
+    """Committed holdings by pod, and the drafts under way.
+
+    What a pod holds is never changed once it stands here, but replaced: whoever has asked may
+    keep the answer.
+    """
 
     def __init__(self, *, overlooks_drafts: bool = False) -> None:
         """``overlooks_drafts``: devices of an open draft count as free once another pod is
@@ -130,17 +136,16 @@ class Ledger:
         return self._pods.keys()
 
     def snapshot(self) -> Mapping[PodUid, PodHoldings]:
-        """All that is held now; costs one pointer a pod, since holdings are never changed once
-        they stand here, but replaced."""
+        """All that is held now; costs one pointer a pod."""
         return dict(self._pods)
 
     def __contains__(self, pod: object) -> bool:
         return pod in self._pods
 
-    def pod(self, pod: PodUid) -> Mapping[ContainerName, Mapping[ResourceName, Holding]]:
+    def pod(self, pod: PodUid) -> PodHoldings:
         return self._pods.get(pod, {})
 
-    def container(self, pod: PodUid, container: ContainerName) -> Mapping[ResourceName, Holding]:
+    def container(self, pod: PodUid, container: ContainerName) -> ContainerHoldings:
         return self._pods.get(pod, {}).get(container, _NOTHING)
 
     def held(
@@ -292,15 +297,15 @@ class Ledger:
         entered = False
         for container, holdings in draft.holdings.items():
             held = pod.get(container, {})
-            for resource, holding in holdings.items():
-                if held.get(resource) is holding:
-                    entered = True
-                    del held[resource]
-        self._pods = {
-            uid: {name: held for name, held in containers.items() if held}
-            for uid, containers in self._pods.items()
-            if any(containers.values())
-        }
+            left = {name: has for name, has in held.items() if holdings.get(name) is not has}
+            if len(left) < len(held):
+                entered = True
+                pod = {**pod, container: left}
+        pod = {container: held for container, held in pod.items() if held}
+        if pod:
+            self._pods[draft.pod] = pod
+        else:
+            self._pods.pop(draft.pod, None)
         self._close(draft)
         self.recount(others)
         return entered
@@ -311,16 +316,21 @@ class Ledger:
         for pod, resource, ids in self._all_held(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
-    def restore(
-        self, pod: PodUid, container: ContainerName, resource: ResourceName, holding: Holding
-    ) -> None:
-        """Take an entry over from a checkpoint; a later one of the same key counts."""
-        holdings = self._pods.setdefault(pod, {}).setdefault(container, {})
-        index = self._index.setdefault(resource, _Index())
-        if resource in holdings:
-            index.remove(pod, holdings[resource].ids)
-        holdings[resource] = holding
-        index.add(pod, holding.ids)
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Take entries over, as from a checkpoint; of several with the same pod, container and
+        resource the last counts."""
+        # Each pod is copied once: a checkpoint may have any number of entries of one.
+        pods: dict[PodUid, dict[ContainerName, dict[ResourceName, Holding]]] = {}
+        for pod, container, resource, holding in entries:
+            if pod not in pods:
+                pods[pod] = {name: dict(held) for name, held in self.pod(pod).items()}
+            holdings = pods[pod].setdefault(container, {})
+            index = self._index.setdefault(resource, _Index())
+            if resource in holdings:
+                index.remove(pod, holdings[resource].ids)
+            holdings[resource] = holding
+            index.add(pod, holding.ids)
+        self._pods.update(pods)
 
     def release(self, pod: PodUid) -> PodHoldings:
         """Free everything a pod holds, and return it."""

@@ -40,6 +40,8 @@ class Node:
         self._fixed = dict(fixed or {})
         self._unknown_init_requests = unknown_init_requests
         self._pods: dict[PodUid, Mapping[ResourceName, int]] = {}
+        # Pods that come one after another are often alike: what they request is kept once.
+        self._latest: Mapping[ResourceName, int] = {}
         self._used: dict[ResourceName, int] = {}
 
     def place(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
@@ -52,7 +54,9 @@ class Node:
         requests = _requests(pod)
         self._check(pod, self._pods.get(pod.uid, {}), requests, devices)
         self.remove(pod.uid)
-        self._pods[pod.uid] = requests
+        if requests != self._latest:
+            self._latest = requests
+        self._pods[pod.uid] = self._latest
         for resource, requested in requests.items():
             self._used[resource] = self._used.get(resource, 0) + requested
 

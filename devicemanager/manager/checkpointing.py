@@ -16,7 +16,7 @@ import attrs
 import checkpoint
 from checkpoint import PodDevicesEntry, RegisteredDevices
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.ledger import Holding, Ledger
+from devicemanager.core.ledger import Entry, Holding, Ledger
 
 Holdings: TypeAlias = Mapping[ContainerName, Mapping[ResourceName, Holding]]
 """What a pod holds, by container and resource."""
@@ -174,14 +174,17 @@ def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
 
 def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
     """Take over what a checkpoint holds."""
-    for entry in entries:
-        devices = {
-            node: tuple(DeviceId(id_) for id_ in ids or ())
-            for node, ids in (entry.device_ids or {}).items()
-        }
-        ledger.restore(
-            PodUid(entry.pod_uid),
-            ContainerName(entry.container_name),
-            ResourceName(entry.resource_name),
-            Holding(devices, entry.alloc_resp),
-        )
+    ledger.restore(map(_ledger_entry, entries))
+
+
+def _ledger_entry(entry: PodDevicesEntry) -> Entry:
+    devices = {
+        node: tuple(DeviceId(id_) for id_ in ids or ())
+        for node, ids in (entry.device_ids or {}).items()
+    }
+    return (
+        PodUid(entry.pod_uid),
+        ContainerName(entry.container_name),
+        ResourceName(entry.resource_name),
+        Holding(devices, entry.alloc_resp),
+    )

@@ -304,7 +304,7 @@ class DeviceManager:
     def holdings(self, pod: PodUid) -> PodHoldings:
         """What a pod holds, by container and resource."""
         with self.state.lock:
-            return self.state.holdings(pod)
+            return self.state.ledger.pod(pod)
 
     def affinities(self, pod: PodUid) -> Affinities:
         """The NUMA alignment of the pod's containers (``GetAffinity``, v1.32)."""
@@ -350,7 +350,7 @@ class DeviceManager:
         """``allocatedResourcesStatus`` of each of the pod's containers that holds devices."""
         with self.state.lock:
             return allocated_resources_status(
-                self.state.holdings(pod), self.state.endpoints.devices, self.settings.quirks
+                self.state.ledger.pod(pod), self.state.endpoints.devices, self.settings.quirks
             )
 
     def look(self) -> ManagerSnapshot:

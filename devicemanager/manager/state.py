@@ -15,7 +15,7 @@ from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import EMPTY
-from devicemanager.core.ledger import Draft, Holding, Ledger, PodHoldings
+from devicemanager.core.ledger import Draft, Holding, Ledger
 from devicemanager.core.messages import HELD_ALREADY
 from devicemanager.core.node import Node
 from devicemanager.core.providers.registry import HintProviders
@@ -121,11 +121,6 @@ class State:
             self.note_pod(uid)
         return entered
 
-    def holdings(self, pod: PodUid) -> PodHoldings:
-        """A copy of what a pod holds, by container and resource."""
-        held = self.ledger.pod(pod)
-        return {container: dict(by_resource) for container, by_resource in held.items()}
-
     def adopt(
         self,
         pod: PodUid,
@@ -139,11 +134,17 @@ class State:
             for resource, ids in by_resource.items()
         ]
         self._check_free(pod, entries)
-        for container, resource, ids in entries:
-            listed = self.endpoints.devices(resource) or EMPTY
-            held = Holding(by_numa_node(listed, ids, no_topology_node), b"")
-            self.ledger.restore(pod, container, resource, held)
+        self.ledger.restore(
+            (pod, container, resource, self._placed(resource, ids, no_topology_node))
+            for container, resource, ids in entries
+        )
         self.note_pod(pod)
+
+    def _placed(
+        self, resource: ResourceName, ids: frozenset[DeviceId], no_topology_node: int
+    ) -> Holding:
+        listed = self.endpoints.devices(resource) or EMPTY
+        return Holding(by_numa_node(listed, ids, no_topology_node), b"")
 
     def _check_free(
         self,

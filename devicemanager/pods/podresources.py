@@ -15,7 +15,7 @@ from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import Holding, PodHoldings
+from devicemanager.core.ledger import ContainerHoldings, PodHoldings
 from devicemanager.core.pods import Pod
 from devicemanager.core.providers.provider import Held
 from devicemanager.manager.state import State
@@ -164,7 +164,7 @@ class PodSource:
                 }
             if self._pod_level and pod.has_resources:
                 whole = hint_providers.pod_held(pod.uid)
-        return _Held(self._state.holdings(pod.uid), shares, whole)
+        return _Held(self._state.ledger.pod(pod.uid), shares, whole)
 
     def allocatable(self) -> podresources.Allocatable:
         with self._state.lock:
@@ -246,7 +246,7 @@ def _memory(held: Held) -> tuple[podresources.ContainerMemory, ...]:
     )
 
 
-def _devices(held: dict[ResourceName, Holding]) -> Iterable[podresources.ContainerDevices]:
+def _devices(held: ContainerHoldings) -> Iterable[podresources.ContainerDevices]:
     """A container's devices, sorted by resource, then id; each with all its nodes."""
     for resource in sorted(held):
         nodes: dict[DeviceId, list[int]] = {}

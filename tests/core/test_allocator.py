@@ -24,12 +24,8 @@ RESTARTING = AdmissionContext(sources_ready=False)
 
 def hold(world: World, uid: str, *ids: str, name: str = "app", resource=GPU) -> None:
     """As if a checkpoint said so."""
-    world.ledger.restore(
-        PodUid(uid),
-        ContainerName(name),
-        resource,
-        Holding({-1: tuple(map(DeviceId, ids))}, b"stored"),
-    )
+    held = Holding({-1: tuple(map(DeviceId, ids))}, b"stored")
+    world.ledger.restore([(PodUid(uid), ContainerName(name), resource, held)])
 
 
 def refusal(world: World, *args, **keywords) -> str:

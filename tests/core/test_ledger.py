@@ -153,7 +153,7 @@ def test_what_is_held_follows_a_new_list():
 def test_a_device_on_two_nodes_is_held_once():
     ledger = Ledger()
     both = Holding({0: (DeviceId("a"),), 1: (DeviceId("a"), DeviceId("b"))}, None)
-    ledger.restore(POD, APP, GPU, both)
+    ledger.restore([(POD, APP, GPU, both)])
     assert ledger.held(POD, APP, GPU) == ids("a", "b")
     assert list(ledger.resources()) == [(GPU, 2)]
     ledger.self_check()
@@ -161,8 +161,7 @@ def test_a_device_on_two_nodes_is_held_once():
 
 def test_a_later_entry_of_the_same_key_counts():
     ledger = Ledger()
-    ledger.restore(POD, APP, GPU, holding("a", "b"))
-    ledger.restore(POD, APP, GPU, holding("b", "c"))
+    ledger.restore([(POD, APP, GPU, holding("a", "b")), (POD, APP, GPU, holding("b", "c"))])
     assert ledger.held(POD, APP, GPU) == ids("b", "c")
     assert used(ledger) == ("b", "c")
     ledger.self_check()
@@ -170,8 +169,7 @@ def test_a_later_entry_of_the_same_key_counts():
 
 def test_a_foreign_checkpoint_may_give_a_device_twice():
     ledger = Ledger()
-    ledger.restore(POD, APP, GPU, holding("a"))
-    ledger.restore(OTHER, APP, GPU, holding("a"))
+    ledger.restore([(POD, APP, GPU, holding("a")), (OTHER, APP, GPU, holding("a"))])
     assert ledger.holders_of(GPU, ids("a")) == {POD: {"a"}, OTHER: {"a"}}
     ledger.release(POD)
     assert used(ledger) == ("a",)
@@ -212,7 +210,7 @@ def test_self_check_misses_a_draft_nobody_told_it_of():
 
 
 ACTIONS = st.tuples(
-    st.sampled_from(["reserve", "commit", "drop", "retract", "release", "restore"]),
+    st.sampled_from(["reserve", "commit", "drop", "retract", "release", "restore", "withdraw"]),
     st.sampled_from(["p", "q", "r"]),
     st.sampled_from(["app", "side"]),
     st.sampled_from([GPU, NIC]),
@@ -223,12 +221,14 @@ ACTIONS = st.tuples(
 @given(st.lists(ACTIONS, max_size=25))
 def test_indexes_always_agree_with_a_recount(actions):
     # After any sequence of writes self_check passes, and the set in use is exactly the union
-    # of what entries and open drafts name.
+    # of what entries and open drafts name. What was asked before stays what it was.
     ledger = Ledger()
     drafts: dict[str, Draft] = {}
     committed: dict[str, Draft] = {}
     for action, uid, container, resource, names in actions:
         pod = PodUid(uid)
+        before = ledger.snapshot()
+        copied = entries(ledger)
         match action:
             case "reserve":
                 # As the allocator does: one record for each key that nobody holds yet.
@@ -246,11 +246,15 @@ def test_indexes_always_agree_with_a_recount(actions):
                 ledger.drop(drafts.pop(uid))
             case "retract" if uid in committed:
                 ledger.retract(committed.pop(uid))
+            case "withdraw" if uid in drafts or uid in committed:
+                taken_back = drafts.pop(uid, None) or committed.pop(uid)
+                ledger.withdraw(taken_back, drafts.values())
             case "release":
                 ledger.release(pod)
                 committed.pop(uid, None)
             case "restore" if uid not in drafts and uid not in committed:
-                ledger.restore(pod, ContainerName(container), resource, holding(*names))
+                ledger.restore([(pod, ContainerName(container), resource, holding(*names))])
+        assert before == copied
         ledger.self_check(drafts.values())
         counted = holders(ledger, drafts.values())
         for name in (GPU, NIC):
@@ -258,3 +262,25 @@ def test_indexes_always_agree_with_a_recount(actions):
             device_index = device_list(devices(*"abcdef")).device_index
             assert set(device_index.select(ledger.in_use(name, device_index))) == in_use
             assert ledger.is_held(name) == bool(in_use)
+
+
+@pytest.mark.parametrize("change", ["restore", "commit", "withdraw", "retract", "release"])
+def test_what_a_pod_held_stays_what_it_was(change):
+    ledger = Ledger()
+    draft = drafted(ledger, POD, "a")
+    ledger.commit(draft)
+    held, before = ledger.pod(POD), entries(ledger)[POD]
+    match change:
+        case "restore":
+            ledger.restore([(POD, APP, NIC, holding("n")), (POD, APP, GPU, holding("b"))])
+        case "commit":
+            other = Draft(POD)
+            ledger.record(other, APP, NIC, holding("n"))
+            ledger.commit(other)
+        case "withdraw":
+            ledger.withdraw(draft, ())
+        case "retract":
+            ledger.retract(draft)
+        case "release":
+            ledger.release(POD)
+    assert held == before and ledger.pod(POD) != before

@@ -279,10 +279,12 @@ pods_held = st.dictionaries(
 def test_from_the_ledger_to_the_file_and_back(held):
     # What is written and read again is the same ledger, whose text is the same again.
     ledger = Ledger()
-    for pod, by_container in held.items():
-        for container, by_resource in by_container.items():
-            for resource, holding in by_resource.items():
-                ledger.restore(pod, container, resource, holding)
+    ledger.restore(
+        (pod, container, resource, holding)
+        for pod, by_container in held.items()
+        for container, by_resource in by_container.items()
+        for resource, holding in by_resource.items()
+    )
     text = rendered(ledger)
     again = Ledger()
     restore(again, checkpoint.loads(text).entries or ())

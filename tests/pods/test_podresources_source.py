@@ -67,7 +67,7 @@ class Node:
     def hold(self, name: str) -> None:
         if name in self.pods:
             held = Holding({0: (DeviceId(f"device-{self.state.version}"),)}, b"")
-            self.state.ledger.restore(PodUid(name), MAIN, GPU, held)
+            self.state.ledger.restore([(PodUid(name), MAIN, GPU, held)])
             self.state.note_pod(PodUid(name))
 
 
