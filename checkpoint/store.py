@@ -93,8 +93,10 @@ class FileStore:
         self._check_size(data)
         replaced = False
         try:
+            if self._freeing is not None:
+                self._freeing.settle()
             temporary = self._write_temporary(data)
-            self._replace(temporary)
+            self._replace_by(temporary)
             replaced = True
             if self._durability is Durability.POWER:
                 self._files.flush_directory(self._directory)
@@ -157,13 +159,13 @@ class FileStore:
             except FileExistsError:
                 continue
 
-    def _replace(self, temporary: str) -> None:
-        held = None if self._freeing is None else self._freeing.hold(self._place)
+    def _replace_by(self, temporary: str) -> None:
+        old = None if self._freeing is None else self._freeing.hold(self._place)
         try:
             self._rename(temporary, self._place, or_remove=temporary)
         finally:
-            if self._freeing is not None and held is not None:
-                self._freeing.free(held)
+            if self._freeing is not None and old is not None:
+                self._freeing.free(old)
 
     def _reserve_aside(self) -> str:
         for number in itertools.count(1):

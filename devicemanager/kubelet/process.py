@@ -75,11 +75,13 @@ class KubeletProcess:
         self._settings = settings
         self._events = events
         self._freeing = checkpoint.Freeing()
+        # Whoever flushes nothing does not wait for the disk, and needs no thread for it.
+        flushes = settings.durability is not checkpoint.Durability.PROCESS
         self._store = checkpoint.FileStore(
             directories.plugin_dir,
             durability=settings.durability,
             files=FaultyFiles(faults),
-            freeing=self._freeing,
+            freeing=self._freeing if flushes else None,
         )
         self._quirks = settings.quirks
         self.manager = DeviceManager(

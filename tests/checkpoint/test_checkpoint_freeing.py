@@ -7,121 +7,91 @@ from pathlib import Path
 import pytest
 
 from checkpoint import CheckpointWriteError, FileOperations, FileStore, Freeing
-from checkpoint.freeing import MOST_WAITING
 
 PATIENCE = 30.0
 
 
-def descriptors() -> set[str]:
+def open_files() -> set[str]:
     """The files that this process has open."""
     links = list(Path("/proc/self/fd").iterdir())
     return {str(link.readlink()) for link in links if link.is_symlink()}
 
 
-def held() -> list[str]:
-    return [link for link in descriptors() if link.endswith("(deleted)") and "held" in link]
+def freeing_threads() -> int:
+    return [each.name for each in threading.enumerate()].count("checkpoint freeing")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    path = tmp_path / "held"
-    path.write_bytes(b"x" * 100)
-    return path
+class Disk(FileOperations):
+    """One on which renames may fail, and that frees files when it is told to."""
 
-
-class Steps(Freeing):
-    """Remembers what it was asked."""
-
-    def __init__(self, done: list[str]) -> None:
-        super().__init__()
-        self.done = done
-
-    def hold(self, path: str) -> int | None:
-        descriptor = super().hold(path)
-        self.done.append("hold" if descriptor is not None else "nothing to hold")
-        return descriptor
-
-    def free(self, descriptor: int) -> None:
-        self.done.append("free")
-        super().free(descriptor)
-
-
-class Files(FileOperations):
-    def __init__(self, done: list[str], error: OSError | None = None) -> None:
-        self.done = done
+    def __init__(self, error: OSError | None = None) -> None:
         self.error = error
+        self.may_free = threading.Event()
+        self.freed_by: list[str] = []
 
     def rename(self, old: str, new: str) -> None:
-        self.done.append("rename")
         if self.error is not None:
             raise self.error
         super().rename(old, new)
 
+    def close(self, descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name.endswith(" (deleted)"):
+            assert self.may_free.wait(PATIENCE)
+            self.freed_by.append(threading.current_thread().name)
+        super().close(descriptor)
 
-def test_the_old_file_is_held_over_the_rename(tmp_path: Path) -> None:
-    done: list[str] = []
-    freeing = Steps(done)
-    store = FileStore(tmp_path, files=Files(done), freeing=freeing)
+
+def deleted(store: FileStore) -> str:
+    return f"{store.path} (deleted)"
+
+
+def test_a_writer_does_not_wait_until_the_old_file_is_freed(tmp_path: Path) -> None:
+    disk, before = Disk(), open_files()
+    freeing = Freeing(disk)
+    store = FileStore(tmp_path, files=disk, freeing=freeing)
     store.write(b"first")
-    assert done == ["nothing to hold", "rename"]
-    done.clear()
+    assert freeing_threads() == 0
     store.write(b"second")
-    assert done == ["hold", "rename", "free"]
-    assert store.path.read_bytes() == b"second"
+    assert deleted(store) in open_files()
+    disk.may_free.set()
     freeing.close()
+    assert open_files() == before
+    assert disk.freed_by == ["checkpoint freeing"]
+    assert freeing_threads() == 0
+    assert store.read() == b"second"
+
+
+def test_the_next_write_begins_when_the_old_file_is_freed(tmp_path: Path) -> None:
+    """A disk with room for two files would be full otherwise."""
+    disk = Disk()
+    freeing = Freeing(disk)
+    store = FileStore(tmp_path, files=disk, freeing=freeing)
+    store.write(b"first")
+    store.write(b"second")
+    third = threading.Thread(target=store.write, args=(b"third",))
+    third.start()
+    third.join(0.05)
+    assert third.is_alive()
+    assert [path.name for path in tmp_path.iterdir()] == [store.path.name]
+    disk.may_free.set()
+    third.join(PATIENCE)
+    freeing.close()
+    assert store.read() == b"third"
 
 
 def test_a_file_that_is_not_replaced_is_let_go(tmp_path: Path) -> None:
     FileStore(tmp_path).write(b"first")
-    done: list[str] = []
-    freeing = Steps(done)
-    store = FileStore(tmp_path, files=Files(done, OSError(5, "no")), freeing=freeing)
+    before = open_files()
+    freeing = Freeing()
+    store = FileStore(tmp_path, files=Disk(OSError(5, "no")), freeing=freeing)
     with pytest.raises(CheckpointWriteError):
         store.write(b"second")
-    assert done == ["hold", "rename", "free"]
     freeing.close()
-    assert not [each for each in descriptors() if each.startswith(str(tmp_path))]
-    assert store.path.read_bytes() == b"first"
+    assert open_files() == before
+    assert store.read() == b"first"
 
 
-def test_a_held_file_is_freed_in_another_thread(place: Path) -> None:
-    threads: list[str] = []
-
-    def close(descriptor: int) -> None:
-        threads.append(threading.current_thread().name)
-        os.close(descriptor)
-
-    freeing = Freeing(close)
-    descriptor = freeing.hold(str(place))
-    assert descriptor is not None
-    place.unlink()
-    assert held() == [f"{place} (deleted)"]
-    freeing.free(descriptor)
-    freeing.close()
-    assert held() == []
-    assert threads == ["checkpoint freeing"]
-    assert "checkpoint freeing" not in [each.name for each in threading.enumerate()]
-
-
-def test_on_a_slow_disk_nothing_piles_up(place: Path) -> None:
-    go_on = threading.Event()
-
-    def close(descriptor: int) -> None:
-        assert go_on.wait(PATIENCE)
-        os.close(descriptor)
-
-    freeing, files = Freeing(close), 0
-    while (descriptor := freeing.hold(str(place))) is not None:
-        freeing.free(descriptor)
-        files += 1
-        assert files <= MOST_WAITING + 1  # the thread has one itself
-    assert files >= MOST_WAITING
-    go_on.set()
-    freeing.close()
-    assert str(place) not in descriptors()
-
-
-def test_what_is_no_file_of_ours_is_not_opened(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     fifo, link = tmp_path / "fifo", tmp_path / "link"
     os.mkfifo(fifo)
     link.symlink_to(fifo)
@@ -130,33 +100,37 @@ def test_what_is_no_file_of_ours_is_not_opened(tmp_path: Path) -> None:
     for path in (fifo, link):
         descriptor = freeing.hold(str(path))  # returns, though nobody writes to the FIFO
         assert descriptor is not None
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.read(descriptor, 1)
-        os.close(descriptor)
-
-
-def test_closed_without_a_file_and_used_again(place: Path) -> None:
-    freeing = Freeing()
-    freeing.close()
-    for _ in range(2):
-        descriptor = freeing.hold(str(place))
-        assert descriptor is not None
+        assert Path(f"/proc/self/fd/{descriptor}").readlink() == path
         freeing.free(descriptor)
-        freeing.close()
-        freeing.close()
-    assert str(place) not in descriptors()
+    freeing.close()
 
 
-def test_where_no_thread_can_start_the_file_is_freed_in_place(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_closed_without_a_file_and_used_again(tmp_path: Path) -> None:
+    freeing, before = Freeing(), open_files()
+    freeing.close()
+    store = FileStore(tmp_path, freeing=freeing)
+    for _ in range(2):
+        store.write(b"first")
+        store.write(b"second")
+        freeing.close()
+        freeing.close()
+        assert open_files() == before
+        assert freeing_threads() == 0
+
+
+def test_where_no_thread_can_start_the_writer_frees_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    freeing = Freeing()
-    descriptor = freeing.hold(str(place))
-    assert descriptor is not None
-    freeing.free(descriptor)
-    assert str(place) not in descriptors()
+    disk, before = Disk(), open_files()
+    disk.may_free.set()
+    freeing = Freeing(disk)
+    store = FileStore(tmp_path, files=disk, freeing=freeing)
+    for number in range(3):
+        store.write(b"%d" % number)
+        assert open_files() == before
+    assert disk.freed_by == ["MainThread"] * 2
     freeing.close()
