@@ -229,27 +229,44 @@ class Real:
             self.pods.remove(number)
 
 
-def test_both_device_managers_get_every_pod_in_turns(make_mock_kubelet):
+class Least:
+    """A baseline that knows how big the checkpoint was."""
+
+    def __init__(self, kubelet):
+        self.kubelet = kubelet
+        self.sizes = []
+        self.done = 0
+
+    def both(self):
+        self.done += 1
+
+    def refresh(self):
+        self.sizes.append(self.kubelet.checkpoint_path.stat().st_size)
+
+
+def test_both_device_managers_and_the_baseline_get_every_pod_in_turns(make_mock_kubelet):
     kubelet = make_mock_kubelet()
     plugin = FakePlugin(RESOURCE)
     plugin.register(kubelet.manager.plugins)
     plugin.send_list(devices("a", "b"))
-    case, real = reference.BesideCase(2, 2), Real()
-    line = reference.admissions(case, kubelet, real)
+    case, real, least = reference.BesideCase(2, 2), Real(), Least(kubelet)
+    line = reference.admissions(case, kubelet, real, least)
+    assert least.done == len(line.baseline) == 300
+    assert least.sizes[:2] == sorted(set(least.sizes))
     assert len(line.real) == len(line.ours) == 300 and set(line.real) == {3.0}
     assert real.pods == [298, 299] and len(kubelet.pods()) == 2
 
 
 def test_the_table_beside_the_real_device_manager():
     lines = [
-        reference.Beside("a few", [1.0, 2.0, 9.0], [4.0], goal=0.9),
+        reference.Beside("a few", [1.0, 2.0, 9.0], [4.0], goal=0.9, baseline=[2.5]),
         reference.Beside("many", [8.0], [4.0], goal=1.3),
         reference.Beside("List", [8.0], [2.0]),
     ]
     assert reference.table(lines, "1.36.3").splitlines()[1:] == [
-        "           real      ours   ratio  goal",
-        "a few      2.00      4.00    0.50  >= 0.9 missed",
-        "many       8.00      4.00    2.00  >= 1.3 met",
+        "           real      ours   ratio  at best  goal",
+        "a few      2.00      4.00    0.50     0.80  >= 0.9 missed",
+        "many       8.00      4.00    2.00           >= 1.3 met",
         "List       8.00      2.00    4.00",
     ]
 
