@@ -25,7 +25,10 @@ class KubeletWaits:
 
     def mark(self) -> Mark:
         """This moment among the events and calls: take it before you do something, and give
-        it as ``since`` to what waits for or looks at the consequences."""
+        it as ``since`` to what waits for or looks at the consequences.
+
+        A call is on record once it has ended: a plugin's Register may come after a mark that
+        was taken when its devices were counted already. So name the RPC you mean."""
         return self._waits.mark(None)
 
     def wait_for_resource(
