@@ -67,7 +67,8 @@ class Cluster:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._nodes: dict[str, ClusterNode] = {}
-        self._ends: dict[str, Callable[[], None]] = {}
+        # By node, not by its name: a shard that is taken again has others of the same names.
+        self._ends: dict[ClusterNode, Callable[[], None]] = {}
         self._claims: list[ShardClaims] = []
 
     @classmethod
@@ -186,9 +187,7 @@ class Cluster:
 
     def _node(self, members: Members, index: int, shard: int, api: Api) -> ClusterNode:
         kubelet = members.make(index)
-        with self._lock:
-            self._ends[members.name(index)] = partial(members.end, kubelet)
-        return ClusterNode(
+        node = ClusterNode(
             members.name(index),
             kubelet,
             options=members.options_of(index, as_nodes=bool(self._as_nodes), shard=shard),
@@ -199,8 +198,11 @@ class Cluster:
             clock=self._clock,
             shared=self._shared,
             warn=self._warn,
-            left=self._has_left,
+            left=lambda name: self._has_left(node),
         )
+        with self._lock:
+            self._ends[node] = partial(members.end, kubelet)
+        return node
 
     def _join_all(self, nodes: Iterable[ClusterNode]) -> list[tuple[str, Exception]]:
         """Let them join, many at once; returns which could not, and why."""
@@ -215,6 +217,11 @@ class Cluster:
             except (ClusterError, ClientClosing) as error:
                 connection.watches.drop(node.name)
                 errors.append((node.name, error))
+                with self._lock:
+                    has_joined = self._nodes.get(node.name) is node
+                if not has_joined:  # nobody will have it leave
+                    node.leave("keep")
+                    self._end(node)
 
         self._for_each(nodes, Priority.NODE_STATUS, join)
         return errors
@@ -231,15 +238,17 @@ class Cluster:
         """Run the shards of the members that this process can claim, and give them up where it
         cannot keep them. Returns at once; nodes join as their shards are taken."""
         api = ApiClient(self._credentials, connections=2, timeout=3.0)
+        tenures: dict[int, _Tenure] = {}
 
         def taken(number: int) -> None:
             self._warn(f"shard {number} of {shards} is ours: its nodes join")
-            work = threading.Thread(
-                target=self._join_shard, args=(members, Shard(number, shards), claims), daemon=True
-            )
-            work.start()
+            before, tenure = tenures.get(number), _Tenure(lambda: number not in claims.ours)
+            tenures[number] = tenure
+            arguments = (members, Shard(number, shards), tenure, before)
+            threading.Thread(target=self._join_shard, args=arguments, daemon=True).start()
 
         def lost(number: int) -> None:
+            tenures[number].lost.set()
             names = [members.name(i) for i in members.indexes if i % shards == number]
             self.abandon(names)
 
@@ -251,10 +260,18 @@ class Cluster:
         claims.start()
         return claims
 
-    def _join_shard(self, members: Members, shard: Shard, claims: ShardClaims) -> None:
-        def is_over() -> bool:
-            return shard.number not in claims.ours
+    def _join_shard(
+        self, members: Members, shard: Shard, tenure: _Tenure, before: _Tenure | None
+    ) -> None:
+        if before is not None:
+            # Its nodes have the same names, and some may be about to join still.
+            before.joined.wait()
+        try:
+            self._join_until_over(members, shard, tenure.is_over)
+        finally:
+            tenure.joined.set()
 
+    def _join_until_over(self, members: Members, shard: Shard, is_over: Callable[[], bool]) -> None:
         indexes = [index for index in members.indexes if shard.has(index)]
         api = Scoped(self._connection.api, is_over)
         nodes = [self._node(members, index, shard.number, api) for index in indexes]
@@ -276,10 +293,10 @@ class Cluster:
         nodes = [node for name in chosen if (node := self._forget(name)) is not None]
         self._part(nodes, how or self._leave)
 
-    def _has_left(self, name: str) -> None:
+    def _has_left(self, node: ClusterNode) -> None:
         """By itself: somebody deleted its Node, or we may not write it."""
-        self._forget(name)
-        self._end(name)
+        self._forget(node.name)
+        self._end(node)
 
     def _forget(self, name: str) -> ClusterNode | None:
         with self._lock:
@@ -294,7 +311,7 @@ class Cluster:
                 with suppress(ClusterError, ClientClosing):
                     node.leave(how)
             finally:
-                self._end(node.name)
+                self._end(node)
 
         there = [node for node in nodes if node is not None]
         self._for_each(there, Priority.DELETION, part, _LEAVING)
@@ -319,9 +336,9 @@ class Cluster:
             self._connection.lane.put(priority, f"node/{node.name}", partial(work, node))
         open_.wait(seconds)
 
-    def _end(self, name: str) -> None:
+    def _end(self, node: ClusterNode) -> None:
         with self._lock:
-            end = self._ends.pop(name, None)
+            end = self._ends.pop(node, None)
         if end is not None:
             end()
 
@@ -342,6 +359,21 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Tenure:
+    """A shard from when it is taken until it is lost."""
+
+    def __init__(self, is_others: Callable[[], bool]) -> None:
+        """``is_others`` says so before ``lost`` is set, and not any more if it is taken again."""
+        self._is_others = is_others
+        self.lost = threading.Event()
+        self.joined = threading.Event()
+        """Set once no more of its nodes join; those of one that is over are gone then."""
+
+    def is_over(self) -> bool:
+        """Whether nothing may be written for it."""
+        return self.lost.is_set() or self._is_others()
 
 
 class _Countdown:

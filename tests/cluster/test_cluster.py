@@ -2,6 +2,7 @@
 
 import threading
 
+import attrs
 import pytest
 
 from devicemanager.cluster import Cluster, ClusterError, Facts, NodeOptions, Span
@@ -235,14 +236,53 @@ def test_a_shard_that_is_lost_writes_nothing_more(stub, kubeconfig, until, monke
         assert after == writes
 
 
+def test_a_shard_that_is_taken_again_before_all_have_joined(stub, kubeconfig, until, monkeypatch):
+    """What was to join at first has the same names: it does not, and its kubelets end."""
+    monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.02)
+    monkeypatch.setattr("devicemanager.cluster.shard.RENEWAL", 0.0)
+    monkeypatch.setattr("devicemanager.cluster.shard.GIVE_UP", 600.0)
+    lines, go_on = [], threading.Event()
+    members, made = recorded(light_members("n", 4, {GPU: 2}, None, NodeOptions(), Facts()), go_on)
+    with Cluster.connect(kubeconfig, leave="keep", warn=lines.append) as cluster:
+        cluster.share(members, 1, "default", "me")
+        until(lambda: made)
+        cluster.connection.api.request("DELETE", f"{LEASES}/devicemanager-shard-0")
+        until(lambda: lines.count("shard 0 of 1 is ours: its nodes join") == 2)
+        go_on.set()
+        until(lambda: len(cluster.nodes) == 4 and len(made) == 8)
+        ours = [node.kubelet for node in cluster.nodes.values()]
+        until(lambda: [each for each in made if each.is_serving] == made[4:])
+        assert sorted(map(id, ours)) == sorted(map(id, made[4:]))
+    assert not [each for each in made if each.is_serving]
+
+
+def recorded(members, go_on=None):
+    """The members, and a list of the kubelets that are made of them; after the first of these
+    it waits."""
+    made = []
+
+    def make(index):
+        kubelet = members.make(index)
+        made.append(kubelet)
+        if go_on is not None:
+            assert go_on.wait(30)
+        return kubelet
+
+    return attrs.evolve(members, make=make), made
+
+
 def test_one_that_cannot_join_is_named(stub, kubeconfig):
     stub.faults.fail(422, lambda request: request.verb == "create", times=1)
     cluster = Cluster.connect(kubeconfig)
+    members, made = recorded(light_members("n", 3, {}, None, NodeOptions(), Facts()))
     with pytest.raises(ClusterError, match="422"):
-        cluster.join_members(light_members("n", 3, {}, None, NodeOptions(), Facts()))
+        cluster.join_members(members)
     assert len(cluster.nodes) == 2
+    joined = [node.kubelet for node in cluster.nodes.values()]
+    assert [each.is_serving for each in made] == [each in joined for each in made]
     cluster.close()
     assert stub.all("nodes") == []
+    assert not any(each.is_serving for each in made)
 
 
 def test_nothing_is_left_behind(stub, kubeconfig, until):
