@@ -10,6 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.dispositions import hear_signals
+
 TESTS = Path(__file__).parent
 WIRE_ROOMS = {"podresources", "protos", "typed"}
 MEASURED_ROOMS = {"cli", "plugin", "processes", "registration"}
@@ -23,6 +25,9 @@ hypothesis.settings.register_profile("dev", **_FEW)
 hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True, **_FEW)
 hypothesis.settings.register_profile("deep", max_examples=1000, print_blob=True, **_PATIENT)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+hear_signals()
 
 
 def pytest_report_header():
