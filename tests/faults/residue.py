@@ -74,6 +74,11 @@ def connections(under: Path) -> int:
     )
 
 
+def deleted(directory: Path) -> list[str]:
+    """The files of a directory that are removed or replaced, and that this process still holds."""
+    return [link for link in _links() if link.startswith(f"{directory}/") and "(deleted)" in link]
+
+
 def _name(thread: threading.Thread) -> str:
     return re.sub(r"-\d+", "", thread.name)  # Thread-17 (_serve): its number says nothing
 

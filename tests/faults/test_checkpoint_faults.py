@@ -37,7 +37,7 @@ from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.core.errors import EndpointError, StartError
 from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
-from tests.faults import hostile
+from tests.faults import hostile, residue
 from tests.faults.conftest import PATIENT, Start, pod
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -298,6 +298,8 @@ def assert_fails_and_recovers(
 ) -> None:
     """While nothing can be written an admission fails, with no trace; then it works."""
     assert kubelet.admit(pod("a", 2, uid="uid-a")).admitted
+    # A disk that still frees the checkpoint before is neither full nor made read-only.
+    assert residue.eventually(lambda: not residue.deleted(kubelet.plugin_dir))
     before = kubelet.checkpoint_path.read_bytes()
     with breaking:
         failed = kubelet.admit(pod("b", 2, uid="uid-b"))
