@@ -22,7 +22,6 @@ from checkpoint.errors import (
 from checkpoint.files import Contents, Durability, FileOperations
 from checkpoint.freeing import Freeing
 from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, RegisteredDevices
-from checkpoint.parse import loads
 from checkpoint.reading import MAX_SIZE, load, read, verify
 from checkpoint.store import CHECKPOINT_NAME, FileStore, is_checkpoint_file
 from checkpoint.text import Rendered, checksum, dumps, hashed_text, render_entry
@@ -31,6 +30,7 @@ from devicemanager.lazy import lazy_names
 if TYPE_CHECKING:
     from checkpoint.consistency import Finding, FindingKind, inconsistencies
     from checkpoint.inspection import Inspection, inspect
+    from checkpoint.parse import loads
     from checkpoint.repairing import Repair, repair, without_pods
 
 __all__ = [
@@ -73,7 +73,8 @@ __all__ = [
     "without_pods",
 ]
 
-# What looks for faults in a file; a kubelet needs none of it.
+# What reads a file's text, which a node does not need that starts afresh, and what looks for
+# faults in it, which no kubelet needs.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
@@ -83,6 +84,7 @@ __getattr__, __dir__ = lazy_names(
         "Repair": "repairing",
         "inconsistencies": "consistency",
         "inspect": "inspection",
+        "loads": "parse",
         "repair": "repairing",
         "without_pods": "repairing",
     },

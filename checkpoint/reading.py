@@ -9,7 +9,6 @@ from typing import Final
 
 from checkpoint.errors import CheckpointNotFound, CheckpointUnreadable
 from checkpoint.model import Checkpoint
-from checkpoint.parse import loads
 from checkpoint.text import checksum
 
 __all__ = ["MAX_SIZE", "load", "read", "verify"]
@@ -49,7 +48,10 @@ def load(path: str | os.PathLike[str], *, v1: bool = False) -> Checkpoint:
 
     Raises CheckpointNotFound, CheckpointUnreadable, CheckpointCorrupt or ChecksumMismatch.
     """
-    return loads(read(path), source=os.fspath(path), v1=v1)
+    data = read(path)
+    from checkpoint.parse import loads
+
+    return loads(data, source=os.fspath(path), v1=v1)
 
 
 def verify(path: str | os.PathLike[str]) -> int:

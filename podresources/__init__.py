@@ -2,8 +2,8 @@
 
 A server over any :class:`Source`, a client for any kubelet, and the values they share.
 The package defines the source it needs and knows nothing of the device manager; nothing
-here decides who gets a device. Values, view, rate limit and counters are free of gRPC,
-which is loaded only when the server or the client is first used.
+here decides who gets a device. Values, view, rate limit and counters are free of gRPC.
+Everything but the errors is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devicemanager.lazy import lazy_names
-from podresources.counters import Counters
 from podresources.errors import (
     AnswerInvalid,
     AnswerTooLarge,
@@ -28,23 +27,24 @@ from podresources.errors import (
     SocketNotFound,
     SocketPathError,
 )
-from podresources.ratelimit import TokenBucket
-from podresources.rendering import as_dict
-from podresources.source import MemorySource, Source
-from podresources.values import (
-    Allocatable,
-    ClaimResource,
-    Container,
-    ContainerDevices,
-    ContainerMemory,
-    DynamicResource,
-    Pod,
-    ids_by_resource,
-)
 
 if TYPE_CHECKING:
     from podresources.client import DEFAULT_SOCKET, PodResourcesClient
+    from podresources.counters import Counters
+    from podresources.ratelimit import TokenBucket
+    from podresources.rendering import as_dict
     from podresources.server import PodResourcesServer
+    from podresources.source import MemorySource, Source
+    from podresources.values import (
+        Allocatable,
+        ClaimResource,
+        Container,
+        ContainerDevices,
+        ContainerMemory,
+        DynamicResource,
+        Pod,
+        ids_by_resource,
+    )
     from podresources.view import View
 
 __all__ = [
@@ -81,13 +81,27 @@ __all__ = [
     "ids_by_resource",
 ]
 
-# Their modules load gRPC or protobuf.
+# Client, server and view load gRPC or protobuf; a server that nobody has asked yet needs no
+# values.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "Allocatable": "values",
+        "ClaimResource": "values",
+        "Container": "values",
+        "ContainerDevices": "values",
+        "ContainerMemory": "values",
+        "Counters": "counters",
         "DEFAULT_SOCKET": "client",
+        "DynamicResource": "values",
+        "MemorySource": "source",
+        "Pod": "values",
         "PodResourcesClient": "client",
         "PodResourcesServer": "server",
+        "Source": "source",
+        "TokenBucket": "ratelimit",
         "View": "view",
+        "as_dict": "rendering",
+        "ids_by_resource": "values",
     },
 )

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 import grpc
 
-from podresources import sockets, wire
+from podresources import decoding, sockets
 from podresources.errors import (
     AnswerInvalid,
     AnswerTooLarge,
@@ -80,21 +80,21 @@ class PodResourcesClient:
 
     def list(self) -> tuple[Pod, ...]:
         """Every active pod with what its containers hold."""
-        return self._ask(v1_grpc.LIST, b"", wire.pods_from_bytes)
+        return self._ask(v1_grpc.LIST, b"", decoding.pods_from_bytes)
 
     def get_allocatable(self) -> Allocatable:
         """What the node could give to containers, in use or not."""
-        answer = wire.allocatable_from_bytes
+        answer = decoding.allocatable_from_bytes
         return self._ask(v1_grpc.GET_ALLOCATABLE_RESOURCES, b"", answer)
 
     def get(self, name: str, namespace: str = "default") -> Pod:
         """One pod. Older kubelets, and those with the feature gate off, cannot say."""
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        return self._ask(v1_grpc.GET, request.SerializeToString(), wire.pod_from_bytes)
+        return self._ask(v1_grpc.GET, request.SerializeToString(), decoding.pod_from_bytes)
 
     def list_v1alpha1(self) -> tuple[Pod, ...]:
         """As :meth:`list` in the older version: app containers, no topology."""
-        return self._ask(v1alpha1_grpc.LIST, b"", wire.pods_from_v1alpha1_bytes)
+        return self._ask(v1alpha1_grpc.LIST, b"", decoding.pods_from_v1alpha1_bytes)
 
     def close(self) -> None:
         """Let the connection go. Closing twice does nothing."""
@@ -117,7 +117,7 @@ class PodResourcesClient:
         data = self._call(method, request)
         try:
             return decode(data)
-        except wire.DecodeError as error:
+        except decoding.DecodeError as error:
             raise AnswerInvalid(
                 f"{self.socket_path} answered {method} with something else: {error}"
             ) from error

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
-from podresources.values import Allocatable, ClaimResource, Container, DynamicResource, Pod
+if TYPE_CHECKING:
+    from podresources.values import Allocatable, ClaimResource, Container, DynamicResource, Pod
 
 __all__ = ["ALL", "Profile"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import grpc
 
@@ -21,7 +21,9 @@ from podresources.errors import ServeError
 from podresources.profile import ALL, Profile
 from podresources.ratelimit import TokenBucket
 from podresources.service import Answer, Method, Refusal, Service
-from podresources.source import Source
+
+if TYPE_CHECKING:
+    from podresources.source import Source
 
 DEFAULT_QPS = 100.0
 DEFAULT_BURST = 10

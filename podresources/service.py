@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 from google.protobuf.message import DecodeError, Message
@@ -12,10 +13,12 @@ from google.protobuf.message import DecodeError, Message
 from podresources.counters import Counters, Kind
 from podresources.profile import ALL, Profile
 from podresources.ratelimit import TokenBucket
-from podresources.source import Source
 from podresources.view import View
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
+
+if TYPE_CHECKING:
+    from podresources.source import Source
 
 RATE_LIMIT_TEXT = "rejected by rate limit"
 """What the kubelet answers (``ErrorLimitExceeded``, pkg/kubelet/apis/grpc, v1.32)."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
 from podresources import wire
 from podresources.profile import ALL, Profile
 from podresources.reuse import Reuse
-from podresources.source import Source
-from podresources.values import Allocatable, Pod
+
+if TYPE_CHECKING:
+    from podresources.source import Source
+    from podresources.values import Allocatable, Pod
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
-from devicemanager.core.status import ResourceStatus
 from devicemanager.events import EventStream
 
 if TYPE_CHECKING:
     from devicemanager.claims.manager import ClaimManager
     from devicemanager.claims.persistence import StateFile
+    from devicemanager.core.status import ResourceStatus
     from podresources import DynamicResource
 
 

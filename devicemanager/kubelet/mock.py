@@ -11,7 +11,7 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from devicemanager.calls.log import CallLog
 from devicemanager.claims.door import ClaimsDoor
@@ -30,12 +30,14 @@ from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.nodepods import NodePods
 from devicemanager.kubelet.paths import NodePaths
 from devicemanager.kubelet.process import KubeletProcess
-from devicemanager.kubelet.telemetry import Telemetry
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
 from devicemanager.kubelet.waits import KubeletWaits
 from devicemanager.pods.records import PodStore
 from devicemanager.settings import Settings
+
+if TYPE_CHECKING:
+    from devicemanager.kubelet.telemetry import Telemetry
 
 __all__ = ["MockKubelet", "WaitTimeout"]
 
@@ -202,6 +204,8 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
     @property
     def telemetry(self) -> Telemetry:
         """What ``run --http`` tells: health, counters, pods with their statuses."""
+        from devicemanager.kubelet.telemetry import Telemetry
+
         return Telemetry(
             lambda: self.manager,
             self.allocated_resources_status,

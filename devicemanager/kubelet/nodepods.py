@@ -11,12 +11,8 @@ import attrs
 
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
-from devicemanager.core.status import ResourceStatus
-from devicemanager.kubelet import inventory
 from devicemanager.kubelet.arguments import check_exit_codes, parser
-from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.podlife import PodLife
-from devicemanager.kubelet.telemetry import NodeTelemetry
 from devicemanager.manager.healthupdates import HealthUpdates
 from devicemanager.manager.manager import Capacity, DeviceManager
 from devicemanager.pods.admission import Admission
@@ -24,6 +20,9 @@ from devicemanager.pods.records import Phase, PodRecord, pod_uid
 from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.core.status import ResourceStatus
+    from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
+    from devicemanager.kubelet.telemetry import NodeTelemetry
     from devicemanager.manifests import Source
 
 __all__ = ["NodePods"]
@@ -123,6 +122,8 @@ class NodePods(PodLife):
     @property
     def telemetry(self) -> NodeTelemetry:
         """What is told of it over HTTP: pods with their statuses, counts of devices."""
+        from devicemanager.kubelet.telemetry import NodeTelemetry
+
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._pods)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
@@ -150,11 +151,15 @@ class NodePods(PodLife):
 
     def plugins(self) -> tuple[PluginStatus, ...]:
         """The plugin of each known resource, sorted by resource."""
+        from devicemanager.kubelet import inventory
+
         return inventory.plugins(self.manager.state)
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
         """Every device that a plugin lists or a container holds, with its health and its
         holder; sorted by resource and id."""
+        from devicemanager.kubelet import inventory
+
         return inventory.devices(self.manager.state)
 
     def pod(self, uid: str) -> PodRecord:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from devicemanager.core.podstatus.conditions import Gates
 from devicemanager.core.podstatus.containers import STOPPED, ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.served import Served
 from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodStore
 
 if TYPE_CHECKING:
+    from devicemanager.core.podstatus.conditions import Gates
+    from devicemanager.core.podstatus.status import PodStatus
     from devicemanager.manifests import Source
 
 __all__ = ["PodLife"]
@@ -76,10 +76,12 @@ class PodLife:
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
         """The pod's status as the kubelet tells it to the API. ``gates`` are its readiness
         gates. Raises RequestError for an unknown UID."""
+        from devicemanager.pods.apistatus import api_status
+
         resources = self._life.serving().workers.allocated_resources_status(uid)
         record = self._pods.known(uid)
         with self._pods.lock:
-            return record.api_status(resources, gates)
+            return api_status(record, resources, gates)
 
     def exit_container(
         self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""

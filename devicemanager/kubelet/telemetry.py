@@ -16,6 +16,7 @@ from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.core.status import ResourceStatus
 from devicemanager.manager.manager import DeviceManager
+from devicemanager.pods.apistatus import api_status
 from devicemanager.pods.records import PodRecord, PodStore
 from devicemanager.versions.behaviour import HealthCheck
 
@@ -108,7 +109,7 @@ class NodeTelemetry:
                 found = self._resources(record.pod.uid)
                 held = {ContainerName(name): each for name, each in found.items()}
         with self._pods.lock:
-            return PodReport(record.pod, record.api_status(held), record.deletion_grace)
+            return PodReport(record.pod, api_status(record, held), record.deletion_grace)
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,6 @@ from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.printable import printable
 from devicemanager.core.runoptions import ContainerSettings, NetworkInterface
-from devicemanager.host import pci
 from devicemanager.manager.podstates import PodStates
 from devicemanager.wire.settings import settings_from_bytes, settings_to_bytes
 
@@ -44,6 +43,8 @@ class HostDeviceAssignment:
         """
         if _TYPED_DEVICES not in response:
             return response
+        from devicemanager.host import pci
+
         settings = settings_from_bytes(response)
         # Read before the lock is taken: sysfs may take its time. What is free is decided
         # under it, so two pods never get one device.

@@ -36,7 +36,6 @@ from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.providers.registry import HintProviders
-from devicemanager.core.status import ResourceStatus, allocated_resources_status
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.admissions import Admissions
@@ -46,7 +45,6 @@ from devicemanager.manager.expiry import GracePeriod
 from devicemanager.manager.handler import ClientHandler
 from devicemanager.manager.healthupdates import HealthUpdates
 from devicemanager.manager.hostdevices import HostDeviceAssignment
-from devicemanager.manager.looking import ManagerSnapshot, look
 from devicemanager.manager.podstates import PodStates
 from devicemanager.manager.rules import allocation_rules, new_endpoints, new_ledger
 from devicemanager.manager.state import State
@@ -55,6 +53,8 @@ from devicemanager.wire.errors import WireError
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation
+    from devicemanager.core.status import ResourceStatus
+    from devicemanager.manager.looking import ManagerSnapshot
 
 
 @attrs.frozen
@@ -348,6 +348,8 @@ class DeviceManager:
         self, pod: PodUid
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
         """``allocatedResourcesStatus`` of each of the pod's containers that holds devices."""
+        from devicemanager.core.status import allocated_resources_status
+
         with self.state.lock:
             return allocated_resources_status(
                 self.state.ledger.pod(pod), self.state.endpoints.devices, self.settings.quirks
@@ -355,6 +357,8 @@ class DeviceManager:
 
     def look(self) -> ManagerSnapshot:
         """Plugins, lists and holdings as they are now, for a picture of the node."""
+        from devicemanager.manager.looking import look
+
         with self.state.lock:
             return look(self.state, self._pods.admissions())
 

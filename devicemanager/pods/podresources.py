@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, repeat
 from operator import add, attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -24,11 +24,11 @@ from podresources.reuse import Reuse, unequal
 
 _NO_SHARE = Held()
 _NEVER = None
-_NOTHING = podresources.Pod("", "")
 _UID = attrgetter("uid")
 
-Dynamic = Mapping[ContainerName, tuple[podresources.DynamicResource, ...]]
-"""What each container has of claims."""
+if TYPE_CHECKING:
+    Dynamic = Mapping[ContainerName, tuple[podresources.DynamicResource, ...]]
+    """What each container has of claims."""
 
 
 class ClaimSource(Protocol):
@@ -127,7 +127,8 @@ class PodSource:
             known = reuse.values(self._versions, lambda _: _NEVER)
             stale = unequal(versions, known)
             held = [self._held(pods[number]) for number in stale]
-        previous = reuse.values(self._previous, lambda _: _NOTHING)
+        nothing = podresources.Pod("", "")
+        previous = reuse.values(self._previous, lambda _: nothing)
         for number, its in zip(stale, held, strict=True):
             pod = pods[number]
             dynamic = self._dynamic(pod)

@@ -17,7 +17,6 @@ from devicemanager.core.allocation.container import AdmissionContext
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
-from devicemanager.core.podstatus.conditions import Gates
 from devicemanager.core.podstatus.containers import (
     KILLED,
     ContainerStatus,
@@ -25,13 +24,6 @@ from devicemanager.core.podstatus.containers import (
     initial_status,
 )
 from devicemanager.core.podstatus.phase import Phase, phase_of
-from devicemanager.core.podstatus.status import (
-    PodFacts,
-    PodStatus,
-    Resources,
-    pod_status,
-    refused_status,
-)
 
 __all__ = ["Phase", "PodRecord", "PodSnapshot", "PodStore", "by_name", "title"]
 
@@ -98,28 +90,6 @@ class PodRecord:
         started again counts as one that does not run."""
         running = self.running - self.restarted if "Q27" in quirks else self.running
         return AdmissionContext(sources_ready, running, self.finished)
-
-    def facts(self) -> PodFacts:
-        """What its status in the API is made of."""
-        return PodFacts(
-            self.pod,
-            self.phase,
-            self.reason,
-            self.message,
-            self.start_time,
-            self.has_sandbox,
-            self.unready,
-            self.disrupted,
-        )
-
-    def api_status(
-        self, resources: Resources | None = None, gates: Gates | None = None
-    ) -> PodStatus:
-        """Its status as the API has it; hold the store's lock. ``resources`` is what
-        ``allocated_resources_status`` says of it."""
-        if self.refused:
-            return refused_status(self.facts())
-        return pod_status(self.facts(), self.status, resources, gates)
 
     def status(self, name: ContainerName) -> ContainerStatus:
         """The status of one of its containers."""

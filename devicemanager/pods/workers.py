@@ -19,7 +19,6 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.refusal import Refused, refused_by_allocation
 from devicemanager.core.runoptions import RunOptions
-from devicemanager.core.status import ResourceStatus
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.admission import (
@@ -38,6 +37,7 @@ from devicemanager.versions.told import since_when
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation
+    from devicemanager.core.status import ResourceStatus
 
 
 class PodWorkers:

@@ -18,7 +18,7 @@ from podresources import (
     Pod,
     View,
     as_dict,
-    wire,
+    decoding,
 )
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
@@ -84,7 +84,7 @@ def json(message):
 def test_a_list_reads_back_as_what_was_listed(pods):
     body = View(MemorySource(pods)).list_v1()
     listed = tuple(map(as_listed, pods))
-    assert wire.pods_from_bytes(body) == listed
+    assert decoding.pods_from_bytes(body) == listed
     assert json(v1.ListPodResourcesResponse.FromString(body)) == as_dict(listed)
 
 
@@ -92,7 +92,7 @@ def test_a_list_reads_back_as_what_was_listed(pods):
 @given(tuples(PODS))
 def test_a_v1alpha1_list_has_app_containers_without_topology(pods):
     body = View(MemorySource(pods)).list_v1alpha1()
-    assert wire.pods_from_v1alpha1_bytes(body) == tuple(map(as_listed_v1alpha1, pods))
+    assert decoding.pods_from_v1alpha1_bytes(body) == tuple(map(as_listed_v1alpha1, pods))
     v1alpha1.ListPodResourcesResponse.FromString(body)
 
 
@@ -100,7 +100,7 @@ def test_a_v1alpha1_list_has_app_containers_without_topology(pods):
 def test_allocatable_reads_back_as_what_there_is(allocatable):
     body = View(MemorySource(allocatable=allocatable)).allocatable_v1()
     listed = Allocatable(split(allocatable.devices), allocatable.cpu_ids, allocatable.memory)
-    assert wire.allocatable_from_bytes(body) == listed
+    assert decoding.allocatable_from_bytes(body) == listed
     assert json(v1.AllocatableResourcesResponse.FromString(body)) == as_dict(listed)
 
 
@@ -110,7 +110,7 @@ def test_get_finds_each_pod_and_no_other(pods):
     view = View(MemorySource(pods))
     for pod in pods:
         body = view.get_v1(pod.name, pod.namespace)
-        assert wire.pod_from_bytes(body) == as_listed(pod)
+        assert decoding.pod_from_bytes(body) == as_listed(pod)
         whole = v1.GetPodResourcesResponse.FromString(body)
         assert json(whole) == {"pod_resources": as_dict(as_listed(pod))}
     assert view.get_v1("no such pod in here", "at all") is None

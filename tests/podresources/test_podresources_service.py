@@ -9,7 +9,7 @@ from podresources import (
     MemorySource,
     Pod,
     TokenBucket,
-    wire,
+    decoding,
 )
 from podresources.profile import Profile
 from podresources.service import Refusal, Service
@@ -62,11 +62,11 @@ def test_every_method_of_both_versions_is_served():
 
 def test_answers():
     harness = Harness()
-    assert wire.pods_from_bytes(harness.ask(v1_grpc.LIST)) == PODS
-    assert wire.pods_from_v1alpha1_bytes(harness.ask(v1alpha1_grpc.LIST)) == PODS
-    assert wire.pod_from_bytes(harness.ask(v1_grpc.GET, get_request("p", "ns"))) == PODS[0]
+    assert decoding.pods_from_bytes(harness.ask(v1_grpc.LIST)) == PODS
+    assert decoding.pods_from_v1alpha1_bytes(harness.ask(v1alpha1_grpc.LIST)) == PODS
+    assert decoding.pod_from_bytes(harness.ask(v1_grpc.GET, get_request("p", "ns"))) == PODS[0]
     allocatable = harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
-    assert wire.allocatable_from_bytes(allocatable).cpu_ids == (1,)
+    assert decoding.allocatable_from_bytes(allocatable).cpu_ids == (1,)
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("p", "other"), ("q", "ns"), ("", "")])
@@ -135,7 +135,7 @@ def test_a_broken_request_is_refused_and_costs_nothing():
 
 def test_fields_of_a_later_version_in_a_request_are_ignored():
     unknown_field = b"\xfa\x01\x01x"  # field 31, a string
-    assert wire.pods_from_bytes(Harness().ask(v1_grpc.LIST, unknown_field)) == PODS
+    assert decoding.pods_from_bytes(Harness().ask(v1_grpc.LIST, unknown_field)) == PODS
 
 
 class Broken(MemorySource):

@@ -13,6 +13,7 @@ from podresources import (
     MemorySource,
     Pod,
     View,
+    decoding,
     wire,
 )
 from protos import podresources_v1 as v1
@@ -52,7 +53,7 @@ def test_pods_and_containers_without_devices_are_listed_in_order():
         Pod("a", "ns"),
     ]
     view = View(MemorySource(pods))
-    assert wire.pods_from_bytes(view.list_v1()) == tuple(pods)
+    assert decoding.pods_from_bytes(view.list_v1()) == tuple(pods)
     alpha = v1alpha1.ListPodResourcesResponse.FromString(view.list_v1alpha1())
     assert [[c.name for c in p.containers] for p in alpha.pod_resources] == [["app"], []]
 
@@ -64,7 +65,7 @@ def test_an_empty_node_answers_with_empty_messages():
 
 def test_of_two_pods_with_one_name_get_tells_the_last():
     view = View(MemorySource([pod("p", "old"), pod("p", "new")]))
-    assert wire.pod_from_bytes(view.get_v1("p", "default")) == pod("p", "new")
+    assert decoding.pod_from_bytes(view.get_v1("p", "default")) == pod("p", "new")
 
 
 class CountingSource(MemorySource):
@@ -97,7 +98,7 @@ def test_only_new_pods_are_encoded(monkeypatch):
     view = View(source)
     view.list_v1()
     source.replace(pods=[pod("new", "b"), kept])
-    assert wire.pods_from_bytes(view.list_v1()) == (pod("new", "b"), kept)
+    assert decoding.pods_from_bytes(view.list_v1()) == (pod("new", "b"), kept)
     assert encoded == ["kept", "gone", "new"]
 
 
@@ -112,7 +113,7 @@ def test_the_same_allocatable_is_not_encoded_again(monkeypatch):
     view.allocatable_v1()
     assert len(calls) == 1
     source.replace(allocatable=Allocatable(cpu_ids=(2,)))
-    assert wire.allocatable_from_bytes(view.allocatable_v1()).cpu_ids == (2,)
+    assert decoding.allocatable_from_bytes(view.allocatable_v1()).cpu_ids == (2,)
 
 
 class ChangingUnderway(MemorySource):
@@ -126,7 +127,7 @@ class ChangingUnderway(MemorySource):
 
 def test_a_change_during_the_build_is_not_missed():
     view = View(ChangingUnderway([pod("old", "a")]))
-    assert [p.name for p in wire.pods_from_bytes(view.list_v1())] == ["new"]
+    assert [p.name for p in decoding.pods_from_bytes(view.list_v1())] == ["new"]
 
 
 class ChangingAfterwards(MemorySource):
@@ -141,7 +142,8 @@ class ChangingAfterwards(MemorySource):
 
 def test_a_change_after_the_reading_shows_in_the_next_answer():
     view = View(ChangingAfterwards([pod("old", "a")]))
-    first, second = wire.pods_from_bytes(view.list_v1()), wire.pods_from_bytes(view.list_v1())
+    first = decoding.pods_from_bytes(view.list_v1())
+    second = decoding.pods_from_bytes(view.list_v1())
     assert [p.name for p in first + second] == ["old", "new"]
 
 
@@ -159,7 +161,7 @@ def test_a_source_that_failed_is_asked_again():
     view = View(FailingOnce([pod("p", "a")]))
     with pytest.raises(RuntimeError, match="no state yet"):
         view.list_v1()
-    assert wire.pods_from_bytes(view.list_v1()) == (pod("p", "a"),)
+    assert decoding.pods_from_bytes(view.list_v1()) == (pod("p", "a"),)
 
 
 def test_no_answer_mixes_versions_or_is_older_than_its_call():
@@ -171,10 +173,10 @@ def test_no_answer_mixes_versions_or_is_older_than_its_call():
         wrong: list[object] = []
         for _ in range(400):
             before = told[0]
-            listed = wire.pods_from_bytes(view.list_v1())
+            listed = decoding.pods_from_bytes(view.list_v1())
             seen = [p.containers[0].devices[0].device_ids[0] for p in listed]
-            seen += map(str, wire.allocatable_from_bytes(view.allocatable_v1()).cpu_ids)
-            got = wire.pod_from_bytes(view.get_v1("p0", "default"))
+            seen += map(str, decoding.allocatable_from_bytes(view.allocatable_v1()).cpu_ids)
+            got = decoding.pod_from_bytes(view.get_v1("p0", "default"))
             newer = [*seen, got.containers[0].devices[0].device_ids[0]]
             if seen[0] != seen[1] or seen[2] != seen[3] or min(map(int, newer)) < before:
                 wrong.append((before, newer))

@@ -16,8 +16,8 @@ from podresources import (
     DynamicResource,
     MemorySource,
     View,
+    decoding,
 )
-from podresources import wire as podresources_wire
 from podresources.counters import PREFIX, Counters, Kind
 from podresources.profile import Profile
 from tests.helpers import container, device, pod
@@ -56,7 +56,7 @@ def profile(version: str, **gates: bool) -> Profile:
 def test_p11_entries(version: str, entries: list[tuple[tuple[str, ...], tuple[int, ...]]]) -> None:
     source = MemorySource([podresources.Pod("p", "default", (Container("c", DEVICES),))])
     view = View(source, profile(version))
-    [listed] = podresources_wire.pods_from_bytes(view.list_v1())
+    [listed] = decoding.pods_from_bytes(view.list_v1())
     assert [(each.device_ids, each.nodes) for each in listed.containers[0].devices] == entries
 
 

@@ -126,7 +126,7 @@ def _register() -> Run:
 def _podresources() -> Run:
     from google.protobuf.message import DecodeError
 
-    from podresources import wire
+    from podresources import decoding
     from podresources.counters import Counters
     from podresources.rendering import as_dict
     from podresources.service import Refusal, Service
@@ -144,10 +144,10 @@ def _podresources() -> Run:
             with contextlib.suppress(Refusal):
                 service.answer(method, data)
         for read in (
-            wire.pods_from_bytes,
-            wire.pods_from_v1alpha1_bytes,
-            wire.pod_from_bytes,
-            wire.allocatable_from_bytes,
+            decoding.pods_from_bytes,
+            decoding.pods_from_v1alpha1_bytes,
+            decoding.pod_from_bytes,
+            decoding.allocatable_from_bytes,
         ):
             with contextlib.suppress(DecodeError):
                 json.dumps(as_dict(read(data)))
