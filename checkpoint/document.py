@@ -90,7 +90,7 @@ class Document:
         return self.snapshot().render()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Snapshot:
     """A document at one moment. Snapshots may be rendered from any thread and in any order;
     in the order in which they were taken it is fast."""
@@ -127,7 +127,7 @@ class _Block:
         return self._effect.on(state)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Rendering:
     """The blocks of some pods, with how many pods there are up to the end of each and the
     hash's state there."""

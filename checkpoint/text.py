@@ -48,7 +48,7 @@ _HTML: Final = re.compile("[<>&\u2028\u2029]")
 _DECIMAL: Final = tuple(map(str, range(256)))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Rendered:
     """One piece of a checkpoint in both texts. Compared by identity: the same object is the
     same text, and telling so costs nothing."""

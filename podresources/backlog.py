@@ -25,7 +25,7 @@ class Call(Protocol):
         """End the RPC; what its client has not read is dropped."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Pending:
     call: Call
     size: int

@@ -46,7 +46,7 @@ class Refusal(Exception):
         self.text = text
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Method:
     """One method: its full path, what it counts as, and how it is answered from the
     request's bytes."""

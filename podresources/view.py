@@ -56,7 +56,7 @@ class View:
         return self._v1.get().by_name.get((namespace, name))
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen(slots=False, eq=False, repr=False)
 class _Listing:
     """All pods of one version: each pod's bytes, none if it is not listed, and the whole
     response."""

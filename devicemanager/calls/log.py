@@ -33,7 +33,7 @@ _LONGEST_NAME = 512
 Callback = Callable[[Call], None]
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Kept:
     """The latest calls of one kind, oldest first."""
 

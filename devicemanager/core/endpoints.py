@@ -42,7 +42,7 @@ class Endpoint:
     """The last list that this registration sent; None before the first."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Resource:
     """Mutable, private to ``Endpoints``: one resource's registrations, newest last."""
 
@@ -53,7 +53,7 @@ class _Resource:
     """The endpoint that served last, for its name and options, once none is connected."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Departure:
     """What the end of one registration changed for its resource."""
 

@@ -18,7 +18,7 @@ from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class DeviceIndex:
     """Which device has which number. Compared by identity: two lists with the same
     ids and topology share one numbering."""
@@ -76,7 +76,7 @@ def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | No
     return per_node, with_topology, without_nodes, impossible[0] if impossible else None
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Columns:
     """The devices of one ListAndWatch message, column by column, in its order.
 
@@ -93,7 +93,7 @@ class Columns:
         return cls([d.id for d in rows], [d.health for d in rows], [d.numa for d in rows])
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class DeviceList:
     """The devices of one resource as last reported. Immutable."""
 

@@ -50,7 +50,7 @@ Entry = tuple[PodUid, ContainerName, ResourceName, Holding]
 _NOTHING: Mapping[ResourceName, Holding] = MappingProxyType({})
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Index:
     """Private index of one resource: what is in use, and by whom."""
 

@@ -42,7 +42,7 @@ _WAITS = (0.05, 0.2)
 OnError = Callable[[BaseException], None]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class FaultEquipment:
     """What a process needs for faults on purpose."""
 

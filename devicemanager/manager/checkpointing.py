@@ -86,7 +86,7 @@ class MemoryStore:
         self.writes += 1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Round:
     """One durable write and those who wait for it."""
 

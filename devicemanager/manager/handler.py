@@ -30,7 +30,7 @@ _LEAVE_OPEN = frozenset({"Q1", "Q3", "Q24"})
 """Quirks with which the connection of a replaced plugin stays open."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Change:
     """One list after another, and what can be said of that without the state's lock."""
 
@@ -49,7 +49,7 @@ class _Change:
         return cls(before, after, found, touched, healthy)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Difference:
     """What a new list means: the changes, and which pods hold devices they concern."""
 

@@ -12,7 +12,7 @@ from devicemanager.core.ids import PodUid
 __all__ = ["PodState", "PodStates"]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PodState:
     """One pod's record; one that says nothing is not kept."""
 

@@ -17,7 +17,7 @@ _STABLE = 2 * LONGEST
 Key = TypeVar("Key")
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Entry:
     seconds: float
     updated_at: float

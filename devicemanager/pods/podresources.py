@@ -195,7 +195,7 @@ class PodSource:
         return _grouped(resource, list(zip(device_index.select(bits), numa, strict=True)))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Held:
     """All that one pod holds: devices, and its containers' shares of everything else."""
 

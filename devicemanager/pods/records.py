@@ -31,7 +31,7 @@ __all__ = ["Phase", "PodRecord", "PodSnapshot", "PodStore", "by_name", "title"]
 by_name = attrgetter("namespace", "name", "uid")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class PodSnapshot:
     """The pods of the node as of one moment, each tuple sorted ``by_name``."""
 

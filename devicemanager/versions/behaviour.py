@@ -16,7 +16,7 @@ from devicemanager.versions.version import KubeletVersion
 __all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolve"]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Behaviour:
     """Resolved once, when the settings are made; nobody else compares versions."""
 

@@ -81,7 +81,7 @@ class AdmissionContext:
         return container in self.finished and "Q5" not in rules.quirks
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ResourceSnapshot:
     """What one step of an admission saw of one resource before it chose."""
 
@@ -95,7 +95,7 @@ class ResourceSnapshot:
     """What the container had already."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Step:
     """One decision, written down while it is made; explanations are built from it."""
 
@@ -107,7 +107,7 @@ class Step:
     error: str | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PodAllocation:
     """One pod's allocation under way, and its outcome once the generator returned."""
 

@@ -42,7 +42,7 @@ DeviceHints = Mapping[str, Hints | None]
 """Resource to its hints; None for no preference."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DeviceHintProvider:
     """Hints of device resources, with each list's grouping by NUMA node remembered."""
 

@@ -88,7 +88,7 @@ def partition(devices: DeviceList, available: int, affinity: int | None) -> Part
     return Partition(aligned, with_topology & ~aligned, available & ~with_topology)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class View:
     """A resource as it is until the next RPC: its list, and what is free of it."""
 
@@ -99,7 +99,7 @@ class View:
         return partition(self.devices, self.free, affinity)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Selection:
     """One choice under way. ``draft`` already reserves what ``chosen`` holds."""
 

@@ -40,7 +40,7 @@ Hints: TypeAlias = tuple[Hint, ...]
 """All hints of one resource, smallest sets first. Empty: the request fits nowhere."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class DeviceLayout:
     """A resource's devices, grouped by the set of NUMA nodes they are on.
 
