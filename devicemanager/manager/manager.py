@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple
 
 import checkpoint
 from devicemanager.clock import Clock, SystemClock
@@ -57,8 +55,7 @@ if TYPE_CHECKING:
     from devicemanager.manager.looking import ManagerSnapshot
 
 
-@attrs.frozen
-class Capacity:
+class Capacity(NamedTuple):
     """What the node has of device resources (``GetCapacity``, v1.32)."""
 
     capacity: Mapping[str, int]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import attrs
+from typing import NamedTuple
 
 from devicemanager.versions.version import PREVIEW, KubeletVersion, VersionError
 
 __all__ = ["GATES", "GateStep", "Stage", "resolve_gates"]
 
 
-@attrs.frozen
-class GateStep:
+class GateStep(NamedTuple):
     """From ``since`` (a minor) on: the default, and whether it may be changed."""
 
     since: int

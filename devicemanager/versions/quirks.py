@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-
-import attrs
+from typing import NamedTuple
 
 from devicemanager.versions.steps import Steps, since, step_at
 from devicemanager.versions.version import KubeletVersion, VersionError
@@ -16,8 +15,7 @@ REFERENCE = "reference"
 """Stands for all quirks that a version has."""
 
 
-@attrs.frozen
-class Quirk:
+class Quirk(NamedTuple):
     """A defect: what happens then, and from when on there is it."""
 
     text: str

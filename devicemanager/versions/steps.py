@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from devicemanager.versions.version import KubeletVersion
 
 __all__ = ["Step", "Steps", "since", "step_at", "value_at"]
 
 
-@attrs.frozen
-class Step:
+class Step(NamedTuple):
     """From a version on, the value of a behaviour."""
 
     since: tuple[KubeletVersion, ...]
@@ -28,7 +25,7 @@ class Step:
 
     def holds_at(self, version: KubeletVersion) -> bool:
         *backports, first = self.since
-        if version >= attrs.evolve(first, patch=first.patch or 0):
+        if version >= KubeletVersion(first.minor, first.patch or 0):
             return True
         return any(version.minor == each.minor and version >= each for each in backports)
 

@@ -11,6 +11,7 @@ Follows ``devicesToAllocate`` of pkg/kubelet/cm/devicemanager/manager.go (v1.32)
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import NamedTuple
 
 import attrs
 
@@ -29,8 +30,7 @@ class PreferenceError(AllocationError):
     """GetPreferredAllocation failed, which refuses the pod."""
 
 
-@attrs.frozen
-class PreferenceWanted:
+class PreferenceWanted(NamedTuple):
     """Ask GetPreferredAllocation; the answer is a tuple of device ids."""
 
     resource: ResourceName
@@ -41,8 +41,7 @@ class PreferenceWanted:
     size: int
 
 
-@attrs.frozen
-class AllocateWanted:
+class AllocateWanted(NamedTuple):
     """Ask Allocate for one container; the answer is ``AllocateAnswer``."""
 
     resource: ResourceName
@@ -63,8 +62,7 @@ Answer = tuple[DeviceId, ...] | AllocateAnswer | None
 Steps = Generator[Wanted, Answer, frozenset[DeviceId]]
 
 
-@attrs.frozen
-class Partition:
+class Partition(NamedTuple):
     """Available devices by how they stand to the container's topology affinity."""
 
     aligned: int
