@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from devicemanager.lazy import lazy_names
 from devicemanager.testing.manifest import pod_manifest
-from devicemanager.versions.version import ANCHORS as KUBELET_VERSIONS
 
 if TYPE_CHECKING:
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from devicemanager.testing.processfactory import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
     from devicemanager.testing.scripts import PodResourcesServerFactory
+    from devicemanager.testing.versions import KUBELET_VERSIONS
 
 __all__ = [
     "KUBELET_VERSIONS",
@@ -43,6 +43,7 @@ __getattr__, __dir__ = lazy_names(
         "FakeDev": "hardware",
         "FakeSysfs": "hardware",
         "HardwareError": "hardware",
+        "KUBELET_VERSIONS": "versions",
         "MockKubeletFactory": "factories",
         "PluginProcess": "processes",
         "PluginProcessFactory": "processfactory",

@@ -283,7 +283,7 @@ def test_a_session_that_uses_no_kubelet_loads_none(passes):
 
         def test_that_fails_and_tells_nothing(request):
             assert request.config.pluginmanager.hasplugin("devicemanager")
-            heavy = {"grpc", "google.protobuf", "yaml", "devicemanager.kubelet.mock"}
+            heavy = {"attr", "grpc", "google.protobuf", "yaml", "devicemanager.kubelet.mock"}
             assert heavy.isdisjoint(sys.modules)
         """,
         passed=1,
