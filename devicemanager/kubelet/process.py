@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -168,15 +169,28 @@ class KubeletProcess:
         ]
         self._load()
         self._claims.load(self._claims_file)
-        self._stops.append(self.pod_resources.stop)
+        self._stops += [
+            self.pod_resources.stop,
+            self._watcher.stop,
+            lambda: self._registration.stop(),
+        ]
+        all_else: Future[None] = Future()
+        # gRPC sleeps for a millisecond in the start of a server: two may do so at once.
+        with ThreadPoolExecutor(1, thread_name_prefix="start") as beside:
+            try:
+                registration = beside.submit(self._registration.start, all_else.result)
+                self._start_pod_resources()
+                self._watcher.start()
+                all_else.set_result(None)
+            finally:
+                all_else.cancel()  # what was not reached: nothing is published then
+            registration.result()
+
+    def _start_pod_resources(self) -> None:
         try:
             self.pod_resources.start()
         except PodResourcesError as error:
             raise StartError(str(error)) from error
-        self._stops.append(self._watcher.stop)
-        self._watcher.start()
-        self._stops.append(lambda: self._registration.stop())
-        self._registration.start()
 
     def recreate_socket(self) -> None:
         """Serve on a new ``kubelet.sock``; everything else stays. Raises StartError."""

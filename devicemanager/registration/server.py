@@ -49,6 +49,10 @@ Send = Callable[[dp.Empty | None], None]
 """Sends the answer, then None."""
 
 
+def _nothing() -> None:
+    pass
+
+
 def endpoint_fault(name: str) -> str | None:
     """What is wrong with ``RegisterRequest.endpoint``, which must be a file name (Q23)."""
     if not name:
@@ -82,13 +86,15 @@ class RegistrationServer:
         generic = grpc.method_handlers_generic_handler(service, handlers)
         self._server.add_generic_rpc_handlers((generic,))
 
-    def start(self) -> None:
-        """Listen. Raises StartError with the kubelet's text."""
+    def start(self, before_published: Callable[[], object] = _nothing) -> None:
+        """Listen. ``before_published`` is called before plugins can see the socket, and may
+        wait. Raises StartError with the kubelet's text."""
         try:
             with sockets.published(self._socket) as private:
                 self._bound = private
                 self._server.add_insecure_port(sockets.target(private))
                 self._server.start()
+                before_published()
             self._identity = sockets.FileIdentity.of(self._socket)
         except (PodResourcesError, RuntimeError, OSError) as error:
             text = self._registrar.behaviour.listen_failed

@@ -23,8 +23,11 @@ from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.records import PodStore
 from devicemanager.pods.workers import PodWorkers
+from devicemanager.registration.server import RegistrationServer
+from devicemanager.registration.watcher import PluginWatcher
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import FakeCall, FakePlugin
+from podresources.server import PodResourcesServer
 from tests.faults import hostile
 
 GPU = hostile.RESOURCE
@@ -187,6 +190,65 @@ def test_sockets_are_for_owner_and_group_whatever_the_umask(mask):
 
 
 # -- stop and start ------------------------------------------------------------------------
+
+
+def test_both_servers_start_at_once_and_kubelet_sock_appears_last(monkeypatch):
+    """gRPC sleeps for a millisecond in the start of each."""
+    ready = threading.Event()
+    registration, pod_resources = RegistrationServer.start, PodResourcesServer.start
+    watcher = PluginWatcher.start
+    kubelet = MockKubelet()
+    seen = []
+
+    def note(name):
+        served = kubelet.plugin_socket, kubelet.pod_resources_socket
+        seen.append((name, [socket.exists() for socket in served]))
+
+    def start_registration(server, before_published):
+        def hold():
+            ready.set()
+            before_published()
+            note("registration")
+
+        registration(server, hold)
+
+    def start_pod_resources(server):
+        assert ready.wait(10), "the Registration service waits for PodResources"
+        note("pod resources")
+        pod_resources(server)
+
+    def start_watcher(each):
+        note("watcher")
+        watcher(each)
+
+    monkeypatch.setattr(RegistrationServer, "start", start_registration)
+    monkeypatch.setattr(PodResourcesServer, "start", start_pod_resources)
+    monkeypatch.setattr(PluginWatcher, "start", start_watcher)
+    with kubelet:
+        note("started")
+    assert seen == [
+        ("pod resources", [False, False]),
+        ("watcher", [False, True]),
+        ("registration", [False, True]),
+        ("started", [True, True]),
+    ]
+
+
+@pytest.mark.parametrize("part", [PodResourcesServer, PluginWatcher])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StartError])
+def test_a_start_that_ends_halfway_publishes_nothing(monkeypatch, part, error):
+    def fail(_):
+        raise error("planted")
+
+    with MockKubelet() as kubelet:
+        kubelet.stop()
+        monkeypatch.setattr(part, "start", fail)
+        with pytest.raises(error, match=r"^planted$"):
+            kubelet.start()
+        assert not list(kubelet.plugin_dir.iterdir())
+        assert not kubelet.pod_resources_socket.exists()
+        monkeypatch.undo()
+        kubelet.start()
 
 
 def test_stop_and_start_keep_directory_and_devices():
