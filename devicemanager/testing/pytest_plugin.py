@@ -29,7 +29,7 @@ _SHARED: pytest.StashKey[dict[str, SharedKubelet]] = pytest.StashKey()
 _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
 _REPLAYS: pytest.StashKey[ReplayPluginFactory] = pytest.StashKey()
 _PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
-_KEEPS_OBSERVERS: pytest.StashKey[bool] = pytest.StashKey()
+_KEEPS_ENGINES: pytest.StashKey[bool] = pytest.StashKey()
 
 
 @pytest.fixture
@@ -95,21 +95,25 @@ def make_mock_kubelet(
     """Makes mock kubelets, for tests of several or of ones that they start themselves."""
     from devicemanager.testing.factories import MockKubeletFactory
 
-    _keep_observers(request.config)
+    _keep_engines(request.config)
     with MockKubeletFactory(_marked(request.node, mock_kubelet_settings)) as factory:
         request.node.stash[_KUBELETS] = factory
         yield factory
 
 
-def _keep_observers(config: pytest.Config) -> None:
-    """Until the end of the session: to close an inotify instance takes the kernel as long as
-    all else that a test with a kubelet does."""
-    if not config.stash.setdefault(_KEEPS_OBSERVERS, False):
+def _keep_engines(config: pytest.Config) -> None:
+    """Keep what one kubelet would end and the next begin again, until the end of the session:
+    observers of directories, whose inotify instances take the kernel 7 ms to close, and gRPC's
+    own threads, which last as long as any channel or server."""
+    if not config.stash.setdefault(_KEEPS_ENGINES, False):
+        import grpc
+
         from devicemanager.io import observers
 
-        config.stash[_KEEPS_OBSERVERS] = True
+        config.stash[_KEEPS_ENGINES] = True
         stack = contextlib.ExitStack()
         stack.enter_context(observers.kept())
+        stack.enter_context(grpc.insecure_channel("unix:/nowhere"))  # never connects
         config.add_cleanup(stack.close)
 
 
