@@ -248,7 +248,9 @@ class Cluster:
             threading.Thread(target=self._join_shard, args=arguments, daemon=True).start()
 
         def lost(number: int) -> None:
-            tenures[number].lost.set()
+            # There is none yet as long as nobody takes the line that ``taken`` prints.
+            if tenure := tenures.get(number):
+                tenure.lost.set()
             names = [members.name(i) for i in members.indexes if i % shards == number]
             self.abandon(names)
 

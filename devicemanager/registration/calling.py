@@ -29,10 +29,10 @@ _GIVEN_UP = RpcError("Canceled", "the kubelet gave the call up")
 def rpc_error(error: grpc.RpcError) -> RpcError:
     """The status that a failed call carries, as Go prints it."""
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
-    details = error.details() if isinstance(error, grpc.Call) else str(error)
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in (details or ""):
+    details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in details:
         details = "context deadline exceeded"  # ours, not the plugin's: as Go's library says it
-    return RpcError(go_name(code.name), details or "")
+    return RpcError(go_name(code.name), details)
 
 
 def translated(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:

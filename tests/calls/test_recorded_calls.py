@@ -107,6 +107,7 @@ def test_a_plugin_that_the_watcher_finds(kubelet: MockKubelet) -> None:
         ("GetDevicePluginOptions", resource),
         ("NotifyRegistrationStatus", resource),
     ]
+    assert calls[0].request_bytes == b""
     assert calls[0].response is not None and calls[0].response["name"] == resource
     assert calls[2].request == {"plugin_registered": True, "error": ""}
     assert {call.plugin for call in calls} == {str(path)}
@@ -114,6 +115,10 @@ def test_a_plugin_that_the_watcher_finds(kubelet: MockKubelet) -> None:
 
 def failing(request: bytes, context: hostile.Context) -> bytes:
     context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no more of these")
+
+
+def silent(request: bytes, context: hostile.Context) -> bytes:
+    context.abort(grpc.StatusCode.ABORTED, "")
 
 
 def garbage(request: bytes, context: hostile.Context) -> bytes:
@@ -124,9 +129,10 @@ def garbage(request: bytes, context: hostile.Context) -> bytes:
     ("allocate", "code", "message", "response"),
     [
         (failing, "ResourceExhausted", "no more of these", None),
+        (silent, "Aborted", "", None),
         (garbage, "Internal", "Exception deserializing response!", {"undecodable": "//8="}),
     ],
-    ids=["status", "garbage"],
+    ids=["status", "no text", "garbage"],
 )
 def test_a_failed_allocate(
     kubelet: MockKubelet, allocate: hostile.Unary, code: str, message: str, response: object
