@@ -58,9 +58,3 @@ class Demo:
         }
         spec = {"completions": completions, "parallelism": parallelism, "template": template}
         self._stub.create("jobs", {"metadata": {"name": "train"}, "spec": spec})
-
-    def job(self) -> dict[str, int]:
-        """How many pods of the Job are active, succeeded and failed."""
-        found = self._stub.get("jobs", "train") or {}
-        status = found.get("status") or {}
-        return {key: status.get(key, 0) for key in ("active", "succeeded", "failed")}

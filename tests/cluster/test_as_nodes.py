@@ -111,3 +111,12 @@ def test_what_a_node_may_not_do_on_the_stub(api, method, path, selector):
     query = {"fieldSelector": selector} if selector else None
     with pytest.raises(Forbidden, match='User "system:node:own" cannot'):
         api.request(method, path, {} if method == "PATCH" else None, query=query, user="own")
+
+
+def test_a_node_keeps_its_own_lease_on_the_stub(api):
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    lease = api.request("POST", leases, {"metadata": {"name": "own"}, "spec": {}}, user="own")
+    api.request("PUT", f"{leases}/own", lease, user="own")
+    api.request("PATCH", f"{leases}/own", {}, patch="merge", user="own")
+    assert api.request("GET", f"{leases}/own", user="own")["metadata"]["name"] == "own"
+    api.request("DELETE", f"{leases}/own", user="own")

@@ -64,6 +64,16 @@ def renewed(count):
     return lambda leases: leases.methods.count("PUT") >= count
 
 
+def test_no_more_threads_than_leases(leases, lane):
+    def threads():
+        return {each for each in threading.enumerate() if each.name == "leases"}
+
+    before = threads()
+    lane.add("a", "uid-a")
+    leases.wait(renewed(3))
+    assert len(threads() - before) == 1
+
+
 def test_created_at_once_and_renewed_with_what_came_back(leases, lane):
     lane.add("a", "uid-a")
     leases.wait(renewed(2))

@@ -144,6 +144,16 @@ def test_closed_means_nothing_more(lane):
     assert lane.load == 0
 
 
+def test_what_waits_when_it_is_closed_is_dropped(lane):
+    done = []
+    go = held(lane)
+    lane.put(Priority.EVENT, "k", lambda: done.append(1))
+    lane.close(0.0)
+    go()
+    assert lane.drain(20)
+    assert done == []
+
+
 def test_a_key_that_runs_is_skipped_where_it_still_stands_in_line():
     lane = WorkLane(2)
     first, second = held(lane, "x"), held(lane, "y")

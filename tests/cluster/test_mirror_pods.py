@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from devicemanager.cluster.client.errors import NotFound
 from devicemanager.light.kubelet import LightKubelet
 from tests.cluster.world import GPU, World
 
@@ -120,6 +121,23 @@ def test_a_name_that_is_taken_is_said(world: World, kubelet: LightKubelet) -> No
         "node n: pod default/static-n is there and is no mirror pod: the static pod is not shown "
         "in the API"
     ]
+
+
+def test_a_namespace_that_is_not_there_is_said(
+    world: World, kubelet: LightKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.join(kubelet=kubelet)
+    ask = world.request
+
+    def request(method: str, path: str, *args: Any, **more: Any) -> Any:
+        if (method, path) == ("POST", PODS):
+            raise NotFound(404, "NotFound", 'namespaces "default" not found', method, path)
+        return ask(method, path, *args, **more)
+
+    monkeypatch.setattr(world, "request", request)
+    kubelet.admit(manifest())
+    world.settle()
+    assert world.warnings == ['node n: mirror pod static-n: namespaces "default" not found']
 
 
 def test_a_refused_static_pod_has_failed(world: World, kubelet: LightKubelet) -> None:

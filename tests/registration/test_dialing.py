@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from devicemanager.registration.dialing import Attempt, leaves_enough
+from devicemanager.core.errors import EndpointError
+from devicemanager.registration.dialing import Attempt, Dialer, leaves_enough
 from tests.faults import hostile
 
 SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
@@ -72,3 +73,19 @@ def test_nobody_listens(path: Path) -> None:
     assert not asyncio.run(attempt.run())
     assert attempt.found == f"{path}: it is not a socket"
     assert not attempt.was_silent
+
+
+def test_attempts_come_quickly_at_first_and_then_once_a_second(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 10:
+            raise TimeoutError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(EndpointError, match="No such file or directory"):
+        asyncio.run(Dialer().dial(path, 60.0))
+    assert waits == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]

@@ -3,6 +3,7 @@
 import pytest
 
 from devicemanager.cluster.client.api import node_path
+from devicemanager.cluster.client.credentials import Server
 from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound, Unavailable
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -11,6 +12,13 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 def pod(name):
     return {"metadata": {"name": name}, "spec": {"containers": []}}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
+def test_what_every_client_may_ask(stub, path):
+    pool = Server(stub.url).pool(1)
+    assert pool.request("GET", path).status == 200
+    pool.close()
 
 
 def test_pages(api):
@@ -63,6 +71,7 @@ def test_somebody_else_writes_first(api, stub):
     stub.faults.second_writer = lambda request: request.target.kind.plural == "leases"
     with pytest.raises(Conflict):
         api.request("PUT", f"{LEASES}/n", lease)
+    assert stub.requests["update", "leases"] == 1
 
 
 def test_a_share_of_requests_fails(api, stub):

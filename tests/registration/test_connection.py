@@ -1,0 +1,18 @@
+"""A connection to a plugin, where only this is looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from devicemanager.registration.connection import Connection
+from devicemanager.settings import Settings
+
+
+def test_a_stream_on_a_connection_that_is_closed_already(directory: Path) -> None:
+    connection = Connection(directory / "p.sock", Settings())
+    connection.close()
+    ends: list[str] = []
+    errors: list[BaseException] = []
+    connection.watch(lambda columns: None, ends.append, errors.append)
+    connection.join()
+    assert (ends, errors) == (["the connection was closed"], [])
