@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -166,43 +168,47 @@ def test_faults(ctl):
     assert ctl("fault", "clear") == "0 faults cleared\n"
 
 
+class Output(io.StringIO):
+    """Standard output that one thread writes and another reads. What capsys has read it also
+    drops, and with it what was written meanwhile."""
+
+    def wait_for(self, found, thread):
+        """Until ``found`` says so of the text."""
+        while not found(self.getvalue()):
+            assert thread.is_alive(), self.getvalue()
+            thread.join(0.01)
+
+
 @pytest.mark.parametrize("form", ["table", "json", "name"])
-def test_lists_are_watched(form, mock_kubelet, server, capsys):
+def test_lists_are_watched(form, mock_kubelet, server):
     """Until the server ends; deletions too."""
     mock_kubelet.admit(pod_manifest("a", {}, uid="a"))
     status = []
     watch = threading.Thread(target=lambda: status.append(main(["ctl", "pods", "-w", "-o", form])))
-    said = ""
-    watch.start()
-    while "a" not in (said := said + capsys.readouterr().out):
-        watch.join(0.01)
-    mock_kubelet.admit(pod_manifest("b", {}, uid="b"))
-    mock_kubelet.terminate("a")
-    while not any(word in said for word in ("gone", "deleted")):
-        said += capsys.readouterr().out
-        watch.join(0.01)
-    server.stop()
-    watch.join()
+    with contextlib.redirect_stdout(Output()) as output:
+        watch.start()
+        output.wait_for(lambda said: "a" in said, watch)
+        mock_kubelet.admit(pod_manifest("b", {}, uid="b"))
+        mock_kubelet.terminate("a")
+        output.wait_for(lambda said: "gone" in said or "deleted" in said, watch)
+        server.stop()
+        watch.join()
     assert status == [0]
-    lines = said.splitlines()
+    lines = output.getvalue().splitlines()
     assert {"table": "default", "json": '{"schema"', "name": "default/b"}[form] in lines[-2]
     assert lines[-1] == ('{"deleted": "default/a"}' if form == "json" else "default/a is gone")
 
 
-def test_events_are_followed(mock_kubelet, server, capsys):
+def test_events_are_followed(mock_kubelet, server):
     ended = []
     follow = threading.Thread(target=lambda: ended.append(main(["ctl", "events", "-f"])))
-    follow.start()
-    said = ""
-    while "started" not in said:
-        said += capsys.readouterr().out
-        follow.join(0.01)
-    mock_kubelet.restart()
-    while said.count("started") < 2:
-        said += capsys.readouterr().out
-        follow.join(0.01)
-    server.stop()
-    follow.join()
+    with contextlib.redirect_stdout(Output()) as output:
+        follow.start()
+        output.wait_for(lambda said: "started" in said, follow)
+        mock_kubelet.restart()
+        output.wait_for(lambda said: said.count("started") == 2, follow)
+        server.stop()
+        follow.join()
     assert ended == [0]
 
 
