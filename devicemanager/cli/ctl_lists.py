@@ -164,12 +164,18 @@ def _cells(listing: Listing, item: Any, is_wide: bool) -> Cells:
 
 def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callable[[], Any]) -> int:
     """Print what is new or different after every event, until the server ends."""
+    from devicemanager.control.errors import ServerGone
+
     seen: dict[str, Any] = {}
     latest = client.node().latest_event
     printer = _Printer(form, listing)
     printer.changes(seen, fetch().items)
     for _ in client.events.follow(latest):
-        printer.changes(seen, fetch().items)
+        try:
+            items = fetch().items
+        except ServerGone:
+            break  # it has ended since the event
+        printer.changes(seen, items)
     return 0
 
 

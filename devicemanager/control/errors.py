@@ -23,12 +23,16 @@ from devicemanager.kubelet.waiting import WaitTimeout
 from devicemanager.manifests.errors import ManifestError
 from devicemanager.wire.errors import WireError
 
-__all__ = ["ControlError", "HttpError", "error_of", "problem_of"]
+__all__ = ["ControlError", "HttpError", "ServerGone", "error_of", "problem_of"]
 
 
 class ControlError(DeviceManagerError):
     """The control API could not be asked, or it had no answer: nobody serves it, the token is
     wrong, the server failed. The text is one line."""
+
+
+class ServerGone(ControlError):
+    """Nobody serves the control API, or the server ended before it had answered."""
 
 
 class HttpError(Exception):

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from devicemanager.control.errors import ControlError
+from devicemanager.control.errors import ControlError, ServerGone
 
 __all__ = ["Reply", "Transport", "transport_to"]
 
@@ -118,7 +118,7 @@ class Transport:
         if isinstance(error, TimeoutError):
             return ControlError(f"no answer from {self.address} in time")
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
-            return ControlError(
+            return ServerGone(
                 f"nobody serves the control API on {self.address}: start the kubelet with "
                 "`devicemanager run --control`"
             )
@@ -126,7 +126,8 @@ class Transport:
             # Its text is what came, which may be anything. Nothing at all is an OSError, too.
             return ControlError(f"what answers on {self.address} is no control API")
         what = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return ControlError(f"the control API on {self.address} cannot be asked: {what}")
+        kind = ServerGone if isinstance(error, ConnectionError) else ControlError
+        return kind(f"the control API on {self.address} cannot be asked: {what}")
 
 
 def transport_to(address: str | os.PathLike[str], token: str | None = None) -> Transport:

@@ -15,6 +15,7 @@ import yaml
 from devicemanager import ManualClock
 from devicemanager.cli import main
 from devicemanager.control import ControlServer
+from devicemanager.control.records import RemoteEvents
 from devicemanager.testing import pod_manifest
 
 GPU = "vendor.com/gpu"
@@ -197,6 +198,20 @@ def test_lists_are_watched(form, mock_kubelet, server):
     lines = output.getvalue().splitlines()
     assert {"table": "default", "json": '{"schema"', "name": "default/b"}[form] in lines[-2]
     assert lines[-1] == ('{"deleted": "default/a"}' if form == "json" else "default/a is gone")
+
+
+def test_a_server_that_ends_after_an_event_ends_the_watch(
+    mock_kubelet, server, capsys, monkeypatch
+):
+    """Nobody is there to be asked what the event has changed."""
+
+    def follow(events, since):
+        server.stop()
+        yield "an event"
+
+    monkeypatch.setattr(RemoteEvents, "follow", follow)
+    assert main(["ctl", "pods", "-w"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_events_are_followed(mock_kubelet, server):
