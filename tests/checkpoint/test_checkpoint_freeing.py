@@ -1,12 +1,19 @@
 """A file that is replaced is freed by a thread, and whoever replaced it waits for no disk."""
 
+import contextlib
+import linecache
 import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checkpoint import CheckpointWriteError, FileOperations, FileStore, Freeing
+from checkpoint import freeing as module
 
 PATIENCE = 30.0
 
@@ -134,3 +141,99 @@ def test_where_no_thread_can_start_the_writer_frees_the_file(
         assert open_files() == before
     assert disk.freed_by == ["MainThread"] * 2
     freeing.close()
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the ``at``-th line of the module that this thread runs."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, frame: Any, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        line = linecache.getline(module.__file__, frame.f_lineno).strip()
+        # Python tells of a `with` line again before it leaves the block: none comes there.
+        if event == "line" and not line.startswith(("with ", "try:")):
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+        return self
+
+
+def interrupted(at: int, path: Path, ends: bool) -> bool:
+    """Whether a write, or the end, has so many lines; whatever comes after that does not wait."""
+    freeing = Freeing()
+    store = FileStore(path, freeing=freeing)
+    store.write(b"first")
+    if ends:
+        store.write(b"second")
+    before = sys.gettrace()
+    try:
+        sys.settrace(Interrupt(at))
+        if ends:
+            freeing.close()
+        else:
+            store.write(b"third")
+        was = False
+    except KeyboardInterrupt:
+        was = True
+    finally:
+        sys.settrace(before)
+
+    def rest() -> None:
+        for _ in range(2):
+            store.write(b"fourth")
+            store.write(b"fifth")
+            freeing.close()
+
+    later = threading.Thread(target=rest, daemon=True)
+    later.start()
+    later.join(PATIENCE)
+    assert not later.is_alive(), f"interrupted at line {at}, the next one waits"
+    assert store.read() == b"fifth"
+    return was
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_nobody_waits_for_what_was_interrupted_at_any_line(tmp_path: Path, ends: bool) -> None:
+    threads = freeing_threads()
+    at = 0
+    while interrupted(at, tmp_path, ends):
+        at += 1
+    assert at > 5
+    assert freeing_threads() == threads
+
+
+FORKED = """
+import os, sys, threading
+from checkpoint import FileOperations, FileStore, Freeing
+
+class Disk(FileOperations):
+    def close(self, descriptor):
+        # The parent's does not free anything before the child has ended.
+        if threading.current_thread().name == "checkpoint freeing" and os.getpid() == parent:
+            ended.wait()
+        super().close(descriptor)
+
+parent, ended = os.getpid(), threading.Event()
+freeing = Freeing(Disk())
+store = FileStore(sys.argv[1], freeing=freeing)
+store.write(b"first")
+store.write(b"second")
+child = os.fork()
+store.write(b"third") if child == 0 else os.waitpid(child, 0)
+ended.set()
+freeing.close()
+"""
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path)]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            assert process.wait(PATIENCE) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert FileStore(tmp_path).read() == b"third"
