@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import attrs
 
@@ -174,16 +175,22 @@ class KubeletProcess:
             self._watcher.stop,
             lambda: self._registration.stop(),
         ]
-        all_else: Future[None] = Future()
+        # Put and got in one step: an interrupt comes before or after it.
+        all_else: SimpleQueue[bool] = SimpleQueue()
+
+        def wait_for_all_else() -> None:
+            if not all_else.get():
+                raise StartError("the start was given up")
+
         # gRPC sleeps for a millisecond in the start of a server: two may do so at once.
         with ThreadPoolExecutor(1, thread_name_prefix="start") as beside:
             try:
-                registration = beside.submit(self._registration.start, all_else.result)
+                registration = beside.submit(self._registration.start, wait_for_all_else)
                 self._start_pod_resources()
                 self._watcher.start()
-                all_else.set_result(None)
+                all_else.put(True)
             finally:
-                all_else.cancel()  # what was not reached: nothing is published then
+                all_else.put(False)  # what was not reached: nothing is published then
             registration.result()
 
     def _start_pod_resources(self) -> None:

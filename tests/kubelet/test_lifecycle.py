@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import itertools
+import linecache
 import os
 import random
 import stat
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +23,7 @@ from devicemanager.core.devices import Device
 from devicemanager.core.errors import RpcError, StartError, StopError
 from devicemanager.core.ids import DeviceId
 from devicemanager.events import EventStream
+from devicemanager.kubelet import process
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.manager.manager import DeviceManager
 from devicemanager.pods.records import PodStore
@@ -249,6 +254,57 @@ def test_a_start_that_ends_halfway_publishes_nothing(monkeypatch, part, error):
         assert not kubelet.pod_resources_socket.exists()
         monkeypatch.undo()
         kubelet.start()
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the ``at``-th line from here on of ``_serve``, and of what the
+    standard library hands over between threads in it."""
+
+    FILES = (process.__file__, concurrent.futures._base.__file__)
+
+    def __init__(self, at):
+        self.left = at
+
+    def __call__(self, frame, event, _):
+        code = frame.f_code
+        if code.co_filename not in self.FILES:
+            return None
+        line = linecache.getline(code.co_filename, frame.f_lineno).strip()
+        # Python tells of a `with` line again before it leaves the block: none comes there.
+        if event == "line" and not line.startswith(("with ", "try:")):
+            self.left -= 1
+            if self.left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+
+def test_a_start_that_is_interrupted_at_any_line_ends_and_leaves_nothing():
+    kubelet = MockKubelet()
+    kubelet.start()
+    kubelet.stop()
+
+    def start(at, ended):
+        sys.settrace(Interrupt(at))
+        try:
+            kubelet.start()
+        except KeyboardInterrupt as interrupt:
+            ended.append(interrupt)
+        finally:
+            sys.settrace(None)
+
+    for at in itertools.count():
+        ended = []
+        thread = threading.Thread(target=start, args=(at, ended), daemon=True)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive(), f"interrupted at line {at}, the start does not end"
+        if not ended:
+            break
+        assert not list(kubelet.plugin_dir.iterdir())
+        assert not kubelet.pod_resources_socket.exists()
+    assert at > 20
+    kubelet.close()
 
 
 def test_stop_and_start_keep_directory_and_devices():
