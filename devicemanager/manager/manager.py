@@ -34,6 +34,7 @@ from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.refusal import Refused
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.admissions import Admissions
@@ -168,7 +169,16 @@ class DeviceManager:
         one of them.
         """
         with self.state.lock:
-            self.state.adopt(pod, devices, self._rules.no_topology_node)
+            try:
+                self.state.adopt(pod, devices, self._rules.no_topology_node)
+            except Refused:
+                raise
+            except BaseException:
+                # An interrupt: the entries are there or not, the indexes perhaps not yet.
+                self._recount()
+                if pod in self.state.ledger:
+                    self.state.note_pod(pod)
+                raise
         self.write()
 
     def sources_ready(self, known: frozenset[PodUid]) -> None:
@@ -236,7 +246,7 @@ class DeviceManager:
                 released = [pod for pod in pods if self._forget(pod)]
             except BaseException:
                 # An interrupt: it cannot be known how far that got, so all is done anew.
-                self.state.ledger.recount(each.draft for each in self._pods.admissions())
+                self._recount()
                 self.state.node.recount()
                 for pod in pods:
                     self._forget(pod)
@@ -259,6 +269,10 @@ class DeviceManager:
         if self._pods.has_inactive:
             with self.state.lock:
                 self._forget_inactive()
+
+    def _recount(self) -> None:
+        """With the lock held."""
+        self.state.ledger.recount(each.draft for each in self._pods.admissions())
 
     def _forget(self, pod: PodUid) -> bool:
         self._pods.forget(pod)

@@ -148,3 +148,18 @@ def test_a_release_interrupted_at_any_line() -> None:
         harness.manager.write()
         harness.check()
     assert interrupted > 20
+
+
+def test_an_adoption_interrupted_at_any_line() -> None:
+    """It has happened, or can be done again."""
+    interrupted = 0
+    for harness, interrupt in moments():
+        held = {"x": {"vendor.com/gpu": ["c"]}, "y": {"vendor.com/gpu": ["d"]}}
+        interrupted += interrupt.during(
+            lambda h=harness, d=held: h.manager.adopt(PodUid("p"), d)  # type: ignore[misc]
+        )
+        harness.manager.self_check()
+        assert harness.held("p") in (0, 2)
+        harness.manager.adopt(PodUid("p"), held)
+        harness.check()
+    assert interrupted > 20
