@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -13,8 +14,10 @@ __all__ = ["Limits"]
 
 
 def _positive(_: object, field: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise CheckError(f"limit {field.name} is a number of at least 0: not {value!r}")
+    if isinstance(field.default, int) and not isinstance(value, int):
+        raise CheckError(f"limit {field.name} is a whole number: not {value!r}")
 
 
 def _limit(default: float) -> Any:

@@ -87,9 +87,9 @@ class Subject:
         """What to look at if nothing comes from the plugin, by how it finds the kubelet."""
         if self.at_node_paths:
             return "it should look for kubelet.sock in /var/lib/kubelet/device-plugins"
-        words = (*self.command, *self.env.values())
-        if any(each in word for each in _PLACEHOLDERS for word in words):
-            return "it should look for kubelet.sock where its command says"
+        for what, words in (("command", self.command), ("environment", self.env.values())):
+            if any(each in word for each in _PLACEHOLDERS for word in words):
+                return f"it should look for kubelet.sock where its {what} says"
         return (
             "nothing tells it where: give it {plugin_dir} in its command or in --env, or use "
             "--at-node-paths if it has the path of a node built in"

@@ -64,6 +64,8 @@ def test_some_checks() -> None:
         ("restarts=many", "limit restarts is set by restarts=NUMBER"),
         ("restarts", "limit restarts needs a number"),
         ("restarts=-1", "limit restarts is a number of at least 0"),
+        ("restarts=1.5", "limit restarts is a whole number: not 1.5"),
+        ("start_seconds=inf", "limit start_seconds is a number of at least 0: not inf"),
     ],
 )
 def test_limits_that_cannot_be(setting: str, message: str) -> None:
@@ -174,7 +176,7 @@ def test_a_plugin_that_never_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     ("more", "advice"),
     [
         ({"at_node_paths": True}, "kubelet.sock in /var/lib/kubelet/device-plugins"),
-        ({"env": {"WHERE": "{root}/x"}}, "kubelet.sock where its command says"),
+        ({"env": {"WHERE": "{root}/x"}}, "kubelet.sock where its environment says"),
         ({"command": ("./plugin", "--dir={plugin_dir}")}, "kubelet.sock where its command says"),
         ({}, "nothing tells it where"),
     ],
