@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -196,14 +197,15 @@ def admissions(case: BesideCase, kubelet: MockKubelet, real: _Go, baseline: Base
     rounds = max(1, _SAMPLES // case.pods)
     for turn in range(rounds):
         for number in range(case.pods):
-            turns = [
+            turns = (
                 (theirs, partial(real.milliseconds, {"admit": turn * case.pods + number})),
                 (ours, partial(timed, partial(admit, kubelet, pod(number)))),
                 (least, partial(timed, baseline.both)),
-            ]
-            # Each is first as often as the others.
-            first = number % len(turns)
-            for times, take in turns[first:] + turns[:first]:
+            )
+            orders = tuple(permutations(turns))
+            # Each comes after each other as often: what the real one's garbage collector still
+            # does is nobody's in particular.
+            for times, take in orders[number % len(orders)]:
                 times.append(take())
             baseline.refresh()
         if turn + 1 < rounds:
