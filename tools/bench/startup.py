@@ -171,7 +171,7 @@ def _up(count: int) -> list[Measurement]:
     for _ in range(count):
         kubelet = MockKubelet()
         taken.append(timed(kubelet.start))
-        kubelet.stop()
+        kubelet.close()  # its directory goes, too
     return [
         Measurement("MockKubelet up, the first of a process", taken[:1]),
         Measurement("MockKubelet up", taken[1:], at_most=10),
