@@ -89,6 +89,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
+        type=settings_options.device_resource,
         help="what the plugin serves (default: what it registers at first)",
     )
     add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,9 +43,6 @@ _TOLD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
 
 FIRST = "R01"
 """That the plugin registers: without that, nearly all others could only say so, too."""
-
-_CANNOT_START = 127
-"""The exit status of a command that is not there, as in a shell."""
 
 
 def run(
@@ -112,8 +110,9 @@ class _Runner:
         for first in checks:
             if first.id == FIRST:
                 stage = self._stage(self.on_wait)
-                verdicts.append(self._verdict(first, stage))
-                silent = not self._started(stage).has_tried
+                with _closed_on_error(stage):
+                    verdicts.append(self._verdict(first, stage))
+                    silent = not Trial(stage, self.resources, "start").has_tried
         failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
         rest = [each for each in checks if each.id != FIRST]
         reasons = {each.id: self._inapplicable(each, failed, silent) for each in rest}
@@ -123,9 +122,9 @@ class _Runner:
         if stage is None and self.subject.resources and len(needing) > 1:
             # Nothing has shown yet that the plugin registers: one start does, for all of them.
             stage, failure = self._prepared(self.on_wait)
-            self._started(stage)
             if failure is not None:
-                verdicts += [self._said(each, *failure) for each in needing]
+                with _closed_on_error(stage):
+                    verdicts += [self._said(each, *failure) for each in needing]
                 rest = [each for each in rest if each.unregistered]
         lanes = self._lanes(rest, stage)
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
@@ -176,16 +175,6 @@ class _Runner:
             raise CheckError(str(failed)) from None
         finally:
             stage.close()
-
-    def _started(self, stage: Stage) -> Trial:
-        """What has been seen of a plugin that was started. Raises CheckError, and ends all of
-        it, if there is no such command."""
-        trial = Trial(stage, self.resources, "start")
-        if stage.processes and trial.process.exit_status == _CANNOT_START:
-            why = _never_came(trial, self.limits.start_seconds)
-            stage.close()
-            raise CheckError(why)
-        return trial
 
     def _inapplicable(self, check: Check, unregistered: bool, silent: bool) -> str:
         """Why it is skipped without a look at the plugin; empty if it is not. ``silent``: it
@@ -265,6 +254,17 @@ class _Runner:
             return stage, (Outcome.ERROR, f"{type(error).__name__}: {error}", trial)
         return stage, None
 
+    def _check_there(self) -> None:
+        """Start the plugin as it is meant to be. Raises CheckError if there is no such
+        command."""
+        stage, _ = self._prepared()
+        try:
+            trial = Trial(stage, self.resources, "start")
+            if trial.could_not_start:
+                raise CheckError(_never_came(trial, self.limits.start_seconds))
+        finally:
+            stage.close()
+
     # -- verdicts ----------------------------------------------------------------------
 
     def _trial(self, check: Check, stage: Stage) -> Trial:
@@ -292,6 +292,9 @@ class _Runner:
     def _said(
         self, check: Check, outcome: Outcome, seen: str, trial: Trial, seconds: float = 0.0
     ) -> Verdict:
+        """The verdict, which is told. Raises CheckError if there is no such command."""
+        if trial.could_not_start:  # or the check has broken what the command needs
+            self._check_there()
         if outcome in (Outcome.FAIL, Outcome.WARN):
             outcome, seen = self.waivers.applied(check.id, outcome, seen)
         timeline: tuple[Line, ...] = ()
@@ -307,6 +310,16 @@ class _Runner:
     def _tell(self, verdict: Verdict) -> None:
         with self._told:
             self.on_verdict(verdict)
+
+
+@contextlib.contextmanager
+def _closed_on_error(stage: Stage) -> Iterator[None]:
+    """A stage that goes on to others, unless something is raised before."""
+    try:
+        yield
+    except BaseException:
+        stage.close()
+        raise
 
 
 def _failure(check: Check) -> Outcome:

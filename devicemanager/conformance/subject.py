@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from devicemanager.api.names import is_extended_resource_name
 from devicemanager.conformance.outcomes import CheckError, Failed
 from devicemanager.core.printable import printable
 
@@ -54,7 +55,14 @@ def _as_hooks(hooks: Mapping[str, Hook]) -> dict[str, Hook]:
 def _as_names(names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise CheckError(f"resources are a list of names, not the text {names!r}")
-    return tuple(names)
+    found = tuple(names)
+    for name in found:
+        if not isinstance(name, str) or not is_extended_resource_name(name):
+            raise CheckError(
+                f"no plugin can register {name!r}: a resource is named with its domain, "
+                "such as vendor.com/gpu"
+            )
+    return found
 
 
 @attrs.frozen(kw_only=True)

@@ -35,6 +35,8 @@ _POLL_SECONDS = 0.02
 _FIRST_LINE, _NEXT_LINE = 3.0, 10.0
 """Seconds of silence before somebody is told of it, and until that is said again."""
 _TIMELINE = 200
+_CANNOT_START = 127
+"""The exit status of a command that is not there, as in a shell."""
 
 
 class Stage:
@@ -72,11 +74,12 @@ class Stage:
             "root": str(self.kubelet.root),
         }
 
-    def launch(self, *before: str) -> PluginProcess:
+    def launch(self, *before: str, hook: str = "") -> PluginProcess:
         """Start the plugin, without waiting for anything. ``before`` are words that go before
-        its command."""
+        its command; ``hook`` runs after prepare, whose work it may undo."""
         subject = self.subject
-        subject.call("prepare", self.values())
+        for each in ("prepare", hook):
+            subject.call(each, self.values())
         process = PluginProcess(
             self.kubelet,
             [*before, *subject.command],
@@ -153,11 +156,11 @@ class Trial:
         """The first of the plugin's resources."""
         return self.resources[0]
 
-    def launch(self, *before: str) -> PluginProcess:
+    def launch(self, *before: str, hook: str = "") -> PluginProcess:
         """Start the plugin, without waiting for anything. ``before`` are words that go before
-        its command."""
-        self.step("start the plugin")
-        return self.stage.launch(*before)
+        its command; ``hook`` runs after prepare, whose work it may undo."""
+        self.step(f"start the plugin after the hook {hook}" if hook else "start the plugin")
+        return self.stage.launch(*before, hook=hook)
 
     def start(self) -> None:
         """Start kubelet and plugin, and wait until the plugin is registered."""
@@ -310,8 +313,14 @@ class Trial:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the plugin has ended, and nobody starts it again."""
-        return self.subject.restart == "never" and not self.process.is_running
+        """Whether the plugin has ended, and nobody starts it again, or could."""
+        stays = self.subject.restart == "never" or self.could_not_start
+        return stays and not self.process.is_running
+
+    @property
+    def could_not_start(self) -> bool:
+        """Whether the plugin's latest end was that of a command that is not there."""
+        return bool(self.stage.processes) and self.process.exit_status == _CANNOT_START
 
     @property
     def has_stopped(self) -> bool:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 import attrs
 import pytest
@@ -224,11 +225,37 @@ def test_a_good_plugin_without_r01_is_started_as_often_as_its_checks_need() -> N
     assert starts == 1
 
 
-@pytest.mark.parametrize("only", [["R01"], ["T01", "O01"]])
-def test_a_command_that_is_not_there_is_no_answer(only: list[str]) -> None:
-    absent = Subject(command=["/nowhere/plugin"], resources=(RESOURCE,))
+@pytest.mark.parametrize("restart", ["never", "always"])
+@pytest.mark.parametrize("only", [["R01"], ["T01", "O01"], ["W01"], ["R02"], ["L11"]])
+def test_a_command_that_is_not_there_is_no_answer(
+    only: list[str], restart: Literal["never", "always"]
+) -> None:
+    """Whatever was asked: also what needs no registration, or takes an end for an answer."""
+    absent = Subject(command=["/nowhere/plugin"], resources=(RESOURCE,), restart=restart)
     with pytest.raises(CheckError, match=r"127.*/nowhere/plugin: cannot be started: No such file"):
-        run(absent, select(only), limits=_SOON, settings=SETTINGS)
+        run(absent, select(only), settings=SETTINGS)
+
+
+def test_a_wrong_configuration_may_look_as_an_absent_command() -> None:
+    """Until the plugin is started as it should be; ``misconfigure`` undoes what prepare did."""
+    shell = 'test -f "$1" || { echo it needs it; exit 127; }; sleep 100'
+    plugin = Subject(
+        command=["sh", "-c", shell, "sh", "{root}/needed"],
+        resources=(RESOURCE,),
+        hooks={"prepare": "touch {root}/needed", "misconfigure": "rm {root}/needed"},
+    )
+    [verdict] = run(plugin, select(["L11"]), limits=_SOON, settings=SETTINGS).verdicts
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.seen == "exit status 127: it needs it"
+    broken = attrs.evolve(plugin, hooks={"misconfigure": "true"})
+    with pytest.raises(CheckError, match=r"exit status 127. It printed: it needs it"):
+        run(broken, select(["L11"]), limits=_SOON, settings=SETTINGS)
+
+
+@pytest.mark.parametrize("name", ["", "notaresource", "kubernetes.io/gpu", 7])
+def test_a_resource_that_no_plugin_can_have(name: Any) -> None:
+    with pytest.raises(CheckError, match=rf"^no plugin can register {name!r}: a resource is named"):
+        Subject(command=["x"], resources=(name,))
 
 
 def test_a_plugin_of_another_resource_than_named() -> None:
@@ -335,6 +362,8 @@ def test_the_command_says_no(capsys: pytest.CaptureFixture[str]) -> None:
         (["check", "--report", "json=/nowhere/x", "--", "x"], "cannot write the report /nowhere/x"),
         (["check", "--report", "json=/", "--", "x"], "cannot write the report /"),
         (["check", "--hook", "x", "--", "x"], "write NAME=VALUE: not 'x'"),
+        (["check", "--resource", "", "--", "x"], "'' is no device resource like vendor.com/gpu"),
+        (["check", "--resource", "gpu", "--", "x"], "'gpu' is no device resource like vendor"),
         (["check", "--waivers", "/nowhere", "--", "x"], "cannot read waivers /nowhere"),
         (["check", "--kubelet-version", "1.2", "--", "x"], "1.2"),
     ],
