@@ -119,7 +119,8 @@ class CallLog(CallQueries):
             )
             (self._for_pods if rpc in _FOR_PODS else self._others).add(ended)
             subscribers = self._subscribers
-        notify(subscribers, ended, "a callback")
+        if subscribers:
+            notify(subscribers, ended, "a callback")
 
     def now(self) -> float:
         """The time by the kubelet's clock, in seconds since the epoch."""

@@ -18,8 +18,9 @@ from devicemanager.core.pods import Pod, effective_request, pod_requests
 from devicemanager.core.refusal import Refused
 
 PODS = ResourceName("pods")
-_FIRST = tuple(map(ResourceName, ("pods", "cpu", "memory", "ephemeral-storage")))
-"""``NodeResourcesFit`` looks at these first, then at the others; ours are sorted."""
+_FIRST = tuple(map(ResourceName, ("cpu", "memory", "ephemeral-storage")))
+"""``NodeResourcesFit`` looks at ``pods``, at these, then at the others; ours are sorted."""
+_REQUESTS = attrgetter("requests")
 
 
 class Node:
@@ -52,8 +53,10 @@ class Node:
         resource it does not know, which is left out (``removeMissingExtendedResources``).
         """
         requests = _requests(pod)
-        self._check(pod, self._pods.get(pod.uid, {}), requests, devices)
-        self.remove(pod.uid)
+        mine = self._pods.get(pod.uid, {})
+        self._check(pod, mine, requests, devices)
+        if mine:
+            self.remove(pod.uid)
         if requests != self._latest:
             self._latest = requests
         self._pods[pod.uid] = self._latest
@@ -67,8 +70,7 @@ class Node:
         requests: Mapping[ResourceName, int],
         devices: Callable[[ResourceName], int | None],
     ) -> None:
-        for resource in _in_order(requests):
-            requested = requests[resource]
+        for resource, requested in requests.items():
             if not requested:
                 continue
             capacity = self._fixed.get(resource)
@@ -131,14 +133,12 @@ class NodeStatus:
 
 
 def _requests(pod: Pod) -> Mapping[ResourceName, int]:
-    return {PODS: 1, **pod_requests(pod, attrgetter("requests"))}
+    """What the pod requests, in the order in which it is checked."""
+    requests = pod_requests(pod, _REQUESTS)
+    first = {name: requests[name] for name in _FIRST if name in requests}
+    return {PODS: 1, **first, **requests}
 
 
 def _of_init_containers(pod: Pod, resource: ResourceName) -> int:
     inits = attrs.evolve(pod, containers=())
     return effective_request(inits, lambda container: container.requests.get(resource, 0))
-
-
-def _in_order(requests: Mapping[ResourceName, int]) -> list[ResourceName]:
-    first = [name for name in _FIRST if name in requests]
-    return first + sorted(requests.keys() - _FIRST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain, repeat
 
 import attrs
 
@@ -93,10 +94,7 @@ class Pod:
 
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
         """Every container in admission order, with whether it is an init container."""
-        for container in self.init_containers:
-            yield container, True
-        for container in self.containers:
-            yield container, False
+        return chain(zip(self.init_containers, repeat(True)), zip(self.containers, repeat(False)))
 
 
 def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:

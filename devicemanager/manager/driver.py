@@ -91,5 +91,6 @@ class Driver:
         """The answer with host addresses for the PCI devices in its first response."""
         if not answer.responses:
             return answer
-        first = self._host_devices.resolve(pod, answer.responses[0])
-        return AllocateAnswer((first, *answer.responses[1:]))
+        first, *others = answer.responses
+        resolved = self._host_devices.resolve(pod, first)
+        return answer if resolved is first else AllocateAnswer((resolved, *others))

@@ -25,10 +25,6 @@ class PodState:
     host_devices: frozenset[str] = frozenset()
     """What of the host was given to it: PCI addresses and network interfaces."""
 
-    @property
-    def says_nothing(self) -> bool:
-        return self.admission is None and not self.affinities and not self.host_devices
-
 
 _NOTHING = PodState()
 
@@ -118,5 +114,6 @@ class PodStates:
         return state
 
     def _tidy(self, pod: PodUid) -> None:
-        if self._states[pod].says_nothing:
+        state = self._states[pod]
+        if state.admission is None and not state.affinities and not state.host_devices:
             del self._states[pod]

@@ -183,7 +183,7 @@ class PodWorkers:
             f"pod {title(pod)} admitted",
             pod=pod.uid,
             seconds=time.monotonic() - begun,
-            containers=sum(1 for _ in pod.all_containers()),
+            containers=len(pod.init_containers) + len(pod.containers),
         )
         return self._answer(pod, allocation)
 

@@ -234,7 +234,7 @@ def _allocate_resource(
         return
     selection = Selection(
         resource=resource,
-        required=required,
+        needed=required,
         affinity=allocation.affinities.get(container.name, NO_AFFINITY).mask,
         endpoints=allocation.endpoints,
         ledger=allocation.ledger,

@@ -8,6 +8,7 @@ what the containers before it took; in pod scope one affinity counts for all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import attrs
 
@@ -159,14 +160,15 @@ def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> Allocatio
 
 def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
     policy = hints.policy
-    if policy.asks_for_hints and policy.scope is ScopeName.POD:
+    scope = policy.scope if policy.asks_for_hints else None
+    if scope is ScopeName.POD:
         _align_pod(allocation, hints)
     for container, is_init in allocation.pod.all_containers():
         requests = allocation.requests(container)
         seen = allocation.see(requests, container.name)
         step = Step(container.name, seen)
         allocation.steps.append(step)
-        if policy.asks_for_hints and policy.scope is ScopeName.CONTAINER:
+        if scope is ScopeName.CONTAINER:
             step.hints = [
                 hints.container_hints(allocation, container),
                 *allocation.hint_providers.hints(allocation.pod, container),
@@ -179,7 +181,7 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
             raise
     # Checked and put on the node in one go: of two pods that come together, the second
     # must see the first.
-    allocation.node.place(allocation.pod, lambda resource: _may_hand_out(allocation, resource))
+    allocation.node.place(allocation.pod, partial(_may_hand_out, allocation))
     allocation.placed = True
 
 

@@ -102,17 +102,14 @@ class Selection:
     """One choice under way. ``draft`` already reserves what ``chosen`` holds."""
 
     resource: ResourceName
-    required: int
+    needed: int
+    """How many devices are still to be chosen."""
     affinity: int | None
     endpoints: Endpoints
     ledger: Ledger
     draft: Draft
     pick: Pick = bitset.lowest
     chosen: set[DeviceId] = attrs.field(factory=set)
-
-    @property
-    def needed(self) -> int:
-        return self.required - len(self.chosen)
 
     def look(self) -> View:
         """The resource as of now."""
@@ -123,19 +120,15 @@ class Selection:
     def take(self, view: View, bits: int) -> None:
         """Choose from those of a set that are free, as many as are still needed."""
         bits &= view.free
-        if not bits:
+        count = min(self.needed, bits.bit_count())
+        if not count:
             return
-        needed = self.needed
-        if not needed:
-            return
-        picked = self.pick(bits, min(needed, bits.bit_count()))
+        picked = self.pick(bits, count)
         view.free &= ~picked
         self._reserve(frozenset(view.devices.device_index.select(picked)))
 
     def take_reusable(self, reusable: frozenset[DeviceId]) -> None:
         """Choose from what earlier init containers of the pod hand on."""
-        if not reusable:
-            return
         # Whatever its health, and also what is not listed any more, which comes last: the
         # kubelet takes from reusableDevices before it looks at the list.
         device_index = self.look().devices.device_index
@@ -148,10 +141,11 @@ class Selection:
         if ids:
             self.ledger.reserve(self.draft, self.resource, ids)
             self.chosen |= ids
+            self.needed -= len(ids)
 
 
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
-    """Choose ``selection.required`` devices, or raise ``AllocationError``.
+    """Choose ``selection.needed`` devices, or raise ``AllocationError``.
 
     There are three ways, after what init containers hand on was taken:
 
@@ -166,39 +160,41 @@ def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
     What the plugin leaves open, or answers wrongly, is filled up in the order aligned,
     unaligned, without topology.
     """
-    selection.take_reusable(reusable)
+    if reusable:
+        selection.take_reusable(reusable)
     if not selection.needed:
         return frozenset(selection.chosen)
     view = selection.look()
     _check_enough(selection, view)
-    aligned = view.parts(selection.affinity).aligned
-    if selection.needed < aligned.bit_count():
-        yield from _choose(selection, view, only_aligned=True)
+    parts = view.parts(selection.affinity)
+    if selection.needed < parts.aligned.bit_count():
+        yield from _choose(selection, view, parts, only_aligned=True)
     else:
-        selection.take(view, aligned)
+        selection.take(view, parts.aligned)
         if selection.needed:
-            yield from _choose(selection, view, only_aligned=False)
+            yield from _choose(selection, view, parts, only_aligned=False)
     return frozenset(selection.chosen)
 
 
 def _choose(
-    selection: Selection, view: View, *, only_aligned: bool
+    selection: Selection, view: View, parts: Partition, *, only_aligned: bool
 ) -> Generator[Wanted, Answer, None]:
     """What the plugin prefers, of the aligned devices or of all, comes first; then aligned
     devices, the others with topology, and those without."""
     endpoint = selection.endpoints.serving(selection.resource)
-    preferred = 0
     if endpoint is not None and endpoint.options.get_preferred_allocation_available:
-        offered = view.parts(selection.affinity).aligned if only_aligned else view.free
+        offered = parts.aligned if only_aligned else view.free
         answer = yield from _preference(selection, endpoint, view, offered)
         # Other pods may have come and lists changed while the plugin was asked.
         view = selection.look()
+        parts = view.parts(selection.affinity)
         preferred = view.devices.device_index.bits(answer)
-    parts = view.parts(selection.affinity)
-    selection.take(view, preferred & (parts.aligned if only_aligned else view.free))
-    for bits in (parts.aligned, parts.unaligned, parts.without_topology):
-        selection.take(view, bits)
-    _check_enough(selection, view)
+        selection.take(view, preferred & parts.aligned if only_aligned else preferred)
+    for bits in parts:
+        if bits:
+            selection.take(view, bits)
+    if selection.needed:
+        _check_enough(selection, view)
 
 
 def _check_enough(selection: Selection, view: View) -> None:
@@ -223,7 +219,7 @@ def _preference(
             endpoint_name=endpoint.name,
             available=tuple(sorted(ids)),
             must_include=tuple(sorted(selection.chosen)),
-            size=selection.required,
+            size=len(selection.chosen) + selection.needed,
         )
     except RpcError as error:
         raise PreferenceError(messages.PREFERRED_FAILED.format(error=error)) from error
