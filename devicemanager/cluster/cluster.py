@@ -6,7 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Self
@@ -176,13 +176,26 @@ class Cluster:
         ClusterError if one cannot join; the others have joined then."""
         chosen = [index for index in members.indexes if shard is None or shard.has(index)]
         number = 0 if shard is None else shard.number
-        api = self._connection.api
-        nodes = [self._node(members, index, number, api) for index in chosen]
+        nodes = self._made(members, chosen, number, self._connection.api)
         errors = self._join_all(nodes)
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             name, error = errors[0]
-            raise ClusterError(f"node {name}: {error}{more}")
+            why = "the cluster is closed" if isinstance(error, ClientClosing) else error
+            raise ClusterError(f"node {name}: {why}{more}")
+        return nodes
+
+    def _made(
+        self, members: Members, indexes: Iterable[int], shard: int, api: Api
+    ) -> list[ClusterNode]:
+        """The nodes, which have not joined: all of them, or whatever is raised and none."""
+        nodes: list[ClusterNode] = []
+        try:
+            for index in indexes:
+                nodes.append(self._node(members, index, shard, api))
+        except BaseException:
+            self._give_up(*nodes)
+            raise
         return nodes
 
     def _node(self, members: Members, index: int, shard: int, api: Api) -> ClusterNode:
@@ -208,22 +221,32 @@ class Cluster:
         """Let them join, many at once; returns which could not, and why."""
         nodes = list(nodes)
         connection = self._connection
-        connection.watches.expect([node.name for node in nodes])
         errors: list[tuple[str, Exception]] = []
 
         def join(node: ClusterNode) -> None:
             try:
                 self._join_one(node)
-            except (ClusterError, ClientClosing) as error:
-                connection.watches.drop(node.name)
-                errors.append((node.name, error))
-                with self._lock:
-                    has_joined = self._nodes.get(node.name) is node
-                if not has_joined:  # nobody will have it leave
-                    node.leave("keep")
-                    self._end(node)
+            except Exception as error:
+                failed(node, error)
+                if not isinstance(error, ClusterError):
+                    raise
 
-        self._for_each(nodes, Priority.NODE_STATUS, join)
+        def failed(node: ClusterNode, error: Exception) -> None:
+            errors.append((node.name, error))
+            connection.watches.drop(node.name)
+            with self._lock:
+                has_joined = self._nodes.get(node.name) is node
+            if not has_joined:  # nobody will have it leave
+                self._give_up(node)
+
+        try:
+            connection.watches.expect([node.name for node in nodes])
+            self._for_each(
+                nodes, Priority.NODE_STATUS, join, lambda node: failed(node, ClientClosing())
+            )
+        except RuntimeError:  # there is no thread, and none can be started
+            self._give_up(*nodes)
+            raise
         return errors
 
     def _join_one(self, node: ClusterNode) -> None:
@@ -243,9 +266,17 @@ class Cluster:
         def taken(number: int) -> None:
             self._warn(f"shard {number} of {shards} is ours: its nodes join")
             before, tenure = tenures.get(number), _Tenure(lambda: number not in claims.ours)
-            tenures[number] = tenure
             arguments = (members, Shard(number, shards), tenure, before)
-            threading.Thread(target=self._join_shard, args=arguments, daemon=True).start()
+            thread = threading.Thread(target=self._join_shard, args=arguments, daemon=True)
+            tenures[number] = tenure
+            try:
+                thread.start()
+            except RuntimeError:
+                # The next one waits until all of this one have joined: nobody would say so.
+                tenures.pop(number)
+                if before is not None:
+                    tenures[number] = before
+                raise
 
         def lost(number: int) -> None:
             # There is none yet as long as nobody takes the line that ``taken`` prints.
@@ -270,13 +301,15 @@ class Cluster:
             before.joined.wait()
         try:
             self._join_until_over(members, shard, tenure.is_over)
+        except Exception as error:  # such as of a kubelet that cannot start
+            self._warn(f"shard {shard.number}: {error}")
         finally:
             tenure.joined.set()
 
     def _join_until_over(self, members: Members, shard: Shard, is_over: Callable[[], bool]) -> None:
         indexes = [index for index in members.indexes if shard.has(index)]
         api = Scoped(self._connection.api, is_over)
-        nodes = [self._node(members, index, shard.number, api) for index in indexes]
+        nodes = self._made(members, indexes, shard.number, api)
         for name, error in self._join_all(nodes)[:1]:
             if not isinstance(error, ClientClosing):
                 self._warn(f"shard {shard.number}: node {name}: {error}")
@@ -316,26 +349,40 @@ class Cluster:
                 self._end(node)
 
         there = [node for node in nodes if node is not None]
-        self._for_each(there, Priority.DELETION, part, _LEAVING)
+        self._for_each(there, Priority.DELETION, part, self._give_up, _LEAVING)
+
+    def _give_up(self, *nodes: ClusterNode) -> None:
+        """Have nothing to do with nodes any more, without a request."""
+        with ExitStack() as stack:
+            for node in nodes:
+                stack.callback(self._end, node)
+                stack.callback(node.leave, "keep")
 
     def _for_each(
         self,
         nodes: Collection[ClusterNode],
         priority: Priority,
         act: Callable[[ClusterNode], None],
+        dropped: Callable[[ClusterNode], None],
         seconds: float | None = None,
     ) -> None:
-        """Do something with nodes, many at once, and wait until that is done, or so long."""
+        """Do something with nodes, many at once, and wait until that is done, or so long.
+        ``dropped`` is done with those for which it never will be."""
         open_ = _Countdown(len(nodes))
 
-        def work(node: ClusterNode) -> None:
+        def work(do: Callable[[ClusterNode], None], node: ClusterNode) -> None:
             try:
-                act(node)
+                do(node)
             finally:
                 open_.one()
 
         for node in nodes:
-            self._connection.lane.put(priority, f"node/{node.name}", partial(work, node))
+            self._connection.lane.put(
+                priority,
+                f"node/{node.name}",
+                partial(work, act, node),
+                dropped=partial(work, dropped, node),
+            )
         open_.wait(seconds)
 
     def _end(self, node: ClusterNode) -> None:
@@ -355,6 +402,7 @@ class Cluster:
             each.stop()
         self.leave(how=how)
         self._connection.close()
+        self.abandon(self.nodes)  # what another thread had join meanwhile
 
     def __enter__(self) -> Self:
         return self

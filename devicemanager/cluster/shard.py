@@ -90,7 +90,8 @@ class ShardClaims:
         prefix: str = "devicemanager-shard",
     ) -> None:
         """``taken`` is called with a shard's number once it is ours, ``lost`` as soon as it may
-        not be; after that nothing may be written for it. Neither may take long."""
+        not be; after that nothing may be written for it. Neither may take long. A shard for
+        which ``taken`` raises is given back."""
         self._api = api
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._claims = [_Claim() for _ in range(shards)]
@@ -116,8 +117,8 @@ class ShardClaims:
         """Claim and renew on threads until ``stop``."""
         for name, work in (("shards", self.step), ("shards expire", self.expire)):
             thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def stop(self) -> None:
         """Give all shards back."""
@@ -129,7 +130,10 @@ class ShardClaims:
 
     def _run(self, work: Callable[[], None]) -> None:
         while not self._stopping.is_set():
-            work()
+            try:
+                work()
+            except Exception as error:  # an answer that is none, such as a proxy's
+                self._warn(f"shards: unexpected {type(error).__name__}: {error}")
             self._stopping.wait(LOOK)
 
     def step(self) -> None:
@@ -231,7 +235,11 @@ class ShardClaims:
             return
         with self._lock:
             self._ours.add(number)
-        self._taken(number)
+        try:
+            self._taken(number)
+        except Exception as error:  # no thread is left, or no line can be printed
+            self._warn(f"shard {number} is given back: {error}")
+            self._release(number)
 
     # -- the Lease -------------------------------------------------------------------
 

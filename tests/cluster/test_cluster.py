@@ -8,7 +8,9 @@ import pytest
 from devicemanager.cluster import Cluster, ClusterError, Facts, NodeOptions, Span
 from devicemanager.cluster.client import api as api_module
 from devicemanager.cluster.client import watch as watch_module
+from devicemanager.cluster.client.protocol import Priority
 from devicemanager.cluster.members import address, light_members
+from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.cluster.preflight import needs
 from devicemanager.cluster.shard import Shard
 from devicemanager.cluster.stub import Controllers
@@ -269,6 +271,133 @@ def recorded(members, go_on=None):
         return kubelet
 
     return attrs.evolve(members, make=make), made
+
+
+def test_a_shard_without_a_thread_is_taken_again(stub, kubeconfig, until, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.02)
+    lines, start = [], threading.Thread.start
+    refusals = iter([RuntimeError("can't start new thread")] * 2)
+
+    def started(self):
+        if getattr(self, "_target", None) == cluster._join_shard and (error := next(refusals, 0)):
+            raise error
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    with Cluster.connect(kubeconfig, warn=lines.append) as cluster:
+        share(cluster, "me", shards=1)
+        until(lambda: len(cluster.nodes) == 4)
+    assert "shard 0 is given back: can't start new thread" in lines
+
+
+def test_nodes_that_wait_to_join_when_the_cluster_is_closed(stub, kubeconfig, until, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.connection.CONNECTIONS", 1)
+    cluster = Cluster.connect(kubeconfig)
+    members, made = recorded(light_members("n", 3, {}, None, NodeOptions(), Facts()))
+    said, over = [], threading.Event()
+
+    def join():
+        with pytest.raises(ClusterError) as raised:
+            cluster.join_members(members)
+        said.append(str(raised.value))
+        over.set()
+
+    # The one thread is busy until those who wait are told.
+    cluster.connection.lane.put(Priority.EVENT, "busy", lambda: over.wait(20))
+    threading.Thread(target=join, daemon=True).start()
+    until(lambda: cluster.connection.lane.load == 4)
+    cluster.close()
+    assert over.wait(20)
+    assert said == ["node n-0: the cluster is closed (and 2 more)"]
+    assert not [each for each in made if each.is_serving]
+    with pytest.raises(ClusterError, match="the cluster is closed"):
+        cluster.join_members(members)
+    assert len(made) == 6 and not [each for each in made if each.is_serving]
+
+
+def test_nodes_that_wait_to_leave_when_the_cluster_is_closed(stub, kubeconfig, monkeypatch):
+    """Their kubelets end, whatever the API server hears."""
+    monkeypatch.setattr("devicemanager.cluster.connection.CONNECTIONS", 1)
+    monkeypatch.setattr("devicemanager.cluster.cluster._LEAVING", 0.0)
+    cluster = Cluster.connect(kubeconfig)
+    members, made = recorded(light_members("n", 3, {}, None, NodeOptions(), Facts()))
+    cluster.join_members(members)
+    running, closing = threading.Event(), threading.Event()
+
+    def busy():
+        running.set()
+        assert closing.wait(20)
+
+    cluster.connection.lane.put(Priority.DELETION, "busy", busy)
+    assert running.wait(20)
+    cluster.leave()
+    assert [each.is_serving for each in made] == [True] * 3
+    monkeypatch.setattr(cluster.connection.heartbeat, "close", lambda seconds: closing.set())
+    cluster.close()
+    assert [each.is_serving for each in made] == [False] * 3
+
+
+@pytest.mark.parametrize("leave_too", [False, True])
+def test_a_node_that_cannot_join_for_any_reason_gives_its_kubelet_back(
+    stub, kubeconfig, monkeypatch, leave_too
+):
+    lines = []
+    members, made = recorded(light_members("n", 2, {}, None, NodeOptions(), Facts()))
+    join, leave = ClusterNode.join, ClusterNode.leave
+
+    def wrong(self):
+        if self.name == "n-1":
+            raise KeyError("uid")
+        join(self)
+
+    def leaves(self, how="delete"):
+        if leave_too and self.name == "n-1":
+            raise OSError("no descriptor")
+        leave(self, how)
+
+    monkeypatch.setattr(ClusterNode, "join", wrong)
+    monkeypatch.setattr(ClusterNode, "leave", leaves)
+    with Cluster.connect(kubeconfig, warn=lines.append) as cluster:
+        with pytest.raises(ClusterError, match="node n-1: 'uid'"):
+            cluster.join_members(members)
+        joined = [cluster.nodes["n-0"].kubelet]
+        assert [each for each in made if each.is_serving] == joined
+    said = "OSError: no descriptor" if leave_too else "KeyError: 'uid'"
+    assert lines == [f"unexpected {said} (a bug)"]
+
+
+def test_a_kubelet_that_cannot_be_made_ends_those_before_it(stub, kubeconfig, until, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.02)
+    members, made = recorded(light_members("n", 3, {}, None, NodeOptions(), Facts()))
+
+    def make(index):
+        if index == 2:
+            raise ClusterError("no inotify instance is left")
+        return members.make(index)
+
+    lines = []
+    with Cluster.connect(kubeconfig, warn=lines.append) as cluster:
+        broken = attrs.evolve(members, make=make)
+        with pytest.raises(ClusterError, match="no inotify instance is left"):
+            cluster.join_members(broken)
+        assert [each.is_serving for each in made] == [False] * 2
+        cluster.share(broken, 1, "default", "me")
+        until(lambda: "shard 0: no inotify instance is left" in lines)
+        assert [each.is_serving for each in made] == [False] * 4
+
+
+def test_nodes_that_no_thread_is_left_for(stub, kubeconfig, monkeypatch):
+    members, made = recorded(light_members("n", 2, {}, None, NodeOptions(), Facts()))
+
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    with Cluster.connect(kubeconfig) as cluster:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", none)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                cluster.join_members(members)
+        assert [each.is_serving for each in made] == [False] * 2
 
 
 def test_one_that_cannot_join_is_named(stub, kubeconfig):

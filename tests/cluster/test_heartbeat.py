@@ -74,6 +74,25 @@ def test_no_more_threads_than_leases(leases, lane):
     assert len(threads() - before) == 1
 
 
+def test_a_thread_that_cannot_start(leases, lane, monkeypatch):
+    """One that there is renews the leases of both; without any the node cannot have one."""
+
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            lane.add("a", "uid-a")
+    lane.remove("a")
+    lane.add("b", "uid-b")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        lane.add("c", "uid-c")
+    leases.wait(lambda leases: {"b", "c"} <= leases.versions.keys())
+    assert "a" not in leases.versions
+
+
 def test_created_at_once_and_renewed_with_what_came_back(leases, lane):
     lane.add("a", "uid-a")
     leases.wait(renewed(2))

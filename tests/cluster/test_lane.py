@@ -154,6 +154,53 @@ def test_what_waits_when_it_is_closed_is_dropped(lane):
     assert done == []
 
 
+def test_who_waits_for_work_is_told_that_it_is_dropped():
+    said, dropped = [], []
+    lane = WorkLane(1, warn=said.append)
+    go = held(lane)
+
+    def wrong():
+        raise KeyError("k")
+
+    for number in range(2):
+        lane.put(Priority.EVENT, "k", wrong, dropped=lambda number=number: dropped.append(number))
+    lane.put(Priority.EVENT, "other", wrong, dropped=wrong)
+    lane.close(0.0)
+    lane.put(Priority.EVENT, "k", wrong, dropped=lambda: dropped.append("late"))
+    lane.put(Priority.EVENT, "k", wrong)
+    assert dropped == [0, 1, "late"]
+    assert said == ["unexpected KeyError: 'k' (a bug)"]
+    go()
+
+
+def test_work_that_is_done_is_not_dropped(lane):
+    lane.put(Priority.EVENT, "k", lambda: None, dropped=lambda: pytest.fail("it was done"))
+    assert lane.drain(20)
+    lane.close()
+
+
+def test_a_lane_that_no_thread_can_be_started_for(monkeypatch):
+    """What is refused is not done later either; what a thread is there for is."""
+    lane, done = WorkLane(2), []
+
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            lane.put(Priority.EVENT, "k", lambda: done.append("refused"))
+    assert lane.load == 0
+    go = held(lane)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        lane.put(Priority.EVENT, "k", lambda: done.append("later"))
+    go()
+    assert lane.drain(20)
+    assert done == ["later"]
+    lane.close()
+
+
 def test_a_key_that_runs_is_skipped_where_it_still_stands_in_line():
     lane = WorkLane(2)
     first, second = held(lane, "x"), held(lane, "y")

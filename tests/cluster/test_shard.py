@@ -1,5 +1,7 @@
 """Who has which shard: never two at once, and none for long without anybody."""
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,6 +142,51 @@ def test_a_lease_that_somebody_deleted_is_claimed_again(world):
     world[0].objects.clear()
     steps(world, [only], 30)
     assert only.running == {0}
+
+
+def test_a_shard_that_cannot_be_begun_is_given_back(world):
+    first, second = processes(world, 2, 1)
+    begin = first.running.add
+
+    def none(number):
+        raise RuntimeError("can't start new thread")
+
+    first.claims._taken = none
+    first.claims.step()
+    assert first.claims.ours == frozenset()
+    assert world[0].objects["devicemanager-shard-0"]["spec"]["holderIdentity"] == ""
+    assert first.said == ["shard 0 is given back: can't start new thread"]
+    first.claims._taken = begin
+    steps(world, [first, second], 1)
+    assert first.running == {0}
+
+
+def test_an_answer_that_is_none_ends_no_claiming(world, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.0)
+    (only,) = processes(world, 1, 1)
+    attempt, begun = only.leases.attempt, threading.Event()
+    answers = iter([{"kind": "Status"}])
+    only.leases.attempt = lambda *asked: next(answers, None) or attempt(*asked)
+    only.claims._taken = lambda number: begun.set()
+    only.claims.start()
+    assert begun.wait(20)
+    only.claims.stop()
+    assert only.said == ["shards: unexpected KeyError: 'metadata'"]
+
+
+def test_claims_whose_second_thread_cannot_start_can_be_stopped(world, monkeypatch):
+    (only,) = processes(world, 1, 1)
+    start = threading.Thread.start
+
+    def one(self):
+        if self.name == "shards expire":
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", one)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        only.claims.start()
+    only.claims.stop()
 
 
 MOVES = st.lists(

@@ -24,6 +24,7 @@ from devicemanager.cluster.client.errors import (
     NotFound,
     Unavailable,
 )
+from devicemanager.cluster.client.lane import start_another
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.client.telling import Rarely, Warn
 
@@ -131,9 +132,7 @@ class HeartbeatLane:
         self._number += 1
         heapq.heappush(self._queue, (lease.due, self._number, lease))
         if len(self._threads) < min(self._most, len(self._leases)) and not self._closed:
-            thread = threading.Thread(target=self._run, name="leases", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            start_another(self._threads, self._run, "leases")
         if self._is_watched and self._queue[0][2] is lease:
             self._changed.notify_all()  # who watches waits for a later one
 

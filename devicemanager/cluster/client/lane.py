@@ -7,13 +7,22 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+import attrs
+
 from devicemanager.cluster.client.errors import ApiError, ClientClosing
 from devicemanager.cluster.client.protocol import Priority
 from devicemanager.cluster.client.telling import Warn
 
-__all__ = ["WorkLane"]
+__all__ = ["WorkLane", "start_another"]
 
-_Work = tuple[Priority, Callable[[], None]]
+_Act = Callable[[], None]
+
+
+@attrs.frozen
+class _Work:
+    priority: Priority
+    do: _Act
+    dropped: _Act | None
 
 
 class WorkLane:
@@ -39,41 +48,60 @@ class WorkLane:
         """Threads that wait and were not woken."""
         self._closed = False
 
-    def put(self, priority: Priority, key: str, work: Callable[[], None]) -> None:
-        """As in ``protocol.Lane``; never blocks. Once closed, nothing is done any more."""
+    def put(self, priority: Priority, key: str, work: _Act, *, dropped: _Act | None = None) -> None:
+        """As in ``protocol.Lane``; never blocks. Once closed, nothing is done any more.
+        ``dropped`` is called in place of the work if that is never done. Raises RuntimeError,
+        and forgets the work, if there is no thread and none can be started."""
+        made = _Work(priority, work, dropped)
         with self._changed:
-            if self._closed:
+            if not self._closed:
+                self._append(key, made)
                 return
-            self._waiting.setdefault(key, deque()).append((priority, work))
+        self._drop(made)
+
+    def _append(self, key: str, work: _Work) -> None:
+        waiting = self._waiting.setdefault(key, deque())
+        waiting.append(work)
+        try:
             if key not in self._running:
                 self._queue(key)
+        except RuntimeError:
+            waiting.pop()
+            if not waiting:
+                del self._waiting[key]
+            raise
 
     def _queue(self, key: str) -> None:
         """Line a key up; it may stand in several lines, the first one counts."""
-        self._ready[min(priority for priority, _ in self._waiting[key])].append(key)
+        self._ready[min(work.priority for work in self._waiting[key])].append(key)
         if self._idle:
             # Counted here: until it runs, the next one put in would be told to it as well.
             self._idle -= 1
             self._changed.notify()
         elif len(self._threads) < self._most:
-            thread = threading.Thread(target=self._run, name="api-lane", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            start_another(self._threads, self._run, "api-lane")
 
     def _run(self) -> None:
         key: str | None = None
         while (taken := self._next(key)) is not None:
             key, work = taken
-            try:
-                work()
-            except ClientClosing:
-                pass
-            except ApiError as error:
-                self._warn(str(error))
-            except Exception as error:
-                self._warn(f"unexpected {type(error).__name__}: {error} (a bug)")
+            self._do(work.do)
 
-    def _next(self, done: str | None) -> tuple[str, Callable[[], None]] | None:
+    def _do(self, act: _Act) -> None:
+        try:
+            act()
+        except ClientClosing:
+            pass
+        except ApiError as error:
+            self._warn(str(error))
+        except Exception as error:
+            self._warn(f"unexpected {type(error).__name__}: {error} (a bug)")
+
+    def _drop(self, work: _Work) -> None:
+        if work.dropped is not None:
+            self._do(work.dropped)
+
+    def _next(self, done: str | None) -> tuple[str, _Work] | None:
         """What to do next, once there is something; None at the end."""
         with self._changed:
             if done is not None:
@@ -89,7 +117,7 @@ class WorkLane:
                 self._changed.wait()
             self._running.add(key)
             works = self._waiting[key]
-            _, work = works.popleft()
+            work = works.popleft()
             if not works:
                 del self._waiting[key]
             return key, work
@@ -119,10 +147,26 @@ class WorkLane:
         """Drop what waits, and wait so long for what runs."""
         with self._changed:
             self._closed = True
+            dropped = [work for works in self._waiting.values() for work in works]
             self._waiting.clear()
             self._changed.notify_all()
             threads = list(self._threads)
+        for work in dropped:
+            self._drop(work)
         deadline = time.monotonic() + seconds
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def start_another(threads: list[threading.Thread], target: _Act, name: str) -> None:
+    """Start one more of these threads, with their lock held. Raises RuntimeError if it would be
+    the first and cannot be started; else those that there are do its work."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        if not threads:
+            raise
+    else:
+        threads.append(thread)
