@@ -10,8 +10,14 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
+from time import monotonic
+from types import FrameType
 
 from devicemanager.plugin.signals import SignalWait
+
+_REPEAT_SECONDS = 0.5
+"""Who sends a signal may send it twice: ``timeout`` to the program and then to its process group,
+a runner of tests once more what the terminal has sent to all. That asks for nothing new."""
 
 
 class Stopped(BaseException):
@@ -21,9 +27,10 @@ class Stopped(BaseException):
 class StopSignals(SignalWait):
     """Takes SIGTERM, SIGINT and SIGHUP, once.
 
-    Then SIGTERM and SIGINT have their usual effect, so that the user can end a stop that
-    hangs. SIGHUP has none: when a terminal goes away the kernel sends one and the shell
-    another. What the process was started to ignore, as under nohup, it goes on ignoring.
+    From half a second later on SIGTERM and SIGINT have their usual effect, so that the user
+    can end a stop that hangs; before, one is taken for the same, which some send twice.
+    SIGHUP has none: when a terminal goes away the kernel sends one and the shell another.
+    What the process was started to ignore, as under nohup, it goes on ignoring.
     """
 
     def __init__(self) -> None:
@@ -60,7 +67,16 @@ class StopSignals(SignalWait):
             raise Stopped
 
     def _give_back(self) -> None:
-        hears_hangup = signal.SIGHUP in self._handlers
-        self.restore()
-        if hears_hangup:
+        """Later signals have their former effect, but for those that come at once."""
+        former = dict(self._handlers)
+        begin = monotonic()
+
+        def again(number: int, _frame: FrameType | None) -> None:
+            if monotonic() - begin >= _REPEAT_SECONDS:
+                signal.signal(number, former[signal.Signals(number)])
+                signal.raise_signal(number)
+
+        for number in former:
+            signal.signal(number, again)
+        if self._handlers.pop(signal.SIGHUP, None) is not None:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
