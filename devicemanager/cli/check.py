@@ -13,10 +13,12 @@ from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Sequence
 
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import Check, Limits, Report, Subject, Verdict, Waivers
+    from devicemanager.conformance.trial import Stages
     from devicemanager.settings import Settings
     from devicemanager.terminal.progress import Work
 
@@ -194,26 +196,63 @@ def _report_of(
     show: Callable[[Verdict, Work], None],
 ) -> Report:
     from devicemanager.conformance import run
+    from devicemanager.conformance.trial import Stages
     from devicemanager.terminal.progress import Work
 
+    stages = Stages()
     with Work(f"check on {settings.kubelet_version}", len(chosen)) as work:
 
         def told(verdict: Verdict) -> None:
             show(verdict, work)
             work.advance(doing=f"{verdict.check.id} {verdict.check.title}")
 
-        return run(
-            subject,
-            chosen,
-            limits=_limits(args),
-            seed=args.seed,
-            jobs=args.jobs,
-            waivers=waivers,
-            settings=settings,
-            on_verdict=told,
-            reproduce=lambda check: _again(args, check, settings.kubelet_version),
-            on_wait=work.note,
+        limits = _limits(args)
+        outcome = _until_a_signal(
+            lambda: run(
+                subject,
+                chosen,
+                limits=limits,
+                seed=args.seed,
+                jobs=args.jobs,
+                waivers=waivers,
+                settings=settings,
+                on_verdict=told,
+                reproduce=lambda check: _again(args, check, settings.kubelet_version),
+                on_wait=work.note,
+                stages=stages,
+            ),
+            stages,
         )
+    if isinstance(outcome, int):
+        from devicemanager.processes.supervisor import end_as
+
+        end_as(outcome)
+    return outcome
+
+
+def _until_a_signal(run: Callable[[], Report], stages: Stages) -> Report | signal.Signals:
+    """The report, or the signal to stop that came before: then nothing of the run is left but
+    threads that wait for what is there no more."""
+    import threading
+    from concurrent.futures import Future
+
+    from devicemanager.cli.stopping import StopSignals
+
+    outcome: Future[Report] = Future()
+
+    def carry_out() -> None:
+        try:
+            outcome.set_result(run())
+        except BaseException as error:
+            outcome.set_exception(error)
+        signals.give_up()
+
+    with StopSignals() as signals:
+        threading.Thread(target=carry_out, name="checks", daemon=True).start()
+        if (number := signals.wait()) is not None:
+            stages.close()
+            return number
+    return outcome.result()
 
 
 def _on_every_version(

@@ -26,7 +26,7 @@ from devicemanager.conformance.outcomes import (
 )
 from devicemanager.conformance.report import Report
 from devicemanager.conformance.subject import Subject
-from devicemanager.conformance.trial import Stage, Trial
+from devicemanager.conformance.trial import Stage, Stages, Trial
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
 from devicemanager.settings import Settings
@@ -57,12 +57,13 @@ def run(
     on_verdict: OnVerdict | None = None,
     reproduce: Callable[[Check], str] | None = None,
     on_wait: OnWait | None = None,
+    stages: Stages | None = None,
 ) -> Report:
     """Carry the checks out on a plugin and report.
 
     ``jobs`` is how many of the plugin run at a time, each on a kubelet of its own. ``seed``
     decides on random inputs. ``settings`` are those of the kubelets. ``reproduce`` gives the
-    command that a verdict shows.
+    command that a verdict shows. Closing ``stages`` on another thread ends all that runs.
 
     Raises CheckError if the plugin's command cannot be started, or registers nothing and its
     resources are not known.
@@ -76,6 +77,7 @@ def run(
         on_verdict or (lambda verdict: None),
         reproduce or (lambda check: f"devicemanager check --only {check.id} --seed {seed} -- …"),
         on_wait,
+        stages or Stages(),
     )
     begin = time.monotonic()
     verdicts = runner.run(checks, jobs)
@@ -99,6 +101,7 @@ class _Runner:
     on_verdict: OnVerdict
     reproduce: Callable[[Check], str]
     on_wait: OnWait | None
+    stages: Stages
     resources: tuple[str, ...] = ()
     _told: threading.Lock = attrs.field(factory=threading.Lock)
 
@@ -238,7 +241,7 @@ class _Runner:
             stage.close()
 
     def _stage(self, on_wait: OnWait | None = None) -> Stage:
-        return Stage(self.subject, self.limits, self.settings, on_wait)
+        return self.stages.open(lambda: Stage(self.subject, self.limits, self.settings, on_wait))
 
     def _prepared(
         self, on_wait: OnWait | None = None

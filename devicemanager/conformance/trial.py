@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ import attrs
 from devicemanager.calls import Call, Mark
 from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
 from devicemanager.conformance.limits import Limits
-from devicemanager.conformance.outcomes import Failed, Line, Skipped, Warned
+from devicemanager.conformance.outcomes import CheckError, Failed, Line, Skipped, Warned
 from devicemanager.conformance.subject import Subject
 from devicemanager.core.printable import printable
 from devicemanager.kubelet.mock import MockKubelet
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from devicemanager.conformance.hygiene import Usage
     from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["EVER", "Stage", "Trial", "parsed_list"]
+__all__ = ["EVER", "Stage", "Stages", "Trial", "parsed_list"]
 
 EVER = Mark(0, 0)
 """Before everything."""
@@ -58,6 +60,8 @@ class Stage:
         quirks = settings.quirks | {"Q3"}
         self.kubelet = MockKubelet(settings=attrs.evolve(settings, quirks=quirks))
         self.processes: list[PluginProcess] = []
+        self._closing = threading.Lock()
+        self._closed = False
 
     @property
     def process(self) -> PluginProcess:
@@ -92,12 +96,44 @@ class Stage:
         return process.start()
 
     def close(self) -> None:
-        """End the plugin and the kubelet."""
+        """End the plugin and the kubelet. To do so twice does nothing."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
         with contextlib.ExitStack() as stack:
             stack.callback(self.kubelet.close)
             for process in self.processes:
                 stack.callback(self.subject.call, "cleanup", self.values())
                 stack.callback(process.stop)
+
+
+class Stages:
+    """The stages of one run, some of which may be open at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: weakref.WeakSet[Stage] = weakref.WeakSet()
+        self._ended = False
+
+    def open(self, make: Callable[[], Stage]) -> Stage:
+        """Another one. Raises CheckError after ``close``."""
+        with self._lock:
+            if self._ended:
+                raise CheckError("the run was ended")
+            stage = make()
+            self._open.add(stage)
+        return stage
+
+    def close(self) -> None:
+        """End all of them, from any thread, and whatever they are used for; there will be no
+        more."""
+        with self._lock:
+            self._ended = True
+            stages = list(self._open)
+        with contextlib.ExitStack() as stack:
+            for stage in stages:
+                stack.callback(stage.close)
 
 
 class Trial:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ from devicemanager.conformance import (
 from devicemanager.conformance.links import addresses
 from devicemanager.conformance.pytest import pytest_checks
 from devicemanager.conformance.scarcity import scarce, scarce_fault
-from devicemanager.conformance.trial import Trial
+from devicemanager.conformance.trial import Stages, Trial
 from devicemanager.settings import Settings
 from tests.conformance.matrix import PLUGIN, RESOURCE, limits, subject
 from tools.conformance_page import PAGE, page
@@ -449,3 +450,36 @@ def test_the_script_for_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "junit.xml", "report.html", "summary.md", "report.json",
     }  # fmt: skip
     assert "A14" in (tmp_path / "summary").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_the_check_has_set_up(
+    number: signal.Signals, tmp_path: Path, directory: Path
+) -> None:
+    """The kubelets' directories and what ``prepare`` made; the exit status is the signal's."""
+    started, cleaned = tmp_path / "started", tmp_path / "cleaned"
+    os.mkfifo(started)
+    command = [sys.executable, "-m", "devicemanager", "check", "--only", "R01"]
+    command += ["--hook", f"cleanup=echo {{plugin_dir}} >> {cleaned}"]
+    process = subprocess.Popen(
+        [*command, "--", "sh", "-c", f"echo > {started}; exec sleep 60"],
+        env={**os.environ, "TMPDIR": str(directory)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        started.read_text()
+        (root,) = directory.iterdir()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (-number, "")
+    assert cleaned.read_text() == f"{root}/device-plugins\n"
+    assert list(directory.iterdir()) == []
+
+
+def test_a_run_that_was_ended_starts_nothing_more() -> None:
+    stages = Stages()
+    stages.close()
+    with pytest.raises(CheckError, match="the run was ended"):
+        run(subject(), select(["R01"]), settings=SETTINGS, stages=stages)
