@@ -114,8 +114,15 @@ def test_commands_are_what_the_command_takes(page):
                 assert not line.startswith("$"), f"{page.name}: nothing checks {line!r}"
 
 
-# Options of curl and of the plugins in examples; the benchmarks are a tool of their own.
-OTHERS_OPTIONS = {"--data-binary", "--force", "--socket-dir", "--unix-socket", "--verbose"}
+# Options of curl, pytest and the plugins in examples; the benchmarks are a tool of their own.
+OTHERS_OPTIONS = {
+    "--data-binary",
+    "--force",
+    "--full-trace",
+    "--socket-dir",
+    "--unix-socket",
+    "--verbose",
+}
 
 
 def options(parser):

@@ -7,6 +7,7 @@ imported when a test asks for a fixture.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -244,11 +245,20 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         shared.reset()
 
 
+def _shorten(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    if "devicemanager.core.errors" in sys.modules:  # or none of our errors can be there
+        from devicemanager.testing.traces import hide_our_frames
+
+        hide_our_frames(excinfo)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows what the kubelets of the test saw."""
+    """A failure shows what the kubelets of the test saw, and of our errors the test's lines."""
+    if call.excinfo is not None and not item.config.getoption("fulltrace"):
+        _shorten(call.excinfo)
     report = yield
     if not report.failed:
         return report

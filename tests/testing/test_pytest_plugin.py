@@ -276,9 +276,34 @@ def test_a_failure_shows_what_happened(session):
             "* allocatable now: {'vendor.com/gpu': 2}",
         ]
     )
+    # What was raised on purpose is shown at the test's own line, or the fixture's.
+    assert re.findall(r"\n(\S+\.py):\d+: (\w+)", text) == [
+        ("test_it.py", "WaitTimeout"),
+        ("test_it.py", "WaitTimeout"),
+        ("test_it.py", "AssertionError"),
+        ("test_it.py", "AssertionError"),
+    ]
     assert len(re.findall("-+ mock kubelet events -+", text)) == 3
     assert re.search(r"\d\.\d{3} s   registered: vendor.com/nic: plugin", text)
     assert re.search(r"\d\.\d{3} s ! refused: pod default/a refused: ", text)
+
+
+def test_what_nobody_raised_on_purpose_is_shown_where_it_was_raised(session):
+    source = """
+        from devicemanager import Settings
+
+        def test_a_version_that_there_is_not(mock_kubelet):
+            Settings(kubelet_version="1.99")
+
+        def test_a_bug(mock_kubelet, monkeypatch):
+            monkeypatch.setattr(mock_kubelet._waits, "condition", None)
+            mock_kubelet.wait_for(lambda: True)
+        """
+    places = r"\n(?:\S*/)?(\w+\.py):\d+: (\w+)"
+    shown = re.findall(places, session(source).stdout.str())
+    assert shown == [("test_it.py", "VersionError"), ("waits.py", "TypeError")]
+    shown = re.findall(places, session(source, "--full-trace").stdout.str())
+    assert shown == [("version.py", "VersionError"), ("waits.py", "TypeError")]
 
 
 def test_a_session_that_uses_no_kubelet_loads_none(passes):
