@@ -19,6 +19,7 @@ from devicemanager.control.limits import Account
 from devicemanager.control.operation import Kind, Operation, Request
 from devicemanager.control.operations import OPERATIONS, document
 from devicemanager.control.receiving import disconnected
+from devicemanager.control.sending import send_pieces
 from devicemanager.control.table import TableApplication
 from devicemanager.core.errors import RequestError
 from devicemanager.events import EventKind
@@ -122,7 +123,7 @@ class Application(TableApplication):
             gone = asyncio.create_task(disconnected(receive))
             try:
                 async for some in _until(lines, gone):
-                    await send({"type": "http.response.body", "body": some, "more_body": True})
+                    await send_pieces(some, send)
                 if not gone.done():
                     await send({"type": "http.response.body", "body": b""})
             finally:

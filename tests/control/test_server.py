@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import stat
 import threading
@@ -316,6 +317,18 @@ def test_events_are_resumed_and_what_is_forgotten_is_counted(client, raw, mock_k
     assert lines(raw, f"/v1/events?since={latest + 50}") == []
     assert lines(raw, "/v1/events?kind=started&kind=stopped")[1:] == []
     assert len(client.events.recent()) == 1000
+
+
+def test_who_does_not_read_a_long_line_has_a_piece_of_it_only(server, mock_kubelet):
+    """The line is in memory once for all who read it, not in a buffer of each."""
+    text = "x" * (4 << 20)
+    mock_kubelet.events.publish(EventKind.LISTED, "long", text=text)
+    with connected(server) as slow:
+        slow.sendall(get("/v1/events?kind=listed"))
+        until(lambda: [each for each in state_of(server).connections if each.flow.write_paused])
+        (connection,) = state_of(server).connections
+        assert connection.transport.get_write_buffer_size() < 1 << 18
+        assert text.encode() in re.sub(rb"\r\n[0-9a-f]+\r\n", b"", said(slow))
 
 
 def test_readers_see_everything_once(client, mock_kubelet):

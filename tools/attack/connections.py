@@ -52,7 +52,7 @@ def attacks() -> list[Attack]:
             _flood,
             Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
         ),
-        beside("garbage", "400 connections of no HTTP/2", _garbage),
+        beside("garbage", "400 connections of no HTTP/2", _garbage, Limits(descriptors=30)),
     ]
 
 
@@ -125,6 +125,4 @@ def _flood(target: Target) -> None:
 
 def _garbage(target: Target) -> None:
     for path, _ in _sockets(target):
-        for number in range(200):
-            with contextlib.suppress(OSError), http2.connect(path) as connection:
-                connection.sendall(bytes([number]) * 100_000)
+        http2.send_garbage(path)

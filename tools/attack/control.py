@@ -44,7 +44,7 @@ def attacks() -> list[Attack]:
             _calls,
             _LARGE,
         ),
-        attack("control-garbage", "200 connections of no HTTP", _garbage, Limits(descriptors=300)),
+        attack("control-garbage", "200 connections of no HTTP", _garbage, Limits(descriptors=30)),
     ]
 
 
@@ -104,9 +104,7 @@ def _calls(target: Target) -> None:
 
 
 def _garbage(target: Target) -> None:
-    for number in range(200):
-        with contextlib.suppress(OSError), http2.connect(target.control) as connection:
-            connection.sendall(bytes([number]) * 100_000)
+    http2.send_garbage(target.control)
 
 
 @contextlib.contextmanager

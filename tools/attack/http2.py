@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterable
@@ -68,3 +69,13 @@ def connect(path: Path, first: bytes = b"") -> socket.socket:
     connection.connect(str(path))
     connection.sendall(first)
     return connection
+
+
+def send_garbage(path: Path) -> None:
+    """200 connections with what is no HTTP, each once the one before was closed: as many as
+    the other side keeps open are its own doing, however busy the machine is."""
+    for number in range(200):
+        with contextlib.suppress(OSError), connect(path) as connection:
+            connection.sendall(bytes([number]) * 100_000)
+            while connection.recv(1 << 16):
+                pass
