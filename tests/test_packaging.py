@@ -80,7 +80,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel):
     }
     assert packed == here
     assert {f"{package}/py.typed" for package in PACKAGES} <= packed
-    assert {"protos/descriptors.binpb", "protos/deviceplugin_v1beta1.proto"} <= packed
+    assert {"protos/deviceplugin_v1beta1.binpb", "protos/deviceplugin_v1beta1.proto"} <= packed
 
 
 def test_the_metadata_names_licence_and_entry_points(wheel):

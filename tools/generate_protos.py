@@ -31,22 +31,20 @@ def compiled(root: Path = ROOT) -> FileDescriptorSet:
 
 def generated(files: FileDescriptorSet) -> dict[str, bytes]:
     """What is to stand where: path below the repository to content."""
-    result = {"protos/descriptors.binpb": _stripped(files)}
+    result: dict[str, bytes] = {}
     for file in files.file:
         stem = file.name.removesuffix(".proto")
+        result[stem + ".binpb"] = _stripped(file)
         for suffix, text in proto_modules.render(file).items():
             result[stem + suffix] = text.encode()
     return result
 
 
-def _stripped(files: FileDescriptorSet) -> bytes:
-    lean = FileDescriptorSet()
-    for file in files.file:
-        copy = FileDescriptorProto()
-        copy.CopyFrom(file)
-        # Comments are three quarters of the bytes and no use at run time.
-        copy.ClearField("source_code_info")
-        lean.file.append(copy)
+def _stripped(file: FileDescriptorProto) -> bytes:
+    lean = FileDescriptorProto()
+    lean.CopyFrom(file)
+    # Comments are three quarters of the bytes and no use at run time.
+    lean.ClearField("source_code_info")
     return lean.SerializeToString(deterministic=True)
 
 

@@ -20,6 +20,7 @@ _MESSAGE_FIELD, _SERVICE_METHOD = 2, 2
 
 _SCALARS = {
     FieldDescriptorProto.TYPE_STRING: "str",
+    FieldDescriptorProto.TYPE_BYTES: "bytes",
     FieldDescriptorProto.TYPE_BOOL: "bool",
     FieldDescriptorProto.TYPE_INT32: "int",
     FieldDescriptorProto.TYPE_INT64: "int",
@@ -43,12 +44,10 @@ _STUB_IMPORTS = {
 def render(file: FileDescriptorProto) -> dict[str, str]:
     """The generated files of one .proto file, by what follows its name without suffix."""
     writer = _Writer(file)
-    return {
-        ".py": writer.messages(),
-        ".pyi": writer.message_stubs(),
-        "_grpc.py": writer.services(),
-        "_grpc.pyi": writer.service_stubs(),
-    }
+    messages = {".py": writer.messages(), ".pyi": writer.message_stubs()}
+    if not file.service:
+        return messages
+    return {**messages, "_grpc.py": writer.services(), "_grpc.pyi": writer.service_stubs()}
 
 
 class _Writer:

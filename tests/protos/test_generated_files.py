@@ -40,7 +40,7 @@ def test_a_changed_field_makes_the_files_out_of_date(contents, tmp_path):
     proto.write_text(proto.read_text().replace("string error = 2;", "string reason = 3;"))
     changed = generate_protos.generated(generate_protos.compiled(tmp_path))
     assert generate_protos.outdated(changed, tmp_path) == [
-        "protos/descriptors.binpb",
+        "protos/pluginregistration_v1.binpb",
         "protos/pluginregistration_v1.pyi",
     ]
 

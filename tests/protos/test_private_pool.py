@@ -112,9 +112,14 @@ def test_messages_are_not_in_the_default_pool():
 
 
 def test_all_apis_share_one_pool_without_a_clash():
-    from protos import pluginregistration_v1, podresources_v1, podresources_v1alpha1
+    from protos import (
+        pluginregistration_v1,
+        podresources_v1,
+        podresources_v1alpha1,
+        rawlist_v1beta1,
+    )
 
-    modules = [dp, podresources_v1, podresources_v1alpha1, pluginregistration_v1]
+    modules = [dp, podresources_v1, podresources_v1alpha1, pluginregistration_v1, rawlist_v1beta1]
     pools = {id(module.DESCRIPTOR.pool) for module in modules}
     assert len(pools) == 1
 

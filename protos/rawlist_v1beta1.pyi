@@ -1,0 +1,26 @@
+"""The lists of the device plugin API, v1beta1, with their devices as bytes.
+
+Bytes and messages look alike on the wire: whoever reads long lists decides
+which of the devices to walk.
+"""
+
+# Generated from rawlist_v1beta1.proto by tools/generate_protos.py: edit that file instead.
+
+from collections.abc import Iterable
+
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.internal.containers import RepeatedScalarFieldContainer
+from google.protobuf.message import Message
+
+DESCRIPTOR: FileDescriptor
+
+class ListAndWatchResponse(Message):
+    """A v1beta1.ListAndWatchResponse."""
+    @property
+    def devices(self) -> RepeatedScalarFieldContainer[bytes]:
+        """Each a v1beta1.Device."""
+    def __init__(
+        self,
+        *,
+        devices: Iterable[bytes] | None = ...,
+    ) -> None: ...
