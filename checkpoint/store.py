@@ -32,7 +32,7 @@ __all__ = ["CHECKPOINT_NAME", "FileStore", "is_checkpoint_file"]
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 """``kubeletDeviceManagerCheckpoint``, pkg/kubelet/cm/devicemanager/types.go, v1.32."""
 
-_ASIDE: Final = re.compile(re.escape(CHECKPOINT_NAME) + r"\.corrupt-[1-9][0-9]*")
+_ASIDE: Final = re.escape(CHECKPOINT_NAME) + r"\.corrupt-[1-9][0-9]*"
 
 
 def is_checkpoint_file(name: str) -> bool:
@@ -42,7 +42,7 @@ def is_checkpoint_file(name: str) -> bool:
     The reference keeps only the checkpoint: it removes a file that was set aside if it is
     started in the same directory. Temporary files are not among those to keep.
     """
-    return name == CHECKPOINT_NAME or _ASIDE.fullmatch(name) is not None
+    return name == CHECKPOINT_NAME or re.fullmatch(_ASIDE, name) is not None
 
 
 class FileStore:

@@ -44,7 +44,7 @@ _JSON_REGISTERED: Final = b',"RegisteredDevices":'
 _HASHED_REGISTERED: Final = b" RegisteredDevices:(map[string][]string)"
 
 _SPECIAL: Final = re.compile('[\x00-\x1f"\\\\<>&\u2028\u2029]')
-_HTML: Final = re.compile("[<>&\u2028\u2029]")
+_HTML: Final = "[<>&\u2028\u2029]"
 _DECIMAL: Final = tuple(map(str, range(256)))
 
 
@@ -171,7 +171,7 @@ def _quote(text: str) -> str:
         return f'"{text}"'
     # Go escapes as JSON does by default (\b and \f since Go 1.22), and what HTML or
     # JavaScript could trip over; DEL and the rest stand raw.
-    return _HTML.sub(_escape, encode_basestring(text))
+    return re.sub(_HTML, _escape, encode_basestring(text))
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -11,8 +11,8 @@ import re
 
 __all__ = ["is_device", "is_kind", "split_name"]
 
-_VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([\w.-]*[A-Za-z0-9])?", re.ASCII)
-_DEVICE = re.compile(r"[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?", re.ASCII)
+_VENDOR_OR_CLASS = r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+_DEVICE = r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"
 
 
 def split_name(name: str) -> tuple[str, str] | None:
@@ -24,9 +24,9 @@ def split_name(name: str) -> tuple[str, str] | None:
 def is_kind(kind: str) -> bool:
     """Whether the text is ``vendor/class`` with a valid vendor and class."""
     vendor, slash, class_ = kind.partition("/")
-    return bool(slash and _VENDOR_OR_CLASS.fullmatch(vendor) and _VENDOR_OR_CLASS.fullmatch(class_))
+    return bool(slash) and all(re.fullmatch(_VENDOR_OR_CLASS, each) for each in (vendor, class_))
 
 
 def is_device(name: str) -> bool:
     """Whether the text can name a device of a kind."""
-    return _DEVICE.fullmatch(name) is not None
+    return re.fullmatch(_DEVICE, name) is not None

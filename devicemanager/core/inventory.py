@@ -169,7 +169,7 @@ def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
     return DeviceList(device_index, health, healthy, columns)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Changes:
     """What one list changed against the one before. Ids are sorted."""
 

@@ -17,9 +17,8 @@ LONGEST = 2048
 
 # Controls (C0, DEL, C1), what reorders the text around it (Unicode's bidirectional
 # controls), line and paragraph separators, and surrogates, which no terminal can take.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+# Compiled when a text needs it: few do, and that takes longer than to load all else here.
+_UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
@@ -33,8 +32,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
     left_out = len(text) - longest
     if left_out > 0:
         text = text[:longest]
-    if _UNSAFE.search(text) is not None:
-        text = _UNSAFE.sub(_escaped, text)
+    text = re.sub(_UNSAFE, _escaped, text)
     return f"{text}... ({left_out} more characters)" if left_out > 0 else text
 
 

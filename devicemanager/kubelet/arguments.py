@@ -71,7 +71,10 @@ def device_ids(given: Iterable[str]) -> list[DeviceId]:
 def parser() -> Callable[[Source], Pod]:
     """The reader of manifests. Raises RequestError if it cannot be loaded now."""
     try:
-        # Not needed before the first pod comes, and a fifth of all that a start imports.
+        # Not needed before the first pod comes, and a fifth of all that a start imports. What it
+        # is answered with comes along: its admission shall not fail half way for want of it.
+        import devicemanager.pods.admission
+        import devicemanager.wire.settings  # noqa: F401
         from devicemanager.manifests import parse
     except OSError as error:
         raise RequestError(f"cannot load the reader of manifests: {reason(error)}") from error

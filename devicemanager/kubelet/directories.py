@@ -18,7 +18,7 @@ from podresources.errors import PodResourcesError
 CLAIMS_STATE_NAME = "device_claims_state"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Directories:
     """Where everything is, under one root directory."""
 

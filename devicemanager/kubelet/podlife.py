@@ -9,13 +9,13 @@ from devicemanager.core.podstatus.containers import STOPPED, ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.served import Served
-from devicemanager.pods.admission import Admission
 from devicemanager.pods.records import PodStore
 
 if TYPE_CHECKING:
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.status import PodStatus
     from devicemanager.manifests import Source
+    from devicemanager.pods.admission import Admission
 
 __all__ = ["PodLife"]
 

@@ -74,7 +74,7 @@ class TextDocument:
         return self._text.snapshot().parts
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class MemoryStore:
     """A store without a disk, for tests and replays: keeps the last contents."""
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.printable import printable
-from devicemanager.core.runoptions import ContainerSettings, NetworkInterface
 from devicemanager.manager.podstates import PodStates
-from devicemanager.wire.settings import settings_from_bytes, settings_to_bytes
+
+if TYPE_CHECKING:
+    from devicemanager.core.runoptions import ContainerSettings, NetworkInterface
 
 __all__ = ["HostDeviceAssignment", "InterfaceUnavailable"]
 
@@ -44,6 +46,7 @@ class HostDeviceAssignment:
         if _TYPED_DEVICES not in response:
             return response
         from devicemanager.host import pci
+        from devicemanager.wire.settings import settings_from_bytes, settings_to_bytes
 
         settings = settings_from_bytes(response)
         # Read before the lock is taken: sysfs may take its time. What is free is decided
@@ -60,6 +63,8 @@ class HostDeviceAssignment:
     def restore(self, pod: PodUid, response: bytes) -> None:
         """Take over a stored answer of an earlier kubelet. Raises WireError."""
         if _TYPED_DEVICES in response:
+            from devicemanager.wire.settings import settings_from_bytes
+
             settings = settings_from_bytes(response)
             with self._lock:
                 self._add(pod, settings)

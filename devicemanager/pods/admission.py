@@ -11,13 +11,13 @@ from devicemanager.core.ids import ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.pods import Pod
 from devicemanager.core.refusal import Refused
-from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.topology import Hint
 from devicemanager.core.topology.numa import nodes_of
 from devicemanager.pods.options import merged_options
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation
+    from devicemanager.core.runoptions import RunOptions
     from devicemanager.runtime.cdi import Registry
     from devicemanager.runtime.oci import Fragment
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from devicemanager.claims.door import ClaimsDoor
 from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.refusal import Refused
-from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.manager import DeviceManager
-from devicemanager.pods.admission import Admission
 from devicemanager.pods.options import CdiRules
 from devicemanager.pods.records import PodRecord, PodStore, title
+
+if TYPE_CHECKING:
+    from devicemanager.core.runoptions import RunOptions
+    from devicemanager.pods.admission import Admission
 
 
 class Containers:

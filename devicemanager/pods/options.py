@@ -5,34 +5,38 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.api.cdi import split_name
-from devicemanager.core import runoptions
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.ledger import Holding, PodHoldings
-from devicemanager.core.runoptions import RunOptions
 from devicemanager.versions.behaviour import Behaviour
-from devicemanager.wire.settings import settings_from_bytes
+
+if TYPE_CHECKING:
+    from devicemanager.core.runoptions import RunOptions
 
 __all__ = ["CdiRules", "merged_options"]
 
 _PREFIX = "cdi.k8s.io/"
 _LONGEST = 63
-_PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 
 
 def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
     """What a container gets from all its resources together. Raises WireError if a stored
     response cannot be read."""
+    from devicemanager.core import runoptions
+    from devicemanager.wire.settings import settings_from_bytes
+
     said = {resource: response for resource in held if (response := held[resource].response)}
     if not said:
-        return RunOptions()  # as those of a light node always are
+        return runoptions.RunOptions()  # as those of a light node always are
     return runoptions.merge({name: settings_from_bytes(each) for name, each in said.items()})
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class CdiRules:
     """What becomes of the CDI devices that plugins name."""
 
@@ -75,7 +79,7 @@ class CdiRules:
         part = _key(pod, container).removeprefix(_PREFIX)
         if len(part) > _LONGEST:
             return f"{part} has more than {_LONGEST} characters"
-        if not _PART.fullmatch(part):
+        if not re.fullmatch(_PART, part):
             return f"{part} is not the name of an annotation"
         unqualified = [name for name in options.cdi_devices if split_name(name) is None]
         return f"{unqualified[0]!r} is not a qualified CDI name" if unqualified else ""

@@ -18,16 +18,8 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.refusal import Refused, refused_by_allocation
-from devicemanager.core.runoptions import RunOptions
 from devicemanager.events import EventKind, EventStream
 from devicemanager.manager.manager import DeviceManager
-from devicemanager.pods.admission import (
-    Admission,
-    ContainerOutcome,
-    NoContainers,
-    Once,
-    affinity_nodes,
-)
 from devicemanager.pods.containers import Containers
 from devicemanager.pods.life import ContainerLife
 from devicemanager.pods.options import CdiRules
@@ -37,7 +29,9 @@ from devicemanager.versions.told import since_when
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation
+    from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
+    from devicemanager.pods.admission import Admission
 
 
 class PodWorkers:
@@ -225,6 +219,8 @@ class PodWorkers:
         return self._refusal(pod, refused)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
+        from devicemanager.pods.admission import Admission, ContainerOutcome, Once, affinity_nodes
+
         held = self._manager.holdings(pod.uid)
         containers = {
             str(container.name): ContainerOutcome(
@@ -245,6 +241,8 @@ class PodWorkers:
         )
 
     def _refusal(self, pod: Pod, refused: Refused) -> Admission:
+        from devicemanager.pods.admission import Admission, NoContainers, Once
+
         explanation = refused.explanation
         if explanation is not None and refused.behaviour:
             version = self._settings.behaviour.version

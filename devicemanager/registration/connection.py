@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import grpc
-import grpc.experimental
 
 from devicemanager.calls.call import OK
 from devicemanager.calls.log import CallInProgress, Tap
@@ -217,11 +216,14 @@ class Connection:
 
 
 def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:
+    # gRPC itself loads this with the first channel.
+    from grpc.experimental import ChannelOptions
+
     return [
         # Each registration is a connection.
         *sockets.CHANNEL_OPTIONS,
         # Lists are read by the thread that waits for them, without a second one of gRPC's.
-        (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
+        (ChannelOptions.SingleThreadedUnaryStream, 1),
         ("grpc.max_receive_message_length", settings.max_list_bytes),
         # Not grpc.min_reconnect_backoff_ms: that is how long a plugin may take to greet.
         ("grpc.initial_reconnect_backoff_ms", 50),

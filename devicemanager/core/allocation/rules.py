@@ -9,7 +9,7 @@ from devicemanager.core.devices import WITHOUT_TOPOLOGY
 __all__ = ["Rules"]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Rules:
     """By default those of v1.36."""
 

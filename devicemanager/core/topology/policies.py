@@ -29,7 +29,7 @@ DEFAULT_MAX_ALLOWABLE_NUMA_NODES = 8
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = r"[+-]?[0-9]+"
 _INT64_DIGITS = 19
 _INT64 = range(-(2**63), 2**63)
 
@@ -66,7 +66,7 @@ class PolicyOptions:
     max_numa_nodes: int = DEFAULT_MAX_ALLOWABLE_NUMA_NODES
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class OptionRules:
     """Which policy options there are, and how their refusal is worded."""
 
@@ -95,7 +95,7 @@ class OptionRules:
             raise TopologyConfigError(f"{head} not enabled, but option {go_quoted(name)} provided")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class TopologyPolicy:
     """A checked configuration: how hints become an affinity, and whether that admits."""
 
@@ -236,7 +236,7 @@ def _parse_bool(name: str, value: str) -> bool:
 
 def _parse_max_nodes(name: str, value: str) -> int:
     fault = None
-    if not _INTEGER.fullmatch(value):
+    if not re.fullmatch(_INTEGER, value):
         fault = "invalid syntax"
     elif len(value.lstrip("+-0")) > _INT64_DIGITS or int(value) not in _INT64:
         fault = "value out of range"
