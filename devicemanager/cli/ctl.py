@@ -1,17 +1,18 @@
-"""``devicemanager ctl``: steers a mock kubelet that serves the control API."""
+"""``devicemanager ctl``: steers a mock kubelet that serves the control API, or nodes."""
 
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from devicemanager.cli import ctl_nodes_options
+from devicemanager.cli.ctl_action import LIST, ONE, action, add_where
 from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandParser, command
+from devicemanager.cli.options import CommandParser
 from devicemanager.cli.settings_options import number
 
 if TYPE_CHECKING:
-    from devicemanager.cli.options import Run, Subparsers
+    from devicemanager.cli.options import Subparsers
 
 _EPILOG = """\
 examples, beside `devicemanager run --root ./node --control`:
@@ -22,8 +23,6 @@ examples, beside `devicemanager run --root ./node --control`:
   %(prog)s events -f
 """
 _POD = "a pod: its name, NAMESPACE/NAME, or UID"
-_LIST = ("table", "wide", "json", "yaml", "name")
-_ONE = ("yaml", "json")
 _LINES = ("text", "json")
 _KIND = "fault kinds and their options are in docs/faults.md"
 
@@ -32,12 +31,13 @@ def add(subparsers: Subparsers) -> None:
     """Add the subcommand and its own subcommands."""
     parser = subparsers.add_parser(
         "ctl",
-        help="steer a running mock kubelet",
-        description="Steers a mock kubelet that was started with `devicemanager run --control`.",
+        help="steer a running mock kubelet, or nodes in a cluster",
+        description="Steers a mock kubelet that was started with `devicemanager run --control`,\n"
+        "or with `nodes` those of `devicemanager join --control`.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_where(parser, default=None)
+    add_where(parser, default=None)
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     _add_pods(actions)
     _add_node(actions)
@@ -45,57 +45,11 @@ def add(subparsers: Subparsers) -> None:
     _add_faults(actions)
     _add_waits(actions)
     _add_clock(actions)
-
-
-def _late(name: str) -> Run:
-    """What runs an action; its module is loaded when it does."""
-    module, _, function = name.rpartition(".")
-
-    def run(args: argparse.Namespace) -> int:
-        from devicemanager.cli.ctl_client import connected
-
-        with connected(args) as client:
-            done: int = getattr(import_module(f"devicemanager.cli.{module}"), function)(
-                client, args
-            )
-        return done
-
-    return run
-
-
-def _add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
-    group = parser.add_argument_group("which kubelet")
-    group.add_argument(
-        "--control",
-        default=default,
-        metavar="WHERE",
-        help="its root, its control socket, or http://HOST:PORT (default: $DEVICEMANAGER_CONTROL)",
-    )
-    group.add_argument(
-        "--token-file",
-        default=default,
-        metavar="FILE",
-        help="control.token of its root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
-    )
-
-
-def _action(actions: Subparsers, name: str, run: str, help_: str, *formats: str) -> Any:
-    parser = command(actions, name, _late(run), help_)
-    # What stands before the action counts as well.
-    _add_where(parser, default=argparse.SUPPRESS)
-    if formats:
-        parser.add_argument(
-            "-o",
-            "--output",
-            choices=formats,
-            default=formats[0],
-            help=f"how to show it (default: {formats[0]})",
-        )
-    return parser
+    ctl_nodes_options.add(actions)
 
 
 def _listing(actions: Subparsers, name: str, help_: str) -> Any:
-    parser = _action(actions, name, f"ctl_lists.{name}", help_, *_LIST)
+    parser = action(actions, name, f"ctl_lists.{name}", help_, *LIST)
     parser.add_argument(
         "-w", "--watch", action="store_true", help="go on with what changes, until Ctrl-C"
     )
@@ -103,7 +57,7 @@ def _listing(actions: Subparsers, name: str, help_: str) -> Any:
 
 
 def _add_pods(actions: Subparsers) -> None:
-    admit = _action(
+    admit = action(
         actions,
         "admit",
         "ctl_pods.admit",
@@ -118,7 +72,7 @@ def _add_pods(actions: Subparsers) -> None:
     admit.add_argument("--no-start", action="store_true", help="do not start the containers")
     pods = _listing(actions, "pods", "list pods, or show some")
     pods.add_argument("pods", nargs="*", metavar="POD", help=_POD)
-    delete = _action(actions, "delete", "ctl_pods.delete", "end and delete pods")
+    delete = action(actions, "delete", "ctl_pods.delete", "end and delete pods")
     delete.add_argument("pods", nargs="+", metavar="POD", help=_POD)
     delete.add_argument(
         "--grace-period",
@@ -126,7 +80,7 @@ def _add_pods(actions: Subparsers) -> None:
         metavar="TIME",
         help="the containers have so long to end, at least 1s, such as 30s (default: none)",
     )
-    finish = _action(actions, "finish", "ctl_pods.finish", "let the containers of a pod end")
+    finish = action(actions, "finish", "ctl_pods.finish", "let the containers of a pod end")
     finish.add_argument("pod", metavar="POD", help=_POD)
     finish.add_argument(
         "--exit-code",
@@ -136,28 +90,26 @@ def _add_pods(actions: Subparsers) -> None:
         help="of all containers, or of one; may be repeated (default: 0)",
     )
     for name in ("start", "restart"):
-        container = _action(
+        container = action(
             actions,
             f"{name}-container",
             f"ctl_pods.{name}_container",
             f"{name} a container of a pod, and show its settings",
-            *_ONE,
+            *ONE,
         )
         container.add_argument("pod", metavar="POD", help=_POD)
         container.add_argument("container", metavar="CONTAINER", help="its name")
-    ends = _action(
-        actions, "exit-container", "ctl_pods.exit_container", "let a container end", *_ONE
-    )
+    ends = action(actions, "exit-container", "ctl_pods.exit_container", "let a container end", *ONE)
     ends.add_argument("pod", metavar="POD", help=_POD)
     ends.add_argument("container", metavar="CONTAINER", help="its name")
     ends.add_argument("--exit-code", type=number(int), default=0, metavar="N", help="(default: 0)")
     ends.add_argument("--reason", default="", metavar="WORD", help="such as OOMKilled")
-    statuses = _action(
+    statuses = action(
         actions,
         "container-statuses",
         "ctl_pods.container_statuses",
         "show the statuses of a pod's containers",
-        *_ONE,
+        *ONE,
     )
     statuses.add_argument("pod", metavar="POD", help=_POD)
 
@@ -167,8 +119,8 @@ def _add_node(actions: Subparsers) -> None:
     devices.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
     _listing(actions, "resources", "list resources with their counts of devices")
     _listing(actions, "plugins", "list the plugins of the resources")
-    _action(actions, "node", "ctl_node.node", "show the node and its paths", *_ONE)
-    _action(actions, "checkpoint", "ctl_node.checkpoint", "show the checkpoint file", *_ONE)
+    action(actions, "node", "ctl_node.node", "show the node and its paths", *ONE)
+    action(actions, "checkpoint", "ctl_node.checkpoint", "show the checkpoint file", *ONE)
     for name, help_ in (
         ("start", "serve again after stop"),
         ("stop", "stop serving; pods stay"),
@@ -176,8 +128,8 @@ def _add_node(actions: Subparsers) -> None:
         ("reboot", "start the node anew: no container runs, every pod is admitted again"),
         ("sources-ready", "say that all pods are known: devices of others are freed"),
     ):
-        _action(actions, name, f"ctl_node.{name.replace('-', '_')}", help_)
-    apply = _action(
+        action(actions, name, f"ctl_node.{name.replace('-', '_')}", help_)
+    apply = action(
         actions, "apply", "ctl_node.apply", "create pools, classes and claims of structured claims"
     )
     apply.add_argument(
@@ -186,11 +138,11 @@ def _add_node(actions: Subparsers) -> None:
 
 
 def _add_records(actions: Subparsers) -> None:
-    events = _action(actions, "events", "ctl_records.events", "show what has happened", *_LINES)
+    events = action(actions, "events", "ctl_records.events", "show what has happened", *_LINES)
     events.add_argument(
         "--kind", action="append", default=[], metavar="KIND", help="of this kind; may be repeated"
     )
-    calls = _action(
+    calls = action(
         actions, "calls", "ctl_records.calls", "show calls between kubelet and plugins", *_LINES
     )
     calls.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
@@ -215,12 +167,12 @@ def _add_faults(actions: Subparsers) -> None:
         "fault", help="set, list and clear faults of the kubelet", description=f"{_KIND}."
     )
     faults = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
-    set_ = _action(faults, "set", "ctl_faults.set_faults", "set faults")
+    set_ = action(faults, "set", "ctl_faults.set_faults", "set faults")
     set_.add_argument(
         "specs", nargs="+", metavar="KIND[:OPTION=VALUE,...]", help=f"such as {_EXAMPLE}; {_KIND}"
     )
-    _action(faults, "list", "ctl_faults.list_faults", "list the faults that are set", *_LIST)
-    clear = _action(faults, "clear", "ctl_faults.clear", "take faults back, all or those named")
+    action(faults, "list", "ctl_faults.list_faults", "list the faults that are set", *LIST)
+    clear = action(faults, "clear", "ctl_faults.clear", "take faults back, all or those named")
     clear.add_argument("which", nargs="*", metavar="ID|KIND", help="a fault's id, or a kind")
 
 
@@ -235,12 +187,12 @@ def _add_waits(actions: Subparsers) -> None:
         "and ends with 1.",
     )
     waits = parser.add_subparsers(metavar="WHAT", required=True, parser_class=CommandParser)
-    resource = _action(waits, "resource", "ctl_waits.resource", "until devices are allocatable")
+    resource = action(waits, "resource", "ctl_waits.resource", "until devices are allocatable")
     resource.add_argument("resource", metavar="RESOURCE", help="such as vendor.com/gpu")
     resource.add_argument(
         "--count", type=number(int, 0), metavar="N", help="exactly so many (default: any)"
     )
-    event = _action(waits, "event", "ctl_waits.event", "until an event comes", *_LINES)
+    event = action(waits, "event", "ctl_waits.event", "until an event comes", *_LINES)
     event.add_argument("kinds", nargs="*", metavar="KIND", help="of one of these kinds")
     event.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
     event.add_argument(
@@ -249,7 +201,7 @@ def _add_waits(actions: Subparsers) -> None:
         metavar="N",
         help="later than the event of this number; 0: than none (default: than now)",
     )
-    call = _action(waits, "call", "ctl_waits.call", "until a call has ended", *_LINES)
+    call = action(waits, "call", "ctl_waits.call", "until a call has ended", *_LINES)
     call.add_argument("rpc", nargs="?", metavar="RPC", help="of this method, such as Allocate")
     call.add_argument("--resource", metavar="RESOURCE", help="of this resource only")
     call.add_argument("--code", metavar="CODE", help="with this status code only, such as OK")
@@ -259,7 +211,7 @@ def _add_waits(actions: Subparsers) -> None:
         metavar="N",
         help="later than the call of this number; 0: than none (default: than now)",
     )
-    pod = _action(waits, "pod", "ctl_waits.pod", "until a pod is in a phase, or gone")
+    pod = action(waits, "pod", "ctl_waits.pod", "until a pod is in a phase, or gone")
     pod.add_argument("pod", metavar="POD", help=_POD)
     pod.add_argument(
         "--phase",
@@ -285,8 +237,8 @@ def _add_clock(actions: Subparsers) -> None:
         "advanced.",
     )
     clock = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
-    _action(clock, "show", "ctl_node.clock", "read the clock", *_ONE)
-    advance = _action(clock, "advance", "ctl_node.advance", "let time pass")
+    action(clock, "show", "ctl_node.clock", "read the clock", *ONE)
+    advance = action(clock, "advance", "ctl_node.advance", "let time pass")
     advance.add_argument(
         "time", type=_seconds, metavar="TIME", help="how long, such as 300, 90s, 5m or 1h30m"
     )

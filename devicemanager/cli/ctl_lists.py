@@ -32,16 +32,6 @@ class Listing:
 def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """``ctl pods``."""
 
-    def held(uid: str) -> str:
-        containers = client.ask("getPodDevices", uid).containers
-        every = {
-            (resource, id_)
-            for by_resource in containers.values()
-            for resource, ids in by_resource.items()
-            for id_ in ids
-        }
-        return ids_text(sorted(id_ for _, id_ in every))
-
     listing = Listing(
         lambda pod: f"{pod.namespace}/{pod.name}",
         ("NAMESPACE", "NAME", "RUNNING", "STATUS", "REASON"),
@@ -53,7 +43,7 @@ def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
             pod.reason or "-",
         ),
         ("DEVICES", "UID"),
-        lambda pod: (held(pod.uid), pod.uid),
+        lambda pod: (held_text(client.ask("getPodDevices", pod.uid).containers), pod.uid),
     )
 
     def fetch() -> Any:
@@ -127,6 +117,17 @@ def plugins(client: MockKubeletClient, args: argparse.Namespace) -> int:
         ),
     )
     return _show(client, args, listing, lambda: client.ask("listPlugins"))
+
+
+def held_text(containers: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+    """Ids of a pod's devices, by container and resource, as one cell."""
+    every = {
+        (resource, id_)
+        for by_resource in containers.values()
+        for resource, ids in by_resource.items()
+        for id_ in ids
+    }
+    return ids_text(sorted(id_ for _, id_ in every))
 
 
 def _yes(value: bool) -> str:

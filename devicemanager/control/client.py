@@ -10,19 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from devicemanager.calls.queries import Mark
 from devicemanager.control import convert, shapes
 from devicemanager.control.answers import RemoteAdmission
 from devicemanager.control.callwaits import RemoteCallWaits
 from devicemanager.control.direct import RemoteDirectCalls
 from devicemanager.control.documents import manifest_text, objects_text
-from devicemanager.control.errors import ControlError, error_of
 from devicemanager.control.operations import operation
 from devicemanager.control.podlife import RemotePodLife
 from devicemanager.control.records import RemoteCalls, RemoteClock, RemoteEvents, RemoteFaults
-from devicemanager.control.transport import quoted, transport_to, with_query
+from devicemanager.control.served import ServedApi
+from devicemanager.control.transport import transport_to
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
@@ -60,8 +58,7 @@ class MockKubeletClient(RemoteDirectCalls, RemotePodLife, RemoteCallWaits):
         """``address``: the control socket, the kubelet's directory, or ``http://HOST:PORT``
         with the ``token`` of its ``control.token``. ``timeout``: seconds for an answer,
         besides what a wait may take. Raises ValueError for an address that is none."""
-        self._transport = transport_to(address, token)
-        self._timeout = timeout
+        self._api = ServedApi(transport_to(address, token), operation, timeout)
         self.events = RemoteEvents(self)
         self.calls = RemoteCalls(self)
         self.faults = RemoteFaults(self)
@@ -77,40 +74,12 @@ class MockKubeletClient(RemoteDirectCalls, RemotePodLife, RemoteCallWaits):
     ) -> Any:
         """The answer of an operation, by its ``operationId`` in the OpenAPI document: an
         instance of its type, None where it has none. ``body`` is bytes or a shape."""
-        row = operation(name)
-        target = row.path
-        for parameter, value in zip(row.parameters, path, strict=True):
-            target = target.replace(f"{{{parameter}}}", quoted(value))
-        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        reply = self._transport.ask(
-            row.method,
-            with_query(target, query or {}),
-            data,
-            "application/yaml" if isinstance(body, bytes) else "application/json",
-            self._timeout + timeout,
-        )
-        try:
-            if reply.status >= 400:
-                raise error_of(msgspec.json.decode(reply.body, type=shapes.Problem))
-            if row.answer is None:
-                return None
-            return msgspec.json.decode(reply.body, type=row.answer)
-        except msgspec.DecodeError as error:
-            raise ControlError(
-                f"{row.method} {target}: the answer with status {reply.status} is not what the "
-                f"control API promises: {error}"
-            ) from None
+        return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
         """The lines of a stream, by its ``operationId``. Raises ControlError if they end in the
         midst of one."""
-        row = operation(name)
-        timeout = None if query.get("follow") else self._timeout
-        with self._transport.stream(with_query(row.path, query), timeout) as response:
-            if response.status >= 400:
-                raise error_of(msgspec.json.decode(response.read(), type=shapes.Problem))
-            for line in self._transport.lines(response):
-                yield msgspec.json.decode(line, type=row.answer)
+        return self._api.read(name, query)
 
     def node(self) -> shapes.Node:
         """The node, and where its kubelet's files are."""

@@ -19,6 +19,7 @@ from devicemanager.control.errors import ControlError, ServerGone
 __all__ = ["Reply", "Transport", "transport_to"]
 
 _SOCKET: Final = "control.sock"
+_START_KUBELET: Final = "start the kubelet with `devicemanager run --control`"
 
 
 @attrs.frozen
@@ -49,6 +50,8 @@ class Transport:
     address: str
     """A socket's path, or ``http://HOST:PORT``."""
     token: str | None = attrs.field(default=None, repr=False)
+    start: str = _START_KUBELET
+    """What to do if nobody serves there."""
 
     def ask(
         self,
@@ -118,10 +121,7 @@ class Transport:
         if isinstance(error, TimeoutError):
             return ControlError(f"no answer from {self.address} in time")
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
-            return ServerGone(
-                f"nobody serves the control API on {self.address}: start the kubelet with "
-                "`devicemanager run --control`"
-            )
+            return ServerGone(f"nobody serves the control API on {self.address}: {self.start}")
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
             # Its text is what came, which may be anything. Nothing at all is an OSError, too.
             return ControlError(f"what answers on {self.address} is no control API")
@@ -130,14 +130,16 @@ class Transport:
         return kind(f"the control API on {self.address} cannot be asked: {what}")
 
 
-def transport_to(address: str | os.PathLike[str], token: str | None = None) -> Transport:
-    """``address``: the control socket, the kubelet's directory, or ``http://HOST:PORT``, which
-    needs the ``token``. Raises ValueError for anything else."""
+def transport_to(
+    address: str | os.PathLike[str], token: str | None = None, start: str = _START_KUBELET
+) -> Transport:
+    """``address``: the control socket, the directory that has it, or ``http://HOST:PORT``, which
+    needs the ``token``. ``start`` is as in ``Transport``. Raises ValueError for anything else."""
     text = os.fspath(address)
     if "://" in text:
-        return Transport(_url(text), token)
+        return Transport(_url(text), token, start)
     path = Path(text).absolute()
-    return Transport(str(path / _SOCKET if path.is_dir() else path), token)
+    return Transport(str(path / _SOCKET if path.is_dir() else path), token, start)
 
 
 def _url(text: str) -> str:

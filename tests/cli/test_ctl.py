@@ -292,11 +292,12 @@ def test_which_kubelet(monkeypatch, capsys):
     assert "which kubelet? Give --control DIR" in capsys.readouterr().err
 
 
-def test_a_client_loads_no_kubelet():
+@pytest.mark.parametrize("module", ["control.client", "cli.ctl_nodes"])
+def test_a_client_loads_no_kubelet(module):
     code = (
-        "import devicemanager.control.client, sys;"
+        f"import devicemanager.{module}, sys;"
         "print(sorted({'grpc', 'google.protobuf', 'starlette', 'uvicorn', 'yaml', 'rich',"
-        "'devicemanager.kubelet.mock'} & set(sys.modules)))"
+        "'kubernetes', 'devicemanager.kubelet.mock'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

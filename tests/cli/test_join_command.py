@@ -12,7 +12,6 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.cluster.stub import StubServer
-from devicemanager.control.transport import transport_to
 from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
@@ -141,9 +140,8 @@ def test_it_joins_and_leaves(stub, kubeconfig):
         with urllib.request.urlopen(f"http://{address}/nodes/virtual-1/pods", timeout=20) as answer:
             assert json.load(answer)["items"] == []
         (control,) = (Path(line["path"]) for line in lines if line["kind"] == "control-socket")
-        device = {"resource": "vendor.com/gpu", "device": "gpu-3"}
-        path = "/v1/nodes/virtual-1/fail-device"
-        assert transport_to(control).ask("POST", path, json.dumps(device).encode()).status == 204
+        fail = ["ctl", "nodes", "fail-device", "virtual-1", "vendor.com/gpu", "gpu-3"]
+        assert main([*fail, "--control", str(control)]) == 0
         end = time.monotonic() + 20
         while stub.get("nodes", "virtual-1")["status"]["allocatable"]["vendor.com/gpu"] != "7":
             assert time.monotonic() < end

@@ -12,6 +12,7 @@ from devicemanager.control.nodes import shapes
 from devicemanager.control.nodes.protocol import SteeredCluster, SteeredKubelet, SteeredNode
 from devicemanager.control.operation import Request
 from devicemanager.core.errors import RequestError
+from devicemanager.core.nodestatus.conditions import Pressure
 
 __all__ = ["evict", "exit_container", "leave", "node", "nodes", "on_node"]
 
@@ -82,11 +83,13 @@ def _pod(cluster: SteeredCluster, request: Request) -> tuple[SteeredNode, str]:
 def _summary(found: SteeredNode) -> dict[str, Any]:
     """The fields of a ``NodeSummary``."""
     kubelet = found.kubelet
+    *short, ready = found.conditions()
     phases = Counter(str(record.phase) for record in kubelet.pods().values())
     return {
         "name": found.name,
-        "ready": found.conditions()[-1].status,
+        "ready": ready.status,
         "silent": found.is_silent,
+        "pressures": [Pressure(each.type) for each in short if each.status],
         "resources": {
             name: shapes.ResourceCounts(
                 capacity=counts.capacity, allocatable=counts.allocatable, held=counts.held

@@ -12,7 +12,7 @@ from devicemanager.control.nodes.handlers import on_node
 from devicemanager.control.openapi import About, build
 from devicemanager.control.operation import Operation, call
 
-__all__ = ["NOT_HERE", "OPERATIONS", "document"]
+__all__ = ["NOT_HERE", "OPERATIONS", "document", "operation"]
 
 _NODE: Final = "/v1/nodes/{node}"
 _POD: Final = _NODE + "/pods/{uid}"
@@ -182,6 +182,14 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "seen": "what the API server tells a node",
 }
 """Members of ClusterNode without an operation, and why."""
+
+
+def operation(name: str) -> Operation:
+    """The row of that name."""
+    return _BY_NAME[name]
+
+
+_BY_NAME = {each.name: each for each in OPERATIONS}
 
 _ABOUT: Final = About(
     "Control API of nodes in a cluster",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
-from devicemanager.kubelet.telemetry import NodeTelemetry
-from devicemanager.pods.records import PodRecord
+if TYPE_CHECKING:
+    from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
+    from devicemanager.kubelet.telemetry import NodeTelemetry
+    from devicemanager.pods.records import PodRecord
 
 __all__ = ["Leave", "SteeredCluster", "SteeredKubelet", "SteeredNode"]
 

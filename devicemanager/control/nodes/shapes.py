@@ -122,6 +122,7 @@ class NodeSummary(Struct, kw_only=True, frozen=True):
     name: str
     ready: Annotated[bool, Meta(description="as its kubelet says it")]
     silent: Annotated[bool, Meta(description="nobody hears of it")]
+    pressures: Annotated[list[Pressure], Meta(description="what it is short of")]
     resources: dict[str, ResourceCounts]
     pods: Annotated[dict[str, int], Meta(description="how many are in each phase")]
     faults: Annotated[list[str], Meta(description="those that the Node's annotation lists")]

@@ -17,25 +17,11 @@ from devicemanager.control.nodes.operations import NOT_HERE, OPERATIONS, documen
 from devicemanager.control.nodes.server import NodesControlServer
 from devicemanager.control.transport import transport_to
 from tests.cluster.world import GPU, World
+from tests.control.nodes.inprocess import SteeredWorld
 from tests.control.test_operations import conforms
 
 PAGE = Path(__file__).parents[3] / "docs" / "cluster.md"
 ROWS = {each.name: each for each in OPERATIONS}
-
-
-class _Cluster:
-    """The nodes of a world."""
-
-    def __init__(self, world):
-        self.world = world
-
-    @property
-    def nodes(self):
-        return dict(self.world.nodes)
-
-    def leave(self, names=None, how=None):
-        for name in names or ():
-            self.world.nodes.pop(name).leave(how)
 
 
 @pytest.fixture
@@ -49,7 +35,7 @@ def world():
 
 @pytest.fixture
 def server(world, tmp_path):
-    with NodesControlServer(_Cluster(world), tmp_path) as server:
+    with NodesControlServer(SteeredWorld(world), tmp_path) as server:
         yield server
 
 
@@ -96,11 +82,13 @@ def test_nodes_are_listed_and_shown(world, ask):
         "name": "a",
         "ready": True,
         "silent": False,
+        "pressures": [],
         "resources": {GPU: {"capacity": 4, "allocatable": 4, "held": 2}},
         "pods": {"Failed": 1, "Running": 1},
         "faults": [],
     }
     assert (second["name"], second["ready"]) == ("b", False)
+    assert second["pressures"] == ["MemoryPressure"]
     assert second["faults"] == ["not-ready", "memory-pressure"]
     shown = ask("getNode", "a")
     assert first.items() <= shown.items()
@@ -251,7 +239,7 @@ def test_the_requests_of_the_page_are_met(world, server):
 
 
 def test_over_tcp_a_token_is_needed(world, tmp_path):
-    with NodesControlServer(_Cluster(world), tmp_path, tcp="127.0.0.1:0") as server:
+    with NodesControlServer(SteeredWorld(world), tmp_path, tcp="127.0.0.1:0") as server:
         host, _, port = server.address.rpartition(":")
         token = server.token_path.read_text().strip()
         assert server.token_path.stat().st_mode & 0o777 == 0o600
@@ -270,7 +258,7 @@ def test_over_tcp_a_token_is_needed(world, tmp_path):
         assert status(us, bearer, "Origin: http://evil.example") == 403
     assert not server.token_path.exists()
     with pytest.raises(ValueError, match="can be reached from other hosts"):
-        NodesControlServer(_Cluster(world), tmp_path, tcp="0.0.0.0:0")
+        NodesControlServer(SteeredWorld(world), tmp_path, tcp="0.0.0.0:0")
 
 
 def test_a_mistake_of_ours_is_told(world, ask, server, caplog, monkeypatch):

@@ -1,0 +1,63 @@
+"""The control API of the nodes of a ``World``, without a socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+
+from devicemanager.control.access import Gate
+from devicemanager.control.nodes.server import NodesControlServer
+from devicemanager.control.transport import Reply
+
+
+class SteeredWorld:
+    """The nodes of a world, as the control API sees them."""
+
+    def __init__(self, world):
+        self.world = world
+
+    @property
+    def nodes(self):
+        return dict(self.world.nodes)
+
+    def leave(self, names=None, how=None):
+        for name in names or ():
+            self.world.nodes.pop(name).leave(how)
+
+
+class InProcess:
+    """Answers as the server does: its application, given what a connection gives it."""
+
+    def __init__(self, world):
+        self._server = NodesControlServer(SteeredWorld(world), Path("/nowhere"))
+        self.asked: list[tuple[str, str]] = []
+
+    def ask(self, method, path, body=None, kind="application/json", timeout=60.0):
+        """In place of ``Transport.ask``."""
+        self.asked.append((method, path))
+        target, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": target,
+            "raw_path": target.encode(),
+            "query_string": query.encode(),
+            "headers": [(b"content-type", kind.encode())],
+            "server": ("control.sock", None),
+        }
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": body or b"", "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        async def answer():
+            await self._server._application(Gate())(scope, receive, send)
+
+        anyio.run(answer)
+        headers = dict(sent[0]["headers"])
+        content = b"".join(each.get("body", b"") for each in sent[1:])
+        return Reply(sent[0]["status"], headers.get(b"content-type", b"").decode(), content)
