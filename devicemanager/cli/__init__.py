@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,30 +23,23 @@ from devicemanager.packages import loaded
 
 __all__ = ["main"]
 
-_COMMANDS = {
-    name: f"devicemanager.cli.{name}"
-    for name in (
-        "run",
-        "join",
-        "ctl",
-        "simulate",
-        "exec",
-        "check",
-        "record",
-        "replay",
-        "snapshot",
-        "explain",
-        "claims",
-        "top",
-        "pods",
-        "resources",
-        "podresources",
-    )
-} | {
-    "checkpoint": "devicemanager.cli.checkpoints",
-    "completion": "devicemanager.cli.completion",
+_GROUPS = {
+    "a mock kubelet": ("run", "ctl", "join", "podresources"),
+    "plugins": ("check", "exec", "simulate", "record", "replay"),
+    "any kubelet, also a real one": ("pods", "resources", "top"),
+    "why, and what is wrong": ("explain", "claims", "snapshot", "checkpoint"),
+    "the shell": ("completion",),
 }
-"""Subcommand to the module with its ``add``, in the order in which help lists them."""
+"""The subcommands, in the groups and the order in which help lists them."""
+
+_MODULES = {"checkpoint": "checkpoints"}
+"""Where the module with ``add`` is not called as the subcommand."""
+
+_COMMANDS = {
+    name: f"devicemanager.cli.{_MODULES.get(name, name)}"
+    for names in _GROUPS.values()
+    for name in names
+}
 
 _KNOWN_ERRORS = (
     ("devicemanager.core.errors", "DeviceManagerError"),
@@ -110,7 +104,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
     """A parser of the subcommand that ``argv`` names; of all if it names none, for help."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="devicemanager",
         description="The kubelet's device manager, without a cluster.",
         epilog="Exit status: 0: done; 1: the answer is no; 2: wrong usage or trouble. "
@@ -121,7 +115,9 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     # Options before the subcommand take no values. To load every subcommand for one takes
     # a tenth of the time until `run` serves.
-    named = next((word for word in argv if not word.startswith("-")), "")
+    options = [*itertools.takewhile(lambda word: word.startswith("-"), argv)]
+    wants_help = not {"-h", "--help"}.isdisjoint(options)
+    named = "" if wants_help or len(options) == len(argv) else argv[len(options)]
     for name in [named] if named in _COMMANDS else _COMMANDS:
         import_module(_COMMANDS[name]).add(subparsers)
     return parser
@@ -130,6 +126,28 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
 def whole_parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
     return _parser()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its help lists the subcommands in groups."""
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        formatter.add_text(self.description)
+        options: list[argparse.Action] = []
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                commands = {each.dest: each for each in action._get_subactions()}
+            else:
+                options.append(action)
+        grouped = {title: [commands[name] for name in names] for title, names in _GROUPS.items()}
+        for title, actions in (grouped | {"options": options}).items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
 
 
 class _Version(argparse.Action):

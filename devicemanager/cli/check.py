@@ -37,6 +37,7 @@ def add(subparsers: Subparsers) -> None:
         subparsers, "check", _run, "certify a device plugin", _DESCRIPTION, complete=_complete
     )
     parser.usage = "%(prog)s [options] -- COMMAND [ARG ...]"
+    parser.takes_command = True
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +117,8 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="another limit; see docs/conformance.md",
+        help="another limit, such as recover_seconds=20; may be repeated. An unknown name lists "
+        "them",
     )
     add("--thorough", action="store_true", help="with long waits: some minutes")
     number = settings_options.number

@@ -23,7 +23,11 @@ _FILE = "a kubelet_internal_checkpoint, or a snapshot with one; - for standard i
 def add(subparsers: Subparsers) -> None:
     """Add the subcommand and its own subcommands."""
     parser = subparsers.add_parser(
-        "checkpoint", help="read, check, compare or mend checkpoint files"
+        "checkpoint",
+        help="read, check, compare or mend checkpoint files",
+        description="Read, check, compare or mend files such as a node's "
+        "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint. Nothing is written but with "
+        "--write or --to.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     show = command(actions, "show", _show, "show what a checkpoint file holds, as far as it goes")

@@ -32,7 +32,7 @@ def add(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "ctl",
         help="steer a running mock kubelet, or nodes in a cluster",
-        description="Steers a mock kubelet that was started with `devicemanager run --control`,\n"
+        description="Steer a mock kubelet that was started with `devicemanager run --control`,\n"
         "or with `nodes` those of `devicemanager join --control`.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -183,8 +183,8 @@ def _add_waits(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "wait",
         help="wait for devices, an event, a call or a pod: 1 if it does not come",
-        description="Waits; if what is waited for does not come in time, says what did happen "
-        "and ends with 1.",
+        description="Wait; if what is waited for does not come in time, say what did happen "
+        "and end with 1.",
     )
     waits = parser.add_subparsers(metavar="WHAT", required=True, parser_class=CommandParser)
     resource = action(waits, "resource", "ctl_waits.resource", "until devices are allocatable")

@@ -25,6 +25,7 @@ def add(subparsers: Subparsers) -> None:
         subparsers, "exec", _run, "run a plugin whose paths are hard-coded", _DESCRIPTION
     )
     parser.usage = "%(prog)s --root DIR [--dev DIR] [--sys DIR] [--cdi DIR] -- COMMAND [ARG ...]"
+    parser.takes_command = True
     parser.add_argument(
         "--root",
         required=True,

@@ -42,8 +42,8 @@ def add(subparsers: Subparsers) -> None:
         "explain",
         _run,
         "show why a pod gets its devices, or why it is refused",
-        description="Admits pods, one after another, on a node that is only made up here, and "
-        "explains the last one: 0 if it is admitted, 1 if not.",
+        description="Admit pods, one after another, on a node that is only made up here, and "
+        "explain the last one: 0 if it is admitted, 1 if not.",
     )
     parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
     parser.epilog = _EPILOG

@@ -39,10 +39,10 @@ def add(subparsers: Subparsers) -> None:
         "join",
         _run,
         "add virtual nodes to a real cluster",
-        description="Adds nodes to a Kubernetes cluster whose devices our device managers hand "
+        description="Add nodes to a Kubernetes cluster whose devices our device managers hand "
         "out: the cluster's scheduler binds pods, each node admits or refuses them as a kubelet "
-        "would. No container runs. Ends at SIGTERM or Ctrl-C, and takes the nodes away. Shows the "
-        "nodes live on a terminal, and elsewhere prints lines.",
+        "would. No container runs. End at SIGTERM or Ctrl-C, and take the nodes away. Show the "
+        "nodes live on a terminal, and elsewhere print lines.",
     )
     join_options.add_cluster(parser)
     join_options.add_nodes(parser)

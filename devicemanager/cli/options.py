@@ -48,6 +48,8 @@ class CommandParser(argparse.ArgumentParser):
     so that they may come from modules that take time to load."""
 
     complete: Callable[[argparse.ArgumentParser], None] | None = None
+    takes_command = False
+    """Whether a command with options of its own comes after ``--``."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """No option can be shortened: ``--simulate`` is not ``--simulate-pools``."""
@@ -62,7 +64,9 @@ class CommandParser(argparse.ArgumentParser):
             complete(self)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            hint = self.takes_command and "--" not in (sys.argv[1:] if args is None else args)
+            more = "; the command that is to be run comes after --" if hint else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
         return found, unknown
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:

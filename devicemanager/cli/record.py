@@ -33,6 +33,7 @@ def add(subparsers: Subparsers) -> None:
         subparsers, "record", _run, "record what a kubelet and its plugins say", _DESCRIPTION
     )
     parser.usage = "%(prog)s [options] [-- COMMAND [ARG ...]]"
+    parser.takes_command = True
     parser.add_argument(
         "--kubelet-dir",
         metavar="DIR",

@@ -51,8 +51,8 @@ def add(subparsers: Subparsers) -> None:
         "run",
         _run,
         "run a mock kubelet",
-        description="Runs a mock kubelet until SIGTERM or Ctrl-C. Shows the node live on a "
-        "terminal, and elsewhere prints its sockets and everything that happens.",
+        description="Run a mock kubelet until SIGTERM or Ctrl-C. Show the node live on a "
+        "terminal, and elsewhere print its sockets and everything that happens.",
     )
     parser.add_argument(
         "--root",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
-from devicemanager.cli import main
+from devicemanager.cli import _COMMANDS, main
 from devicemanager.core.runoptions import (
     ContainerSettings,
     DeviceSpec,
@@ -555,10 +556,31 @@ def test_a_shortened_option_is_no_other_option(argv: list[str], capsys: Any) -> 
 def test_help_and_version(capsys: Any) -> None:
     status, out, _ = run(capsys, "--help")
     assert status == 0
-    for command in ("run", "simulate", "explain", "pods", "resources", "checkpoint"):
-        assert f"\n    {command}" in out
+    headings, listed = re.findall(r"^(.*):$", out, re.M), re.findall(r"^  ([a-z]+) ", out, re.M)
+    assert headings[0] == "a mock kubelet" and headings[-1] == "options"
+    assert sorted(listed) == sorted(_COMMANDS) and listed[:2] == ["run", "ctl"]
+    assert run(capsys, "--help", "pods") == (0, out, "")
     status, out, _ = run(capsys, "--version")
     assert (status, out.split()[0]) == (0, "devicemanager")
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["exec", "--root", ".", "ls", "-la"], True),
+        (["check", "./plugin", "--socket-dir", "{plugin_dir}"], True),
+        (["record", "./plugin", "--verbose"], True),
+        (["check", "--verbose", "--", "./plugin"], False),
+        (["pods", "--verbose"], False),
+    ],
+)
+def test_options_of_a_command_that_is_to_be_run_come_after_two_dashes(
+    argv: list[str], hint: bool, capsys: Any
+) -> None:
+    status, out, err = run(capsys, *argv)
+    assert (status, out) == (2, "")
+    assert "unrecognized arguments: -" in err
+    assert err.endswith("; the command that is to be run comes after --\n") is hint
 
 
 def test_an_error_nobody_foresaw_is_one_line_unless_asked(capsys: Any, monkeypatch: Any) -> None:
