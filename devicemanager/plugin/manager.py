@@ -73,6 +73,8 @@ class Manager:
         self._changed = Notifier()
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, self._seen, _SOCKET_CHANGES)
+        # Held while a watch begins or ends: none begins once it has ended for good.
+        self._watching = threading.Lock()
         self._signals: SignalWait | None = None
         # Guards the two below; not held while waiting for a resource. `_leaving` are those
         # that the list no longer has but that may still hold their sockets.
@@ -80,9 +82,6 @@ class Manager:
         self._resources: dict[str, Resource] = {}
         self._leaving: list[Resource] = []
         self._discovered = False
-        self._watch_keeper = threading.Thread(
-            target=self._keep_watch, name="keep watch", daemon=True
-        )
 
     @property
     def directory(self) -> Path:
@@ -118,10 +117,18 @@ class Manager:
                 f"plugin directory {self._directory} {problem}: choose the kubelet's, with the "
                 f"argument directory or {DIRECTORY_VARIABLE}"
             )
-        # Watch before the first look at a socket, so that no change is missed in between.
-        self._watch.ensure()
-        self._watch_keeper.start()
-        threading.Thread(target=self._discover, name="discover", daemon=True).start()
+        try:
+            # Before the first look at a socket, so that no change is missed in between.
+            self._keep_watch()
+            if type(self._lister) is StaticLister:
+                # Its one list is there: no thread has to wait for it.
+                self._apply(self._lister.discover())
+                self._all_discovered()
+            else:
+                threading.Thread(target=self._discover, name="discover", daemon=True).start()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Unregister everything and remove our sockets. Returns within some 10 s, whatever
@@ -132,15 +139,15 @@ class Manager:
         # First: from here on no resource is added.
         self._stopping.set()
         self._changed.notify()
+        # Before our own sockets go: nobody needs to be told of that.
+        with self._watching:
+            self._watch.stop()
         with self._lock:
             resources = [*self._resources.values(), *self._leaving]
         for resource in resources:
             resource.ask_to_stop()
-        _join(resources)
         # Do not join the discovering thread: the author's generator may block for ever.
-        if self._watch_keeper.is_alive():
-            self._watch_keeper.join()
-        self._watch.stop()
+        _join(resources)
 
     def __enter__(self) -> Self:
         self.start()
@@ -197,14 +204,19 @@ class Manager:
             self._signals.give_up()
 
     def _keep_watch(self) -> None:
-        while not self._stopping.wait(self._settings.recheck):
-            if self._watch.ensure():
-                self._notify_all()
+        """Watch the directory that is there now; each resource asks for it before it looks."""
+        with self._watching:
+            is_new = not self._stopping.is_set() and self._watch.ensure()
+        if is_new:
+            self._notify_all()
 
     def _discover(self) -> None:
         what = f"{self._lister.namespace}: discover()"
         backoff = self._settings.list_backoff
         consume(what, self._lister.discover, self._apply, self._stopping, backoff)
+        self._all_discovered()
+
+    def _all_discovered(self) -> None:
         self._discovered = True
         self._notify_waiters()
 
@@ -254,6 +266,7 @@ class Manager:
             self._directory,
             self._settings,
             on_change=self._notify_waiters,
+            before_look=self._keep_watch,
             socket_name=self._socket_name,
             service=self._service,
         )
@@ -261,9 +274,9 @@ class Manager:
             # Under the lock: either stop() finds the resource, or it never starts.
             if self._stopping.is_set():
                 return
-            self._resources[name] = resource
-            # Under the lock, too: stop() joins the thread, which must have been started.
+            # Started first: stop() joins the thread of each that it finds.
             resource.start()
+            self._resources[name] = resource
 
 
 def _join(resources: Iterable[Resource]) -> None:

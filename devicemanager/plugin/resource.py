@@ -73,9 +73,12 @@ class Resource:
         settings: PluginSettings,
         *,
         on_change: Callable[[], None],
+        before_look: Callable[[], None],
         socket_name: str | None = None,
         service: ServiceFactory = Service,
     ) -> None:
+        """``on_change`` is told of each new state, ``before_look`` of each look at the sockets
+        that is about to be taken."""
         self.name = name
         self.plugin = plugin
         self.notifier = Notifier()
@@ -83,6 +86,7 @@ class Resource:
         self._mode = registration_mode(directory, name, settings)
         self._settings = settings
         self._on_change = on_change
+        self._before_look = before_look
         self._socket_name = socket_name or name
         self._make_service = service
         self._pool = DaemonThreadPoolExecutor(settings.workers, f"calls of {name}")
@@ -157,6 +161,7 @@ class Resource:
 
     def _step(self) -> float:
         """Observe, decide and act. Return the seconds until the next observation."""
+        self._before_look()
         decision = decide(self._look(), self._settings)
         if decision.step is Action.SERVE:
             _log.info("%s: %s", self.name, decision.reason)

@@ -29,6 +29,7 @@ import psutil
 import pytest
 
 from checkpoint import CHECKPOINT_NAME
+from devicemanager.io.watch import DirectoryWatch
 from devicemanager.plugin import (
     ConfigurationError,
     ContainerSettings,
@@ -42,9 +43,10 @@ from devicemanager.plugin import (
     serve,
 )
 from devicemanager.plugin.resource import Resource, ResourceState
+from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.service import Service
 from protos import deviceplugin_v1beta1 as dp
-from tests.faults.residue import eventually
+from tests.faults.residue import Residue, assert_back_to, eventually
 from tests.plugin.stubkubelet import PATIENCE, StubKubelet
 
 GPU = "vendor.com/gpu"
@@ -964,6 +966,119 @@ def test_stopping_while_a_resource_starts_is_safe(directory, fast, monkeypatch):
     manager.start()
     assert stopped.wait(PATIENCE)
     assert failures == []
+
+
+def test_what_is_known_beforehand_is_there_once_it_has_started(directory, fast):
+    with manager_of(directory, fast, gpu=Gpus(), nic=Gpus()) as manager:
+        assert [status.name for status in manager.resources()] == [GPU, "vendor.com/nic"]
+
+
+def test_the_watch_of_the_directory_ends_before_our_own_sockets_go(kubelet, fast, monkeypatch):
+    ended = []
+
+    def telling(owner, name):
+        whole = getattr(owner, name)
+
+        def tell(*arguments):
+            ended.append(owner)
+            return whole(*arguments)
+
+        monkeypatch.setattr(owner, name, tell)
+
+    with manager_of(kubelet.directory, fast) as manager:
+        assert manager.wait_registered(PATIENCE)
+        telling(DirectoryWatch, "stop")
+        telling(PluginServer, "close")
+    assert ended == [DirectoryWatch, PluginServer]
+
+
+def test_a_directory_that_is_made_anew_is_watched_again(directory, fast, monkeypatch):
+    begun = SimpleQueue()
+    ensure = DirectoryWatch.ensure
+
+    def note(watch):
+        is_new = ensure(watch)
+        if is_new:
+            begun.put(threading.current_thread().name)
+        return is_new
+
+    monkeypatch.setattr(DirectoryWatch, "ensure", note)
+    with manager_of(directory, fast):
+        assert begun.get(timeout=PATIENCE) == "MainThread"
+        directory.rmdir()
+        directory.mkdir()
+        assert begun.get(timeout=PATIENCE) == f"resource {GPU}"
+
+
+def test_no_watch_begins_after_the_last_one_has_ended(directory, fast, monkeypatch):
+    """A resource may be about to look when the manager stops."""
+    looking, go_on = threading.Event(), threading.Event()
+    begun = []
+    ensure = DirectoryWatch.ensure
+
+    def look_late(resource):
+        looking.set()
+        assert go_on.wait(PATIENCE)
+        step(resource)
+
+    def begin(watch):
+        begun.append(threading.current_thread().name)
+        return ensure(watch)
+
+    step = Resource._step
+    monkeypatch.setattr(Resource, "_step", look_late)
+    monkeypatch.setattr(DirectoryWatch, "ensure", begin)
+    stop = DirectoryWatch.stop
+
+    def stop_and_let_go_on(watch):
+        stop(watch)
+        go_on.set()
+
+    monkeypatch.setattr(DirectoryWatch, "stop", stop_and_let_go_on)
+    with manager_of(directory, fast):
+        assert looking.wait(PATIENCE)
+    assert begun == ["MainThread"]
+
+
+def out_of_threads(monkeypatch, name, times):
+    """From now on a thread of this name cannot be had, so many times."""
+    start = threading.Thread.start
+    failures = []
+
+    def fail(thread):
+        if thread.name == name and len(failures) < times:
+            failures.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    return failures
+
+
+def test_a_start_without_a_thread_for_a_resource_leaves_nothing(directory, fast, monkeypatch):
+    manager = manager_of(directory, fast, cpu=Gpus(), gpu=Gpus())
+    before = Residue.now()
+    out_of_threads(monkeypatch, f"resource {GPU}", 1)
+    with pytest.raises(RuntimeError, match="new thread"):
+        manager.start()
+    assert_back_to(before)
+    manager.stop()
+
+
+def test_a_resource_that_got_no_thread_is_started_later(kubelet, fast, monkeypatch):
+    class Own(Lister):
+        namespace = "vendor.com"
+
+        def discover(self):
+            return ["gpu"]
+
+        def new_plugin(self, last_name):
+            return Gpus()
+
+    failures = out_of_threads(monkeypatch, f"resource {GPU}", 1)
+    with Manager(Own(), kubelet.directory, fast) as manager:
+        assert manager.wait_registered(PATIENCE)
+    assert len(failures) == 1
 
 
 def test_run_ends_when_no_resource_can_be_started(directory, fast):
