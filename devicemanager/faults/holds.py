@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
 
@@ -63,15 +61,3 @@ class Hold:
         over = threading.Event()
         self.then(over.set)
         over.wait()
-
-    async def wait_async(self) -> None:
-        """Wait on the running event loop."""
-        loop = asyncio.get_running_loop()
-        over = asyncio.Event()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(over.set)
-
-        self.then(wake)
-        await over.wait()

@@ -82,22 +82,16 @@ class Calls:
     async def wait_for(
         self, path: str, request: bytes, timeout: float | None, read: Callable[[bytes], T]
     ) -> T:
-        """The same on the running event loop; a task that is cancelled cancels the call."""
+        """The same on the running event loop, without faults; a task that is cancelled cancels
+        the call."""
         method = self._method(path)
         call = self.begin(path, request)
         future = None
         try:
-            if self._faults is None or not self._faults.registry.armed:
-                future = method.future(request, timeout=timeout)
-                response = await _result_of(future)
-            else:
-                async with self._faults.around_async(_name(path), call, self._channel.close):
-                    future = method.future(request, timeout=timeout)
-                    response = await _result_of(future)
+            future = method.future(request, timeout=timeout)
+            response = await _result_of(future)
         except _GRPC_ERRORS as error:
             raise _failed(call, translated(error)) from error
-        except InjectedError as error:
-            raise _failed(call, error) from None
         except BaseException:
             _failed(call, _GIVEN_UP)
             raise

@@ -38,8 +38,9 @@ class Connection:
     Each registration has a connection of its own, also when two lead to one socket: a
     registration is identified by its connection (Q1).
 
-    A plugin costs one thread, which reads its lists. gRPC would take a second one for each
-    channel, but for calls that are made and waited for by the same thread.
+    A plugin costs one thread, which asks for its options and reads its lists. gRPC would take
+    a second one for each channel, but for calls that are made and waited for by the same
+    thread.
     """
 
     def __init__(
@@ -57,9 +58,17 @@ class Connection:
         self._calls = Calls(self._channel, tap, faults)
         self._thread: threading.Thread | None = None
 
-    async def options(self) -> PluginOptions:
+    def run(self, work: Callable[[], None]) -> None:
+        """Do ``work`` on the connection's own thread, once. Raises RuntimeError if there is no
+        thread to be had."""
+        name = f"list-{self.path.name}"
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def options(self) -> PluginOptions:
         """GetDevicePluginOptions. Raises ``RpcError``."""
-        options = await self._calls.wait_for(
+        options = self._calls.make(
             dp_grpc.GET_DEVICE_PLUGIN_OPTIONS,
             b"",
             self._settings.options_timeout,
@@ -70,22 +79,10 @@ class Connection:
     # -- the list stream -------------------------------------------------------------
 
     def watch(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
-        """Open ListAndWatch on a thread of its own. ``on_list`` is called for every
+        """Open ListAndWatch and read it to its end. ``on_list`` is called for every
         message that differs from the one before, then ``on_end`` once with the cause.
         ``on_error`` gets what the other two raise: a bug of ours, or of a callback.
-
-        Raises RuntimeError if there is no thread to be had.
         """
-        thread = threading.Thread(
-            target=self._run,
-            args=(on_list, on_end, on_error),
-            name=f"list-{self.path.name}",
-            daemon=True,
-        )
-        thread.start()
-        self._thread = thread
-
-    def _run(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
         try:
             cause = self._follow(on_list)
         except BaseException as error:
@@ -204,13 +201,13 @@ class Connection:
     # -- end -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection; calls under way fail and the list thread ends."""
+        """Close the connection; calls under way fail and the connection's thread ends."""
         self._channel.close()
         if self._faults is not None:
             self._faults.closed()
 
     def join(self) -> None:
-        """Wait for the list thread, at most 10 s. Not from that thread itself."""
+        """Wait for the connection's thread, at most 10 s; from that thread itself not at all."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 

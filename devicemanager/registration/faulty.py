@@ -7,9 +7,9 @@ record of the call that it concerns.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from devicemanager.api.codes import go_name
 from devicemanager.calls.log import CallInProgress
@@ -23,24 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["PluginFaults", "not_made", "note"]
 
-InThread = Callable[..., Awaitable[Any]]
 _BEFORE, _AFTER = "before", "after"
 
 
 class PluginFaults:
-    """The faults of one connection to a plugin.
+    """The faults of one connection to a plugin."""
 
-    ``in_thread`` runs what may block, for calls that are waited for on the event loop.
-    """
-
-    def __init__(
-        self, registry: FaultRegistry, resource: ResourceName, name: str, in_thread: InThread
-    ) -> None:
+    def __init__(self, registry: FaultRegistry, resource: ResourceName, name: str) -> None:
         self.registry = registry
         """Its ``armed`` says whether anything is set at all."""
         self._resource = resource
         self._plugin = Path(name).name
-        self._in_thread = in_thread
         self._stalled: Hold | None = None
 
     # -- calls -----------------------------------------------------------------------
@@ -61,23 +54,6 @@ class PluginFaults:
         for hold in _holds(after):
             hold.wait()
         _fail(after, cut)
-
-    @contextlib.asynccontextmanager
-    async def around_async(
-        self, rpc: str, call: CallInProgress | None, cut: Callable[[], None]
-    ) -> AsyncIterator[None]:
-        """The same on the running event loop. Whoever asked for a plugin's options closes the
-        connection if that fails, on a thread that may wait."""
-        before = await self._in_thread(self._fired, rpc, _BEFORE, call)
-        for hold in _holds(before):
-            await hold.wait_async()
-        _fail(before, _left_to_the_caller)
-        with _cutting(before, cut):
-            yield
-        after = await self._in_thread(self._fired, rpc, _AFTER, call)
-        for hold in _holds(after):
-            await hold.wait_async()
-        _fail(after, _left_to_the_caller)
 
     def _fired(self, rpc: str, phase: str, call: CallInProgress | None) -> tuple[Fired, ...]:
         occasion = Occasion(self._resource, self._plugin, rpc, phase)
@@ -141,10 +117,6 @@ def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
     finally:
         for hold in holds:
             hold.cancel()
-
-
-def _left_to_the_caller() -> None:
-    pass
 
 
 def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:

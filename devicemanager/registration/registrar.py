@@ -87,8 +87,10 @@ class Registrar:
         self.dialer = Dialer()
         self._loop = LoopThread("registration")
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
-        # Guards the three below.
+        # Guards the four below.
         self._lock = threading.Lock()
+        self._connecting: set[Connection] = set()
+        """Those of plugins that are not taken in yet."""
         self._counts: Counter[ResourceName] = Counter()
         self._processes: Counter[int] = Counter()
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
@@ -214,26 +216,28 @@ class Registrar:
             text = dial_failed.format(error=messages.DEADLINE_EXCEEDED, socket=socket)
             raise RegistrationRefused(text, str(error)) from error
         self._check_process(pid, resource, name)
-        faults = PluginFaults(self.faults, resource, name, self.in_thread)
+        faults = PluginFaults(self.faults, resource, name)
         connection = Connection(socket, self._settings, self.tap(resource, name), faults)
+        taken_in: Future[EndpointId] = Future()
+        taken_in.set_running_or_notify_cancel()  # whoever waits may go, the thread goes on
+
+        def serve() -> None:
+            self._serve(connection, taken_in, resource, name, options, pid)
+
+        with self._lock:
+            self._connecting.add(connection)
         try:
-            if options is None:
-                options = await connection.options()
-        except EndpointError as error:
-            await self.in_thread(self._give_up, connection)
-            raise RegistrationRefused(messages.OPTIONS_FAILED.format(error=error)) from error
-        except BaseException:
-            self._pool.submit(connection.close)
-            raise
-        accepted = self._pool.submit(
-            self._guarded, self._accept, resource, name, options, connection, pid
-        )
+            connection.run(serve)
+        except RuntimeError as error:
+            self._connected(connection)
+            connection.close()
+            raise RegistrationRefused(f"the kubelet has no thread left: {error}") from error
         try:
-            return await asyncio.wrap_future(accepted)
+            return await asyncio.wrap_future(taken_in)
         except asyncio.CancelledError:
-            # Nobody will take it any more: the socket is gone, or the kubelet stops. Closed
-            # once it has been taken in: its list's end takes it out again.
-            accepted.add_done_callback(lambda _: connection.close())
+            # Nobody will take it any more: the socket is gone, or the kubelet stops. If it is
+            # taken in all the same, its list's end takes it out again.
+            self._pool.submit(connection.close)
             raise
 
     def _check_process(self, pid: int, resource: ResourceName, name: str) -> None:
@@ -250,21 +254,53 @@ class Registrar:
                 f"Settings.max_registrations_per_process is {limit}"
             )
 
-    def _give_up(self, connection: Connection) -> None:
-        """Close the connection of a refused registration; with Q3 it stays open."""
-        if "Q3" in self.quirks:
-            self._handler.keep_open(connection)
-        else:
-            connection.close()
+    def _connected(self, connection: Connection) -> None:
+        """It is taken in now, or will not be."""
+        with self._lock:
+            self._connecting.discard(connection)
 
-    def _accept(
+    def _serve(
         self,
+        connection: Connection,
+        taken_in: Future[EndpointId],
         resource: ResourceName,
         name: str,
-        options: PluginOptions,
-        connection: Connection,
+        options: PluginOptions | None,
         pid: int,
-    ) -> EndpointId:
+    ) -> None:
+        """One registration, on its connection's thread: ask for the options unless they are
+        given, take the plugin in, read its lists until they end."""
+        try:
+            endpoint, is_read = self._guarded(
+                self._take_in, connection, resource, name, options, pid
+            )
+        except RegistrationRefused as refused:
+            taken_in.set_exception(refused)
+            return
+        finally:
+            self._connected(connection)
+        taken_in.set_result(endpoint)
+        if is_read:
+            self._follow(endpoint, connection, pid)
+
+    def _take_in(
+        self,
+        connection: Connection,
+        resource: ResourceName,
+        name: str,
+        options: PluginOptions | None,
+        pid: int,
+    ) -> tuple[EndpointId, bool]:
+        """Also tells whether its lists are to be read. Raises RegistrationRefused."""
+        try:
+            if options is None:
+                options = connection.options()
+        except EndpointError as error:
+            self._give_up(connection)
+            raise RegistrationRefused(messages.OPTIONS_FAILED.format(error=error)) from error
+        except BaseException:
+            connection.close()
+            raise
         try:
             socket = str(connection.path)
             endpoint = self._handler.connect(resource, name, options, connection, socket)
@@ -273,14 +309,14 @@ class Registrar:
             raise RegistrationRefused(str(error)) from error
         with self._lock:
             self._processes[pid] += 1
-        if self.faults.armed and self._ends_here(endpoint, resource, name):
-            return endpoint
-        try:
-            self._follow(endpoint, connection, pid)
-        except RuntimeError as error:
-            self._ended(endpoint, pid, f"no thread for its lists: {error}")
-            raise RegistrationRefused(f"the kubelet has no thread left: {error}") from error
-        return endpoint
+        return endpoint, not (self.faults.armed and self._ends_here(endpoint, resource, name))
+
+    def _give_up(self, connection: Connection) -> None:
+        """Close the connection of a refused registration; with Q3 it stays open."""
+        if "Q3" in self.quirks:
+            self._handler.keep_open(connection)
+        else:
+            connection.close()
 
     def _ends_here(self, endpoint: EndpointId, resource: ResourceName, name: str) -> bool:
         """Whether a fault is to end this process once the plugin has its answer: then its list
@@ -329,6 +365,10 @@ class Registrar:
     def stop(self) -> None:
         """Wait for what is under way. The handler closes the connections."""
         self.interrupt()
+        with self._lock:
+            connecting = [*self._connecting]
+        for connection in connecting:
+            connection.join()
         self._pool.shutdown()
 
 

@@ -300,7 +300,6 @@ def test_a_reader_that_exits(root: Path, ends: type[BaseException]) -> None:
     with hostile.RawPlugin(root / "p.sock") as plugin:
         connection = Connection(plugin.path, IMPATIENT)
         connection.watch(on_list, causes.append, errors.append)
-        connection.join()
         assert [type(each) for each in errors] == [ends]
         assert causes == [f"a bug of the device manager: {ends()!r}"]
         assert residue.eventually(lambda: residue.connections(root) == 1)  # it listens

@@ -14,5 +14,4 @@ def test_a_stream_on_a_connection_that_is_closed_already(directory: Path) -> Non
     ends: list[str] = []
     errors: list[BaseException] = []
     connection.watch(lambda columns: None, ends.append, errors.append)
-    connection.join()
     assert (ends, errors) == (["the connection was closed"], [])

@@ -42,22 +42,49 @@ def plugin(directory: Path) -> Iterator[hostile.RawPlugin]:
         yield served
 
 
-def test_a_plugin_is_refused_if_no_thread_is_left_for_its_lists(
+def test_a_plugin_is_refused_if_no_thread_is_left_for_it(
     manager: DeviceManager,
     registrar: Registrar,
     plugin: hostile.RawPlugin,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def watch(*_: object) -> None:
+    def run(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(Connection, "watch", watch)
+    closed: list[Path] = []
+
+    def close(connection: Connection) -> None:
+        closed.append(connection.path)
+
+    monkeypatch.setattr(Connection, "run", run)
+    monkeypatch.setattr(Connection, "close", close)
     with pytest.raises(
         RegistrationRefused, match=r"^the kubelet has no thread left: can't start new thread$"
     ):
         registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
-    (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
-    assert "no thread for its lists: can't start new thread" in ended.message
+    assert not manager.events.recent(EventKind.REGISTERED)
+    assert closed == [plugin.path]
+
+
+def test_a_plugin_costs_the_thread_of_its_lists_and_no_other(
+    registrar: Registrar, plugin: hostile.RawPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+    started: list[str] = []
+
+    def note(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    async def nothing() -> None:
+        pass
+
+    registrar.run(nothing()).result(20)  # the loop has its thread now
+    monkeypatch.setattr(threading.Thread, "start", note)
+    registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
+    ours = [name for name in started if name.startswith(("list-", "registration"))]
+    spun = [name for name in started if name.endswith("(_run)")]  # gRPC's, for a call's future
+    assert (ours, spun) == (["list-p.sock"], [])
 
 
 @attrs.define
@@ -131,3 +158,27 @@ def test_a_plugin_that_is_taken_in_too_late_is_let_go(
     (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
     assert "list stream of p.sock ended" in ended.message
     assert not caplog.records
+
+
+def test_the_stop_waits_for_a_plugin_that_is_being_taken_in(
+    manager: DeviceManager,
+    registrar: Registrar,
+    plugin: hostile.RawPlugin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held()
+    manager.events.subscribe(held)
+    join = Connection.join
+    ended: list[bool] = []
+
+    def wait(connection: Connection) -> None:
+        held.go_on.set()
+        join(connection)
+        ended.append(bool(manager.events.recent(EventKind.STREAM_ENDED)))
+
+    monkeypatch.setattr(Connection, "join", wait)
+    registrar.run(registrar.connect(R, plugin.path, "p.sock"))
+    assert held.came.wait(20)
+    registrar.stop()
+    held.go_on.set()  # in any case
+    assert ended == [True]
