@@ -29,22 +29,15 @@ from podresources.errors import (
 )
 
 if TYPE_CHECKING:
+    from podresources.allocatable import Allocatable
     from podresources.client import DEFAULT_SOCKET, PodResourcesClient
     from podresources.counters import Counters
     from podresources.ratelimit import TokenBucket
     from podresources.rendering import as_dict
     from podresources.server import PodResourcesServer
+    from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
     from podresources.source import MemorySource, Source
-    from podresources.values import (
-        Allocatable,
-        ClaimResource,
-        Container,
-        ContainerDevices,
-        ContainerMemory,
-        DynamicResource,
-        Pod,
-        ids_by_resource,
-    )
+    from podresources.values import Container, ContainerDevices, Pod, ids_by_resource
     from podresources.view import View
 
 __all__ = [
@@ -86,14 +79,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Allocatable": "values",
-        "ClaimResource": "values",
+        "Allocatable": "allocatable",
+        "ClaimResource": "shares",
         "Container": "values",
         "ContainerDevices": "values",
-        "ContainerMemory": "values",
+        "ContainerMemory": "shares",
         "Counters": "counters",
         "DEFAULT_SOCKET": "client",
-        "DynamicResource": "values",
+        "DynamicResource": "shares",
         "MemorySource": "source",
         "Pod": "values",
         "PodResourcesClient": "client",

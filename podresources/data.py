@@ -5,14 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from podresources.values import (
-    Allocatable,
-    Container,
-    ContainerDevices,
-    ContainerMemory,
-    DynamicResource,
-    Pod,
-)
+from podresources.allocatable import Allocatable
+from podresources.shares import ContainerMemory, DynamicResource
+from podresources.values import Container, ContainerDevices, Pod
 
 Data = dict[str, Any]
 

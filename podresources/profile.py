@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from podresources.values import Allocatable, ClaimResource, Container, DynamicResource, Pod
+    from podresources.allocatable import Allocatable
+    from podresources.shares import ClaimResource, DynamicResource
+    from podresources.values import Container, Pod
 
 __all__ = ["ALL", "Profile"]
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from podresources.values import (
-    Allocatable,
-    ClaimResource,
-    Container,
-    ContainerDevices,
-    ContainerMemory,
-    DynamicResource,
-    Pod,
-)
+from podresources.allocatable import Allocatable
+from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
+from podresources.values import Container, ContainerDevices, Pod
 
 Json = dict[str, Any]
 

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from podresources.values import Allocatable, Pod
+from podresources.allocatable import Allocatable
+from podresources.values import Pod
 
 
 class Source(Protocol):

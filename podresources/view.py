@@ -14,8 +14,9 @@ from podresources.profile import ALL, Profile
 from podresources.reuse import Reuse
 
 if TYPE_CHECKING:
+    from podresources.allocatable import Allocatable
     from podresources.source import Source
-    from podresources.values import Allocatable, Pod
+    from podresources.values import Pod
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, repeat
 from operator import add, attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import attrs
 
@@ -24,6 +24,8 @@ from podresources.reuse import Reuse, unequal
 
 _NO_SHARE = Held()
 _NEVER = None
+_NOT_TOLD = cast("podresources.Pod", None)
+"""In the place of one that is told for the first time, until it is made."""
 _UID = attrgetter("uid")
 
 if TYPE_CHECKING:
@@ -127,8 +129,7 @@ class PodSource:
             known = reuse.values(self._versions, lambda _: _NEVER)
             stale = unequal(versions, known)
             held = [self._held(pods[number]) for number in stale]
-        nothing = podresources.Pod("", "")
-        previous = reuse.values(self._previous, lambda _: nothing)
+        previous = reuse.values(self._previous, lambda _: _NOT_TOLD)
         for number, its in zip(stale, held, strict=True):
             pod = pods[number]
             dynamic = self._dynamic(pod)

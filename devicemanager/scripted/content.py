@@ -19,15 +19,9 @@ from devicemanager.scripted.fields import (
     whole,
 )
 from devicemanager.scripted.ids import SHAPES, device_ids
-from podresources.values import (
-    Allocatable,
-    ClaimResource,
-    Container,
-    ContainerDevices,
-    ContainerMemory,
-    DynamicResource,
-    Pod,
-)
+from podresources.allocatable import Allocatable
+from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
+from podresources.values import Container, ContainerDevices, Pod
 
 __all__ = ["ContentReader"]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from podresources.values import Allocatable, Pod
+from podresources.allocatable import Allocatable
+from podresources.values import Pod
 
 if TYPE_CHECKING:
     from devicemanager.faults import Fault

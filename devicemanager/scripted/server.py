@@ -17,8 +17,9 @@ from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 from devicemanager.kubelet.faultyanswers import FaultyAnswers, past_answers
 from devicemanager.scripted.script import Script, Step, with_pods
 from podresources import MemorySource, PodResourcesError, PodResourcesServer
+from podresources.allocatable import Allocatable
 from podresources.profile import ALL, Profile
-from podresources.values import Allocatable, Pod
+from podresources.values import Pod
 
 if TYPE_CHECKING:
     from devicemanager.faults.points import Occasion

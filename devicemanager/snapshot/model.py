@@ -9,7 +9,8 @@ from typing import Any
 import attrs
 
 from devicemanager.host.numa import NumaMachine
-from podresources.values import Allocatable, Pod
+from podresources.allocatable import Allocatable
+from podresources.values import Pod
 
 __all__ = [
     "KubeletConfig",

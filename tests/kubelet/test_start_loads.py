@@ -81,7 +81,13 @@ SELDOM = {
 }
 """What a node without checkpoint, claims, faults and PCI devices never needs, or only its first
 plugin or pod."""
-OF_CLIENTS = {"podresources.client", "podresources.decoding", "podresources.values"}
+OF_CLIENTS = {
+    "podresources.allocatable",
+    "podresources.client",
+    "podresources.decoding",
+    "podresources.shares",
+    "podresources.values",
+}
 """What reads PodResources answers, or is in one."""
 MOST_METHODS = 150
 """Each that attrs makes is compiled anew in each process, at some 60 microseconds."""

@@ -25,7 +25,7 @@ from devicemanager.snapshot.model import (
 )
 from devicemanager.snapshot.packing import pack, unpack
 from podresources import Allocatable, Container, ContainerDevices, Pod
-from podresources.values import ClaimResource, ContainerMemory, DynamicResource
+from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
 from tests.snapshot import made_up
 from tests.snapshot.made_up import WHOLE
 
