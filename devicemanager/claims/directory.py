@@ -7,13 +7,10 @@ held before stays. Nothing here knows a kubelet: the owner hands in what to do.
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.errors import ClaimsError, InvalidObject
@@ -27,9 +24,10 @@ from devicemanager.claims.files import (
     read_file,
 )
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
+from devicemanager.io import followed
+from devicemanager.io.followed import FollowedDirectory, is_complete_at_once, is_pivot
+from devicemanager.io.watch import Change, ChangeKind
 
-_PATIENCE = 0.5
 _COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED, ChangeKind.ATTRIBUTES)
 """After these a file is as it will stay, or can be read by now."""
 
@@ -135,87 +133,31 @@ class ObjectFiles:
 
 def check_directory(directory: Path) -> None:
     """Raises ClaimsError for what is no directory."""
-    if not directory.is_dir():
-        fault = "is not a directory" if directory.exists() else "does not exist"
-        raise ClaimsError(f"claims directory {directory} {fault}")
+    followed.check_directory(directory, ClaimsDirectory.what, ClaimsDirectory.error)
 
 
-class ClaimsDirectory:
+class ClaimsDirectory(FollowedDirectory):
     """Follows a directory from ``start`` to ``stop``; a context manager.
 
     ``owner`` and ``report`` are called by one thread at a time: the caller's for what is there
-    at the start, a thread of the watch afterwards.
+    at the start, a thread of the watch afterwards. Objects are left as they are at the end.
     """
 
+    what = "claims directory"
+    error = ClaimsError
+
     def __init__(self, directory: Path, owner: ObjectOwner, report: Report) -> None:
-        self.directory = directory
+        super().__init__(directory, report)
         self._files = ObjectFiles(directory, owner, report)
-        self._report = report
-        self._told: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
-        self._watch = DirectoryWatch(directory, self._told.put)
-        self._stopping = threading.Event()
-        self._worker = threading.Thread(target=self._work, name="claims directory", daemon=True)
 
-    def start(self) -> None:
-        """Apply what is there and watch from now on. Raises ClaimsError."""
-        check_directory(self.directory)
-        # Watched before the scan, so that nothing is missed in between.
-        try:
-            self._watch.start()
-        except OSError as error:
-            reason = error.strerror or error
-            raise ClaimsError(
-                f"claims directory {self.directory} cannot be watched: {reason}"
-            ) from error
-        try:
-            self._files.scan()
-        except ClaimsError:
-            self._watch.stop()
-            raise
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Stop watching. Objects are left as they are. Stopping twice does nothing."""
-        self._stopping.set()
-        self._watch.stop()
-        self._told.put(None)
-        if self._worker.is_alive():
-            self._worker.join(_PATIENCE)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def _work(self) -> None:
-        while (change := self._told.get()) is not None and not self._stopping.is_set():
-            try:
-                self._react(change)
-            # An error here would end the watch without a word.
-            except Exception as error:
-                self._report(f"claims directory {self.directory}: {error}")
+    def _scan(self) -> None:
+        self._files.scan()
 
     def _react(self, change: Change) -> None:
         if not change.name and not change.new_name and not self.directory.exists():
             self._report(f"claims directory {self.directory} is gone, and its objects with it")
             self._files.all_gone()
-        elif change.kind in _COMPLETE or _is_link(self.directory / change.name):
-            # The names through which a mounted ConfigMap turns all its files over at once.
-            names = (change.name, change.new_name)
-            if "..data" in names or any(map(is_object_file, names)):
-                self._files.scan()
-
-
-def _is_link(path: Path) -> bool:
-    """A link comes complete; of any other new file the writer's close will be told."""
-    try:
-        return path.is_symlink() or path.stat().st_nlink > 1
-    except OSError:
-        return False
+        elif not (change.kind in _COMPLETE or is_complete_at_once(self.directory / change.name)):
+            return
+        elif is_pivot(change) or any(map(is_object_file, (change.name, change.new_name))):
+            self._files.scan()

@@ -1,0 +1,86 @@
+"""A directory that is followed: its beginning and its end. What is read of it, and when, is
+told with claims and static pods."""
+
+import threading
+
+import pytest
+
+from devicemanager.claims.directory import ClaimsDirectory
+from devicemanager.claims.errors import ClaimsError
+from devicemanager.core.errors import DeviceManagerError
+from devicemanager.io.followed import FollowedDirectory
+from devicemanager.pods.static import ManifestDirectoryError, StaticPods
+
+
+class Followed(FollowedDirectory):
+    what = "test directory"
+    error = DeviceManagerError
+
+    def __init__(self, directory):
+        self.lines = []
+        self.told = threading.Event()
+        super().__init__(directory, self._tell)
+
+    def _tell(self, line):
+        self.lines.append(line)
+        self.told.set()
+
+    def _scan(self):
+        pass
+
+    def _react(self, change):
+        raise KeyError(change.name)
+
+
+def test_a_mistake_of_ours_ends_no_following(tmp_path):
+    with Followed(tmp_path) as directory:
+        for name in "ab":
+            directory.told.clear()
+            (tmp_path / name).touch()
+            assert directory.told.wait(20)
+    assert f"test directory {tmp_path}: 'b'" in directory.lines
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "what"),
+    [
+        (Followed, DeviceManagerError, "test directory"),
+        (lambda path: ClaimsDirectory(path, None, print), ClaimsError, "claims directory"),
+        (lambda path: StaticPods(path, None, print), ManifestDirectoryError, "manifest directory"),
+    ],
+)
+def test_what_cannot_be_read_at_first_is_not_watched(tmp_path, monkeypatch, made, error, what):
+    directory = made(tmp_path)
+
+    def scan(failure):
+        def fails():
+            assert directory._watch._observer is not None
+            raise failure
+
+        return fails
+
+    monkeypatch.setattr(directory, "_scan", scan(OSError(5, "Input/output error")))
+    with pytest.raises(error) as raised:
+        directory.start()
+    assert str(raised.value) == f"{what} {tmp_path} cannot be watched: Input/output error"
+    assert directory._watch._observer is None
+    monkeypatch.setattr(directory, "_scan", scan(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        directory.start()
+    assert directory._watch._observer is None
+
+
+def test_a_directory_without_a_thread_is_not_watched(tmp_path, monkeypatch):
+    directory = Followed(tmp_path)
+    start = threading.Thread.start
+
+    def none(self):
+        if self is directory._worker:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", none)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        directory.start()
+    assert directory._watch._observer is None
+    directory.stop()
