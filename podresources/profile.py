@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Profile"]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Profile:
     """Methods, pods and fields that the v1 answers have; by default all.
 

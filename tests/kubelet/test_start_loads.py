@@ -89,7 +89,7 @@ OF_CLIENTS = {
     "podresources.values",
 }
 """What reads PodResources answers, or is in one."""
-MOST_METHODS = 150
+MOST_METHODS = 144
 """Each that attrs makes is compiled anew in each process, at some 60 microseconds."""
 MOST_PATTERNS = 5
 """Each is compiled anew in each process, at up to 800 microseconds. `re` compiles a text when it

@@ -50,7 +50,7 @@ class AllocateWanted(NamedTuple):
     device_ids: tuple[DeviceId, ...]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class AllocateAnswer:
     """The serialized container responses of an AllocateResponse, in its order."""
 
