@@ -13,7 +13,8 @@ Act = Callable[[], None]
 
 
 class InOrder:
-    """Does what it is given, in order, on a thread that is there while something is to do."""
+    """Does what it is given, in order, on a thread that is there while something is to do; if
+    none can be started, on that of the one who asks."""
 
     def __init__(self) -> None:
         # Guards all below.
@@ -35,11 +36,13 @@ class InOrder:
         with self._changed:
             self._waiting.append(act)
             self._added += 1
-            if not self._working:
-                self._working = True
+            begins, self._working = not self._working, True
+        if begins:
+            try:
                 threading.Thread(target=self._work, name="static pod", daemon=True).start()
-            if not self._late:
-                self._wait(patience)
+            except RuntimeError:
+                self._work()
+        self.wait(patience)
 
     def wait(self, patience: float) -> None:
         """Wait for the end of all that was added, but no longer than ``patience`` seconds."""

@@ -379,3 +379,31 @@ def test_a_pool_is_bounded_and_shows_what_was_raised():
         worker.join(PATIENCE)
         assert not worker.is_alive()
     assert isinstance(pool.submit(int), futures.Future)
+
+
+def test_a_pool_whose_threads_cannot_start(monkeypatch):
+    """A call that nobody would make is refused; one that a thread is there for is made."""
+    pool = DaemonThreadPoolExecutor(2, "test")
+    made, running, gate = [], threading.Event(), threading.Event()
+
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.submit(made.append, "refused")
+    first = pool.submit(lambda: running.set() or gate.wait(PATIENCE))
+    assert running.wait(PATIENCE)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        later = pool.submit(made.append, "later")
+    gate.set()
+    assert first.result(PATIENCE)
+    later.result(PATIENCE)
+    assert made == ["later"]
+    # As many threads as there may be can still come.
+    both = threading.Barrier(2)
+    jobs = [pool.submit(both.wait, PATIENCE) for _ in range(2)]
+    assert sorted(job.result(PATIENCE) for job in jobs) == [0, 1]
+    pool.close()
