@@ -24,7 +24,7 @@ examples, beside `devicemanager run --root ./node --control`:
 """
 _POD = "a pod: its name, NAMESPACE/NAME, or UID"
 _LINES = ("text", "json")
-_KIND = "fault kinds and their options are in docs/faults.md"
+_KIND = "an unknown kind, or option, lists them all"
 
 
 def add(subparsers: Subparsers) -> None:
@@ -164,7 +164,9 @@ def _add_records(actions: Subparsers) -> None:
 
 def _add_faults(actions: Subparsers) -> None:
     parser = actions.add_parser(
-        "fault", help="set, list and clear faults of the kubelet", description=f"{_KIND}."
+        "fault",
+        help="set, list and clear faults of the kubelet",
+        description="Set, list and clear what the kubelet does wrong on purpose.",
     )
     faults = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     set_ = action(faults, "set", "ctl_faults.set_faults", "set faults")
