@@ -21,6 +21,8 @@ __all__ = [
     "check_arguments",
     "check_awaited",
     "check_exit_codes",
+    "check_function",
+    "check_seconds",
     "device_ids",
     "parser",
 ]
@@ -50,6 +52,19 @@ def check_awaited(resource: object, count: object) -> ResourceName:
     if count is not None and not (isinstance(count, int) and count >= 0):
         raise RequestError(f"a count of devices is a whole number from 0, or None: not {count!r}")
     return ResourceName(resource)
+
+
+def check_seconds(timeout: object) -> None:
+    """Raises RequestError for what is no number of seconds."""
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not is_number or timeout != timeout:
+        raise RequestError(f"a timeout is a number of seconds: not {timeout!r}")
+
+
+def check_function(given: object, what: str) -> None:
+    """Raises RequestError for what cannot be called, such as the outcome of the call."""
+    if not callable(given):
+        raise RequestError(f"{what} is a function that is called again and again: not {given!r}")
 
 
 def check_exit_codes(codes: Iterable[object]) -> None:

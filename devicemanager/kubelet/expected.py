@@ -12,6 +12,7 @@ import attrs
 from devicemanager.calls.call import Call
 from devicemanager.core.errors import RequestError
 from devicemanager.events import Event, EventKind, event_kind
+from devicemanager.kubelet.arguments import check_function, check_seconds
 from devicemanager.kubelet.watching import Entry, Place, Watch
 from devicemanager.pods.records import pod_uid
 
@@ -35,6 +36,11 @@ class Expected:
     criteria: Criteria | None = None
     """Of a call; None for an event."""
 
+    def __attrs_post_init__(self) -> None:
+        check_seconds(self.within)
+        if self.where is not None:
+            check_function(self.where, "where")
+
     @classmethod
     def event(
         cls,
@@ -49,9 +55,12 @@ class Expected:
         UID), whose message contains ``text`` or matches the pattern, and of which ``where``
         holds. ``where`` may be called more than once for an event.
 
-        Raises RequestError for a kind that there is not, and for what is no UID."""
+        Raises RequestError for a kind that there is not, and for what is no UID, text, function
+        or time."""
         if pod is not None:
             pod_uid(pod)
+        if text is not None and not isinstance(text, (str, re.Pattern)):
+            raise RequestError(f"a text is a str or a compiled pattern: not {text!r}")
         return cls(within, frozenset(map(event_kind, kinds)), resource, pod, text, where)
 
     @classmethod
@@ -98,6 +107,10 @@ class Expected:
         else:
             right = self.criteria is None and self._is_event(entry)
         return right and (self.where is None or self.where(entry))
+
+    def is_like(self, entry: Entry) -> bool:
+        """Whether it would be this, as far as that is known without asking ``where``."""
+        return self.where is None and self.matches(entry)
 
     def _is_event(self, event: Event) -> bool:
         if self.text is None:

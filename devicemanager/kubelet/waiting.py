@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from devicemanager.calls.queries import Mark
-from devicemanager.core.errors import DeviceManagerError
+from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
 from devicemanager.events import EventStream
-from devicemanager.kubelet.arguments import check_awaited
+from devicemanager.kubelet.arguments import check_awaited, check_function, check_seconds
 from devicemanager.kubelet.expected import Expected, Search
 from devicemanager.kubelet.watching import Entry, Watch, is_later, place
 
@@ -27,6 +27,8 @@ __all__ = ["WaitTimeout", "Waits"]
 _SHOWN = 20
 _SHOWN_BEFORE = 10
 _POLL_SECONDS = 0.25
+_LONGEST_SECONDS = 3600.0
+"""What no lock can wait for is waited for in parts."""
 
 
 class WaitTimeout(DeviceManagerError, AssertionError):
@@ -50,17 +52,21 @@ class Waits:
     def resource(self, resource: str, count: int | None, timeout: float) -> None:
         """Until ``count`` devices are allocatable; None: any."""
         name = check_awaited(resource, count)
+        check_seconds(timeout)
         if not self._events.wait_for(lambda: self._is_there(name, count), timeout):
             raise self._without_devices(name, count, timeout)
 
     async def resource_async(self, resource: str, count: int | None, timeout: float) -> None:
         """The same on the running event loop."""
         name = check_awaited(resource, count)
+        check_seconds(timeout)
         if not await self._holds(lambda: self._is_there(name, count), timeout):
             raise self._without_devices(name, count, timeout)
 
     def condition(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
         """Until ``condition()`` holds."""
+        check_function(condition, "a condition")
+        check_seconds(timeout)
         if not self._events.wait_for(condition, timeout):
             raise self._too_late(timeout, what)
 
@@ -68,6 +74,8 @@ class Waits:
         self, condition: Callable[[], bool], timeout: float, what: str
     ) -> None:
         """The same on the running event loop; the condition is called on other threads."""
+        check_function(condition, "a condition")
+        check_seconds(timeout)
         if not await self._holds(condition, timeout):
             raise self._too_late(timeout, what)
 
@@ -102,7 +110,7 @@ class Waits:
                     return search.found
                 if rest <= 0:
                     raise self._not_found(steps, search, since)
-                woken.wait(rest)
+                woken.wait(min(rest, _LONGEST_SECONDS))
 
     async def sequence_async(self, steps: Sequence[Expected], since: Mark) -> list[Entry]:
         """The same on the running event loop."""
@@ -123,7 +131,9 @@ class Waits:
         number = after if since is None else since
         if number is None:
             return now
-        return Mark(number, now.call) if isinstance(number, int) else number
+        if not isinstance(number, (Mark, int)):
+            raise RequestError(f"since is a mark, or the number of an event: not {number!r}")
+        return number if isinstance(number, Mark) else Mark(number, now.call)
 
     # -- what is there ---------------------------------------------------------------
 
@@ -170,9 +180,13 @@ class Waits:
         """With what happened around the mark, and what was found of it."""
         wanted = steps[len(search.found)]
         which = f" (number {len(search.found) + 1} of {len(steps)})" if len(steps) > 1 else ""
-        waited = printable(f"waited {wanted.within:g} s for {wanted}{which}; ")
         entries = self._all()
         before = [entry for entry in entries if not is_later(entry, since)]
+        missed = not search.found and any(map(wanted.is_like, before[-_SHOWN_BEFORE:]))
+        why = "it came before: take a mark before what causes it, and wait since that; "
+        waited = printable(
+            f"waited {wanted.within:g} s for {wanted}{which}; {why if missed else ''}"
+        )
         later = [entry for entry in entries if is_later(entry, since)]
         shown = self._shown(before[-_SHOWN_BEFORE:], later, search.found)
         return WaitTimeout(f"{waited}what did happen:\n{shown}")

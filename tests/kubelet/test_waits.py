@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -112,6 +113,59 @@ def test_an_event_that_comes_while_waiting(kubelet: MockKubelet) -> None:
 def test_a_call_that_does_not_come(kubelet: MockKubelet) -> None:
     with pytest.raises(WaitTimeout, match=r"waited 0 s for the call\(rpc='Allocate', code='OK'\)"):
         kubelet.wait_for_call(rpc="Allocate", code="OK", timeout=0)
+
+
+def test_what_came_before_the_wait_is_not_waited_for_and_the_error_says_so(
+    kubelet: MockKubelet,
+) -> None:
+    run(kubelet, "early")
+    advice = "it came before: take a mark before what causes it, and wait since that; what did"
+    for wait in (
+        lambda: kubelet.wait_for_event("admitted", timeout=0),
+        lambda: kubelet.wait_for_call(rpc="Allocate", timeout=0),
+        lambda: kubelet.expect(Expected.event("admitted", within=0), "refused"),
+    ):
+        with pytest.raises(WaitTimeout, match=advice):
+            wait()
+    for wait in (
+        lambda: kubelet.wait_for_event("refused", timeout=0),
+        lambda: kubelet.wait_for_event("admitted", where=lambda _: 1 / 0, timeout=0),
+        lambda: kubelet.expect("started", Expected.event("started", within=0), since=Mark(0, 0)),
+    ):
+        with pytest.raises(WaitTimeout) as caught:
+            wait()
+        assert "it came before" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wait", "message"),
+    [
+        (lambda k: k.wait_for_resource(GPU, timeout=None), "a timeout is a number of seconds"),
+        (lambda k: k.wait_for(bool, timeout="9"), "a timeout is a number of seconds: not '9'"),
+        (lambda k: k.wait_for(bool, timeout=math.nan), "a timeout is a number of seconds: not nan"),
+        (lambda k: k.wait_for(k.is_serving), "a condition is a function .* again: not True"),
+        (lambda k: k.wait_for_event(timeout=None), "a timeout is a number of seconds: not None"),
+        (lambda k: k.wait_for_event(where="x"), "where is a function .* again: not 'x'"),
+        (lambda k: k.wait_for_event(text=5), "a text is a str or a compiled pattern: not 5"),
+        (lambda k: k.wait_for_event(since="now"), "since is a mark, or the number of an event"),
+        (lambda k: k.wait_for_call(timeout=True), "a timeout is a number of seconds: not True"),
+        (lambda k: k.expect("admitted", since=1.5), "since is a mark, .*: not 1.5"),
+        (lambda k: asyncio.run(k.wait_for_async(None)), "a condition is a function .*: not None"),
+        (lambda k: asyncio.run(k.wait_for_resource_async(GPU, timeout=[])), "a timeout is a num"),
+    ],
+)
+def test_what_cannot_be_waited_for_is_refused_at_once(
+    wait: Callable[[MockKubelet], object], message: str, kubelet: MockKubelet
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        wait(kubelet)
+
+
+def test_a_wait_without_an_end(kubelet: MockKubelet) -> None:
+    since = kubelet.mark()
+    threading.Thread(target=run, args=(kubelet, "later")).start()
+    found = kubelet.wait_for_event("terminated", since=since, timeout=math.inf)
+    assert found.message == "pod default/later terminated"
 
 
 def test_a_sequence(kubelet: MockKubelet) -> None:
