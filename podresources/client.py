@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -43,6 +45,8 @@ OPTIONS = (
     # Or channels to one path share the time to wait after a failed connect.
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+_DENIED = os.strerror(errno.EACCES)
 
 T = TypeVar("T")
 
@@ -188,8 +192,20 @@ class PodResourcesClient:
 
     def _unavailable(self, text: str) -> PodResourcesError:
         path = self.socket_path
-        if not path.exists():
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
             return SocketNotFound(
                 f"there is no socket at {path}: is the kubelet running, and its directory mounted?"
             )
+        except OSError as error:
+            return NotServing(f"{path} cannot be reached: {_reason(error.strerror or str(error))}")
+        if not stat.S_ISSOCK(mode):
+            return NotServing(f"{path} is no socket: a kubelet's is pod-resources/kubelet.sock")
+        if _DENIED in text:
+            return NotServing(f"{path} cannot be reached: {_reason(_DENIED)}")
         return NotServing(f"nobody answers on {path}: {text}")
+
+
+def _reason(text: str) -> str:
+    return f"{text}; a kubelet's socket is root's on most nodes" if text == _DENIED else text

@@ -28,7 +28,8 @@ class SocketNotFound(PodResourcesError):
 
 
 class NotServing(PodResourcesError):
-    """There is a socket, but nobody answers on it, or the connection broke."""
+    """What is there is no socket or may not be opened, or nobody answers on it, or the connection
+    broke."""
 
 
 class DeadlineExceeded(PodResourcesError):

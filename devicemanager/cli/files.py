@@ -166,4 +166,6 @@ def _meant(path: Path, names: tuple[str, ...], is_one: Callable[[int], bool]) ->
     for name in names:
         if is_one(_mode(path / name)):
             return f"; did you mean {path / name}?"
+    if not os.access(path, os.X_OK):
+        return ", and you may not look into it"
     return f", and there is no {names[0]} in it"

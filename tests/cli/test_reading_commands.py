@@ -445,10 +445,14 @@ def test_no_file_content_makes_a_traceback(tmp_path: Path, capsys: Any, content:
     assert "afresh" not in out
 
 
-def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
+def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     say = f"devicemanager: error: {tmp_path} is a directory"
     nothing = f"{say}, and there is no kubelet_internal_checkpoint in it\n"
     assert run(capsys, "checkpoint", "show", str(tmp_path)) == (2, "", nothing)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda path, mode: False)  # root may look anywhere
+        denied = f"{say}, and you may not look into it\n"
+        assert run(capsys, "checkpoint", "show", str(tmp_path)) == (2, "", denied)
     file = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
     file.parent.mkdir()
     file.touch()

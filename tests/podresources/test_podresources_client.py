@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -74,6 +76,29 @@ def test_a_socket_that_nobody_serves(client, socket_path):
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(socket_path))
     with pytest.raises(NotServing, match=f"nobody answers on {socket_path}"):
+        client.list()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_what_is_no_socket(make: Callable[[Path], None], client, socket_path):
+    make(socket_path)
+    with pytest.raises(NotServing, match=f"^{socket_path} is no socket: a kubelet's is"):
+        client.list()
+
+
+def test_a_socket_for_others_only(client, socket_path, monkeypatch):
+    """The directory may not be looked into, or the socket not be opened."""
+    reason = f"^{socket_path} cannot be reached: Permission denied; a kubelet's socket is root's"
+    with socket.socket(socket.AF_UNIX) as others:
+        others.bind(str(socket_path))
+        with pytest.raises(NotServing, match=reason):
+            raise client._unavailable("connect failed: error: Permission denied")
+
+    def denied(self: Path, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "stat", denied)
+    with pytest.raises(NotServing, match=reason):
         client.list()
 
 
