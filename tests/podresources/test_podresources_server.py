@@ -6,6 +6,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -313,3 +314,29 @@ def test_many_clients_while_the_source_changes(serve, socket_path):
             told[0] += 1
     assert [result.result() for result in results] == [[]] * readers
     assert told[0] > turns
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (5, "pods is a tuple or list of Pod: not 5"),
+        (["train"], "pods is a tuple or list of Pod"),
+        ([Pod("p", "ns", Container("main"))], "containers is a tuple or list of Container: not C"),
+        ([Pod("p", "ns", (Container("m", ContainerDevices("v/gpu", ("0",))),))], "devices is a"),
+        (
+            [Pod("p", "ns", (Container("m", (ContainerDevices("v/gpu", "gpu-0"),)),))],
+            r"device_ids is a tuple, as in \('gpu-0',\): not a text",
+        ),
+    ],
+)
+def test_a_source_that_is_told_what_nobody_can_answer(told: Any, message: str) -> None:
+    source = MemorySource()
+    with pytest.raises(TypeError, match=message):
+        MemorySource(told)
+    with pytest.raises(TypeError, match=message):
+        source.replace(pods=told)
+    with pytest.raises(TypeError, match="allocatable is an Allocatable: not "):
+        source.replace(allocatable=told)
+    with pytest.raises(TypeError, match="not a text"):
+        source.replace(allocatable=Allocatable((ContainerDevices("v/gpu", "gpu-0"),)))
+    assert (source.version(), source.pods()) == (1, ())
