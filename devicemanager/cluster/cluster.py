@@ -245,6 +245,8 @@ class Cluster:
                 nodes, Priority.NODE_STATUS, join, lambda node: failed(node, ClientClosing())
             )
         except RuntimeError:  # there is no thread, and none can be started
+            for node in nodes:
+                connection.watches.drop(node.name)
             self._give_up(*nodes)
             raise
         return errors

@@ -1,6 +1,7 @@
 """Cluster on the stub: many nodes, trouble, several processes."""
 
 import threading
+from collections import Counter
 
 import attrs
 import pytest
@@ -66,6 +67,7 @@ def held(cluster):
     return found
 
 
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 QUICK = Facts(job_duration=Span(0.02))
 
 
@@ -386,18 +388,30 @@ def test_a_kubelet_that_cannot_be_made_ends_those_before_it(stub, kubeconfig, un
         assert [each.is_serving for each in made] == [False] * 4
 
 
-def test_nodes_that_no_thread_is_left_for(stub, kubeconfig, monkeypatch):
-    members, made = recorded(light_members("n", 2, {}, None, NodeOptions(), Facts()))
+def test_nodes_that_no_thread_is_left_for(stub, kubeconfig, until, monkeypatch):
+    """Neither for the watches, nor for the second of them, nor for what joins."""
+    members, made = recorded(light_members("n", 2, {GPU: 2}, None, NodeOptions(), Facts()))
+    before, start, names = set(threading.enumerate()), threading.Thread.start, ""
 
-    def none(self):
-        raise RuntimeError("can't start new thread")
+    def only(self):
+        if not self.name.startswith(names):
+            raise RuntimeError("can't start new thread")
+        start(self)
 
-    with Cluster.connect(kubeconfig) as cluster:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", none)
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                cluster.join_members(members)
-        assert [each.is_serving for each in made] == [False] * 2
+    with Controllers(stub), Cluster.connect(kubeconfig) as cluster:
+        for allowed in ("none", f"watch {PODS}", "watch"):
+            names = allowed
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", only)
+                with pytest.raises(RuntimeError, match="can't start new thread"):
+                    cluster.join_members(members)
+        assert [each.is_serving for each in made] == [False] * 6
+        # Once there are some, each watch is there once.
+        cluster.join_members(members)
+        started = Counter(each.name for each in threading.enumerate() if each not in before)
+        assert [started[f"watch {path}"] for path in (PODS, NODES)] == [1, 1]
+        stub.create("pods", gpu_pod("a"))
+        until(lambda: cluster.pod_counts() == {"Running": 1})
 
 
 def test_one_that_cannot_join_is_named(stub, kubeconfig):

@@ -50,14 +50,31 @@ class SharedWatches:
     def __init__(self, api: ApiClient, node_selector: str, warn: Warn) -> None:
         """``node_selector``: the label that our Nodes have, as ``key=value``."""
         self._api = api
-        self._node_selector = node_selector
-        self._warn = warn
         self._pods = PodFanout()
         self._nodes = NodeFanout()
+        self._reflectors = (
+            Reflector(
+                api,
+                _PODS,
+                self._pods,
+                query={"fieldSelector": "spec.nodeName!="},
+                wants=pods_on(self._pods.names),
+                is_same=self._is_same,
+                warn=warn,
+            ),
+            Reflector(
+                api,
+                _NODES,
+                self._nodes,
+                query={"labelSelector": node_selector},
+                is_same=self._is_same,
+                warn=warn,
+            ),
+        )
         # Guards the fields below.
         self._lock = threading.Lock()
-        self._is_started = False
         self._threads: list[threading.Thread] = []
+        """Of the reflectors that run, which are the first ones."""
         self._late: set[str] = set()
 
     def expect(self, names: Collection[str]) -> None:
@@ -69,27 +86,8 @@ class SharedWatches:
         with self._lock:
             if is_late:
                 self._late.update(names)
-            if self._is_started:
-                return
-            self._is_started = True
-        pods = Reflector(
-            self._api,
-            _PODS,
-            self._pods,
-            query={"fieldSelector": "spec.nodeName!="},
-            wants=pods_on(self._pods.names),
-            is_same=self._is_same,
-            warn=self._warn,
-        )
-        nodes = Reflector(
-            self._api,
-            _NODES,
-            self._nodes,
-            query={"labelSelector": self._node_selector},
-            is_same=self._is_same,
-            warn=self._warn,
-        )
-        self._threads = [pods.start(), nodes.start()]
+            for reflector in self._reflectors[len(self._threads) :]:
+                self._threads.append(reflector.start())
 
     def _is_same(self) -> bool:
         """Whether one of our nodes is still there: an API server over a new etcd has none."""
