@@ -27,6 +27,7 @@ _PROCESS_SECTION = "plugin process output"
 _MARK = "mock_kubelet"
 _SHARED: pytest.StashKey[dict[str, SharedKubelet]] = pytest.StashKey()
 """Kubelets that several tests share, by the name of their fixture."""
+_SHARED_FIXTURES = ("module_mock_kubelet", "session_mock_kubelet")
 _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
 _REPLAYS: pytest.StashKey[ReplayPluginFactory] = pytest.StashKey()
 _PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
@@ -213,6 +214,20 @@ def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
 
     with PodResourcesServerFactory() as factory:
         yield factory
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test with a mark of its own that reaches no kubelet, before it passes for the wrong
+    reason."""
+    if any(mark.name == _MARK for mark in item.own_markers):
+        names = getattr(item, "fixturenames", ())
+        shared = [name for name in names if name in _SHARED_FIXTURES]
+        if shared and "make_mock_kubelet" not in names:
+            pytest.fail(
+                f"the mark {_MARK} does not reach {shared[0]}, which other tests use as well: "
+                f"use mock_kubelet here, or override {shared[0]}_settings",
+                pytrace=False,
+            )
 
 
 def _used(item: pytest.Item) -> list[SharedKubelet]:

@@ -306,6 +306,42 @@ def test_what_nobody_raised_on_purpose_is_shown_where_it_was_raised(session):
     assert shown == [("version.py", "VersionError"), ("waits.py", "TypeError")]
 
 
+def test_a_mark_that_reaches_no_kubelet_fails_the_test(session):
+    result = session(
+        """
+        import pytest
+
+        @pytest.mark.mock_kubelet(strict=True)
+        def test_of_the_module(module_mock_kubelet):
+            pass
+
+        @pytest.mark.mock_kubelet(strict=True)
+        def test_of_the_session(session_mock_kubelet):
+            pass
+
+        @pytest.mark.mock_kubelet(strict=True)
+        def test_of_two(session_mock_kubelet, mock_kubelet):
+            assert mock_kubelet.settings.strict
+
+        @pytest.mark.mock_kubelet(strict=True)
+        class TestMixed:
+            def test_one(self, mock_kubelet):
+                assert mock_kubelet.settings.strict
+
+            def test_other(self, session_mock_kubelet):
+                assert not session_mock_kubelet.settings.strict
+        """
+    )
+    result.assert_outcomes(passed=3, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            f"the mark mock_kubelet does not reach {name}_mock_kubelet, which other tests use as "
+            f"well: use mock_kubelet here, or override {name}_mock_kubelet_settings"
+            for name in ("module", "session")
+        ]
+    )
+
+
 def test_a_session_that_uses_no_kubelet_loads_none(passes):
     passes(
         """
