@@ -105,13 +105,16 @@ class Access:
         """Raise HttpError unless the request has the token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given, wanted = token.strip().encode(), (self.token or "").encode()
-        if scheme.lower() != "bearer" or not wanted or not hmac.compare_digest(given, wanted):
-            raise HttpError(
-                HTTPStatus.UNAUTHORIZED,
-                "unauthorized",
-                "the header `Authorization: Bearer TOKEN` is needed; the token is in "
-                "control.token in the root",
-            )
+        shown = given if scheme.lower() == "bearer" else b""
+        if wanted and hmac.compare_digest(shown, wanted):
+            return
+        what = (
+            "the token is not that of control.token in the root, which is new with each start"
+            if shown
+            else "the header `Authorization: Bearer TOKEN` is needed; the token is in "
+            "control.token in the root"
+        )
+        raise HttpError(HTTPStatus.UNAUTHORIZED, "unauthorized", what)
 
     def _check_host(self, host: str) -> None:
         if self._is_ours(host):

@@ -12,6 +12,7 @@ from devicemanager.calls.call import Call
 from devicemanager.calls.queries import Mark
 from devicemanager.control import convert, shapes
 from devicemanager.control.shapes import Seconds
+from devicemanager.kubelet.arguments import check_seconds
 
 if TYPE_CHECKING:
     from devicemanager.control.operation import Request
@@ -83,6 +84,7 @@ class RemoteCallWaits:
 
         # Whatever is no criterion is refused here, as it is there.
         wanted = Criteria(resource, rpc, plugin, device_ids, request, response, code)
+        check_seconds(timeout)
         end = time.monotonic() + timeout
         while True:
             body = CallWait(

@@ -25,6 +25,7 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events import Event, EventKind
+from devicemanager.kubelet.arguments import check_function, check_seconds
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.waiting import WaitTimeout
 from devicemanager.pods.records import Phase, PodRecord
@@ -74,6 +75,7 @@ class MockKubeletClient(RemoteDirectCalls, RemotePodLife, RemoteCallWaits):
     ) -> Any:
         """The answer of an operation, by its ``operationId`` in the OpenAPI document: an
         instance of its type, None where it has none. ``body`` is bytes or a shape."""
+        check_seconds(timeout)
         return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
@@ -244,6 +246,8 @@ class MockKubeletClient(RemoteDirectCalls, RemotePodLife, RemoteCallWaits):
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
+        check_function(condition, "a condition")
+        check_seconds(timeout)
         end = time.monotonic() + timeout
         while True:
             seen = self.events.latest
@@ -273,6 +277,7 @@ class MockKubeletClient(RemoteDirectCalls, RemotePodLife, RemoteCallWaits):
     ) -> Event:
         if since is not None:
             after = since.event if isinstance(since, Mark) else since
+        check_seconds(timeout)
         end = time.monotonic() + timeout
         while True:
             body = shapes.EventWait(

@@ -207,6 +207,22 @@ def test_waits_tell_what_did_happen(kubelet):
         kubelet.wait_for(lambda: False, timeout=0.01, what="rain")
 
 
+@pytest.mark.parametrize("timeout", [None, "9", True])
+def test_a_time_that_is_none_is_refused_at_once(kubelet, timeout):
+    for wait in (
+        lambda: kubelet.wait_for_resource(GPU, timeout=timeout),
+        lambda: kubelet.wait_for(bool, timeout=timeout),
+        lambda: kubelet.wait_for_event("admitted", timeout=timeout),
+        lambda: kubelet.wait_for_call(rpc="Allocate", timeout=timeout),
+    ):
+        with pytest.raises(
+            RequestError, match=f"a timeout is a number of seconds: not {timeout!r}"
+        ):
+            wait()
+    with pytest.raises(RequestError, match="a condition is a function"):
+        kubelet.wait_for(kubelet.is_serving)
+
+
 def test_a_wait_ends_with_what_it_is_for(kubelet, mock_kubelet, simulated_plugin):
     asked = threading.Event()
 

@@ -96,7 +96,7 @@ def test_over_tcp_token_host_and_origin_have_to_fit(tcp):
         assert asked(tcp, "/v1/node", *headers)[0] == 200
     for headers, status, text in (
         ([host], 401, "the token is in control.token"),
-        ([host, token + "x"], 401, "the token is in control.token"),
+        ([host, token + "x"], 401, "the token is not that of control.token in the root"),
         ([host, token.replace("Bearer", "Basic")], 401, "the token is in control.token"),
         ([f"Host: evil.example:{port}", token], 403, "the header Host has to be 127.0.0.1"),
         (["Host: 127.0.0.1", token], 403, "the header Host has to be 127.0.0.1"),
