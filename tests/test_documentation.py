@@ -221,6 +221,16 @@ def rows(page):
     ]
 
 
+def test_the_tutorials_plugin_is_certified_as_the_tutorial_says(tmp_path, monkeypatch, capsys):
+    [plugin] = [block for block in blocks(ROOT / "docs/tutorial.md", "python") if "Leds" in block]
+    (tmp_path / "leds.py").write_text(plugin)
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/tutorial.md").read_text()
+    [command] = re.findall("^devicemanager check .*leds.py$", page, re.MULTILINE)
+    words = [sys.executable if word == "python" else word for word in shlex.split(command)[2:]]
+    assert main(["check", "--only", "R01", "--only", "A13", *words]) == 0, capsys.readouterr()
+
+
 def test_the_list_of_quirks_is_complete():
     page = ROOT / "docs/kubelet-behaviour.md"
     listed = {row[0]: row[1] for row in rows(page) if re.fullmatch(r"Q\d+", row[0])}

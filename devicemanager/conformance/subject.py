@@ -99,8 +99,8 @@ class Subject:
             if any(each in word for each in _PLACEHOLDERS for word in words):
                 return f"it should look for kubelet.sock where its {what} says"
         return (
-            "nothing tells it where: give it {plugin_dir} in its command or in --env, or use "
-            "--at-node-paths if it has the path of a node built in"
+            "only DEVICE_PLUGIN_DIRECTORY tells it where: give it {plugin_dir} in its command or "
+            "in --env, or use --at-node-paths if it has the path of a node built in"
         )
 
     def has(self, hook: str) -> bool:

@@ -17,6 +17,7 @@ from devicemanager.core.printable import printable
 from devicemanager.events import EventKind
 from devicemanager.kubelet.arguments import check_awaited
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.plugin.settings import DIRECTORY_VARIABLE
 from devicemanager.processes.backoff import CrashLoopBackOff
 from devicemanager.processes.namespace import node_binds
 from devicemanager.processes.run import SupervisedRun
@@ -58,7 +59,9 @@ class PluginProcess:
         cdi: Path | None = None,
         restart: Literal["never", "always"] = "never",
     ) -> None:
-        """``env`` is added to this program's environment. ``dev``, ``sys`` and ``cdi`` are
+        """``env`` is added to this program's environment, in which, without ``at_node_paths``,
+        ``DEVICE_PLUGIN_DIRECTORY`` is the kubelet's: plugins of ``devicemanager.plugin`` need no
+        more. ``dev``, ``sys`` and ``cdi`` are
         directories that the command sees as ``/dev``, ``/sys`` and the two CDI directories,
         with ``at_node_paths``."""
         if isinstance(command, str):
@@ -255,7 +258,10 @@ class PluginProcess:
             "root": str(self._kubelet.root),
         }
         command = [_filled(word, paths) for word in self._command]
-        env = os.environ | {name: _filled(value, paths) for name, value in self._env.items()}
+        env = dict(os.environ)
+        if not self._binds:
+            env[DIRECTORY_VARIABLE] = paths["plugin_dir"]
+        env |= {name: _filled(value, paths) for name, value in self._env.items()}
         with self._changed:
             self._timer = None
             if not self._wanted:

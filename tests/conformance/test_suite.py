@@ -168,8 +168,8 @@ def test_a_plugin_that_never_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said
     assert str(raised.value) == (
         "the plugin did not register within 0.5 s (limit start_seconds): nothing called Register "
-        f"at {said[1]}; nothing tells it where: give it {{plugin_dir}} in its command or in "
-        "--env, or use --at-node-paths if it has the path of a node built in. "
+        f"at {said[1]}; only DEVICE_PLUGIN_DIRECTORY tells it where: give it {{plugin_dir}} in "
+        "its command or in --env, or use --at-node-paths if it has the path of a node built in. "
         "It printed: nothing"
     )
 
@@ -180,7 +180,7 @@ def test_a_plugin_that_never_registers(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"at_node_paths": True}, "kubelet.sock in /var/lib/kubelet/device-plugins"),
         ({"env": {"WHERE": "{root}/x"}}, "kubelet.sock where its environment says"),
         ({"command": ("./plugin", "--dir={plugin_dir}")}, "kubelet.sock where its command says"),
-        ({}, "nothing tells it where"),
+        ({}, "only DEVICE_PLUGIN_DIRECTORY tells it where"),
     ],
 )
 def test_what_to_look_at_if_nothing_comes(more: Mapping[str, object], advice: str) -> None:

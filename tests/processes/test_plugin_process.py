@@ -46,6 +46,19 @@ def test_paths_by_environment(mock_kubelet, plugin_process):
     assert process.output() == [expected]
 
 
+def test_a_plugin_of_the_framework_needs_no_path(mock_kubelet, plugin_process, monkeypatch):
+    monkeypatch.setenv("DEVICE_PLUGIN_DIRECTORY", "/of/another/kubelet")
+    plugin_process([*SIMULATED, "--resource-name", GPU], GPU, 2)
+    shown = ["sh", "-c", "echo $DEVICE_PLUGIN_DIRECTORY; sleep 300"]
+    for more, expected in (
+        ({"env": {"DEVICE_PLUGIN_DIRECTORY": "{root}/mine"}}, f"{mock_kubelet.root}/mine"),
+        ({"at_node_paths": True}, "/of/another/kubelet"),
+    ):
+        process = plugin_process(shown, **more)
+        mock_kubelet.wait_for(process.output, what="a line")
+        assert process.output() == [expected]
+
+
 def test_a_plugin_with_hard_coded_paths(mock_kubelet, plugin_process):
     command = simulated(directory="/var/lib/kubelet/device-plugins")
     plugin_process(command, GPU, 2, at_node_paths=True)
