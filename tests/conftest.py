@@ -60,9 +60,10 @@ def directory():
 def no_idle_observers():
     """Nothing that another test's watches have left idle is used, and nothing is kept."""
     from devicemanager.io import observers
+    from devicemanager.io.kept import Kept
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observers, "_idle", type(observers._idle)())
+        patch.setattr(observers, "_idle", Kept(2, observers._end))
         yield
 
 

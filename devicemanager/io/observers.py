@@ -7,12 +7,12 @@ stops one kubelet after the other, as a run of tests does, may keep instances fo
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
+
+from devicemanager.io.kept import Kept
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
@@ -23,59 +23,17 @@ _MOST_IDLE: Final = 2
 """As many as a test usually needs: its kubelet's and its plugin's."""
 
 
-class _Idle:
-    """The observers of this process that watch nothing; empty unless somebody keeps them."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        # Guards the two below; not held while an observer is started or stopped.
-        self.lock = threading.Lock()
-        self.keepers = 0
-        self.observers: list[BaseObserver] = []
-
-
-_idle = _Idle()
-
-
-def _of_this_process() -> _Idle:
-    global _idle
-    # The parent's threads are not there, and the lock may be held for ever.
-    if _idle.pid != os.getpid():
-        _idle = _Idle()
-    return _idle
-
-
-@contextlib.contextmanager
-def kept() -> Iterator[None]:
+def kept() -> AbstractContextManager[None]:
     """Keep up to two observers that are given back, until the end of the block."""
-    idle = _of_this_process()
-    with idle.lock:
-        idle.keepers += 1
-    try:
-        yield
-    finally:
-        if idle is _of_this_process():
-            _let_go(idle)
-
-
-def _let_go(idle: _Idle) -> None:
-    left: list[BaseObserver] = []
-    with idle.lock:
-        idle.keepers -= 1
-        if not idle.keepers:
-            left, idle.observers = idle.observers, left
-    for observer in left:
-        _end(observer)
+    return _idle.kept()
 
 
 def take() -> BaseObserver:
     """An observer that watches nothing: an idle one, which runs, or a new one, which does not
     yet. An idle one may still report what happened earlier, if it watched the same directory.
     Raises OSError if there is no inotify instance left."""
-    idle = _of_this_process()
-    with idle.lock:
-        if idle.observers:
-            return idle.observers.pop()
+    if (idle := _idle.take()) is not None:
+        return idle
     # Loaded with the first watch: start-up time matters to those who never watch.
     from watchdog.observers.inotify import InotifyObserver
 
@@ -89,12 +47,10 @@ def give_back(observer: BaseObserver) -> None:
     more after that. Not from a handler."""
     # An event that is handed out just now is waited for.
     observer.unschedule_all()
-    idle = _of_this_process()
-    with idle.lock:
-        if idle.keepers and len(idle.observers) < _MOST_IDLE and observer.is_alive():
-            idle.observers.append(observer)
-            return
-    _end(observer)
+    if observer.is_alive():
+        _idle.give_back(observer)
+    else:
+        _end(observer)
 
 
 def _end(observer: BaseObserver) -> None:
@@ -102,6 +58,9 @@ def _end(observer: BaseObserver) -> None:
     observer.stop()
     if has_begun:
         observer.join()
+
+
+_idle: Kept[BaseObserver] = Kept(_MOST_IDLE, _end)
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:

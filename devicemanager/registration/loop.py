@@ -7,13 +7,28 @@ import contextlib
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from devicemanager.clock import Clock
+from devicemanager.io.kept import Kept
 
 T = TypeVar("T")
 
 _JOIN_SECONDS = 10.0
+
+Running = tuple[asyncio.AbstractEventLoop, threading.Thread]
+"""A loop, and the thread that it runs on."""
+
+
+def _end(running: Running) -> None:
+    loop, thread = running
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(_JOIN_SECONDS)
+    loop.close()
+
+
+loops: Final[Kept[Running]] = Kept(1, _end)
+"""Loops without any task. Who stops one kubelet after the other may keep one for the next."""
 
 
 class LoopThread:
@@ -23,11 +38,10 @@ class LoopThread:
     waiting. Nothing that blocks may run on it.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         # Guards the fields below.
         self._lock = threading.Lock()
-        self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
+        self._running: Running | None = None
         self._stopped = False
 
     def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
@@ -42,35 +56,33 @@ class LoopThread:
                 future.cancel()
                 return future
             try:
-                loop, _ = self._running or self._start()
+                loop, _ = self._running = self._running or loops.take() or _start()
             except BaseException:
                 task.close()
                 raise
             return asyncio.run_coroutine_threadsafe(task, loop)
 
-    def _start(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-        loop = asyncio.SelectorEventLoop()
-        thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
-        try:
-            thread.start()
-        except BaseException:
-            loop.close()
-            raise
-        self._running = loop, thread
-        return self._running
-
     def stop(self) -> None:
-        """Cancel every task and end the thread. Stopping twice does nothing."""
+        """Cancel every task, and end the thread unless it is kept. Stopping twice does nothing."""
         with self._lock:
             self._stopped = True
             running, self._running = self._running, None
         if running is None:
             return
-        loop, thread = running
+        loop, _ = running
         asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_JOIN_SECONDS)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(_JOIN_SECONDS)
+        loops.give_back(running)
+
+
+def _start() -> Running:
+    loop = asyncio.SelectorEventLoop()
+    thread = threading.Thread(target=loop.run_forever, name="registration", daemon=True)
+    try:
+        thread.start()
+    except BaseException:
         loop.close()
+        raise
+    return loop, thread
 
 
 async def sleep(clock: Clock, seconds: float) -> None:

@@ -85,7 +85,7 @@ class Registrar:
         self.behaviour = settings.behaviour
         self.faults = faults or FaultRegistry()
         self.dialer = Dialer()
-        self._loop = LoopThread("registration")
+        self._loop = LoopThread()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         # Guards the four below.
         self._lock = threading.Lock()

@@ -105,16 +105,19 @@ def make_mock_kubelet(
 
 def _keep_engines(config: pytest.Config) -> None:
     """Keep what one kubelet would end and the next begin again, until the end of the session:
-    observers of directories, whose inotify instances take the kernel 7 ms to close, and gRPC's
-    own threads, which last as long as any channel or server."""
+    observers of directories, whose inotify instances take the kernel 7 ms to close, the event
+    loop that plugins are dialed on, and gRPC's own threads, which last as long as any channel
+    or server."""
     if not config.stash.setdefault(_KEEPS_ENGINES, False):
         import grpc
 
         from devicemanager.io import observers
+        from devicemanager.registration.loop import loops
 
         config.stash[_KEEPS_ENGINES] = True
         stack = contextlib.ExitStack()
         stack.enter_context(observers.kept())
+        stack.enter_context(loops.kept())
         stack.enter_context(grpc.insecure_channel("unix:/nowhere"))  # never connects
         config.add_cleanup(stack.close)
 

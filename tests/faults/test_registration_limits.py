@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import resource
@@ -22,16 +23,19 @@ import sys
 import threading
 from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
 
 import grpc
 import pytest
 
 from devicemanager.core.ids import ResourceName
 from devicemanager.events import Event, EventKind, EventStream
+from devicemanager.io.kept import Kept
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.manager.manager import DeviceManager
+from devicemanager.registration import loop as loop_module
 from devicemanager.registration.connection import Connection
-from devicemanager.registration.loop import LoopThread
+from devicemanager.registration.loop import LoopThread, Running
 from devicemanager.registration.registrar import Registrar, RegistrationRefused
 from devicemanager.settings import Settings
 from podresources import sockets
@@ -242,15 +246,24 @@ def test_counters_are_bounded() -> None:
     registrar.stop()
 
 
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> Kept[Running]:
+    """Those that this test keeps; none that another has left idle."""
+    mine: Kept[Running] = Kept(1, loop_module._end)
+    monkeypatch.setattr(loop_module, "loops", mine)
+    return mine
+
+
 def test_a_task_for_a_loop_that_was_stopped_never_begins() -> None:
     async def task() -> None:
         raise AssertionError
 
-    loop = LoopThread("test")
+    loop = LoopThread()
     loop.stop()
     assert loop.run(task()).cancelled()
 
 
+@pytest.mark.usefixtures("loops")
 def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def task() -> int:
         return 1
@@ -258,7 +271,7 @@ def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    loop = LoopThread("test")
+    loop = LoopThread()
     before = residue.Residue.now()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
@@ -268,6 +281,39 @@ def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -
     assert caught.tb is not None, "it keeps what the call had"
     assert loop.run(task()).result(20) == 1
     loop.stop()
+
+
+def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: Kept[Running]) -> None:
+    """Its tasks are cancelled, whatever they wait for, and the next user has the same thread."""
+    began: SimpleQueue[threading.Thread] = SimpleQueue()
+    ends: list[str] = []
+
+    async def task() -> None:
+        began.put(threading.current_thread())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ends.append("first")
+
+    async def tasks() -> int:
+        return len(asyncio.all_tasks())
+
+    before = residue.Residue.now()
+    with loops.kept():
+        first, second = LoopThread(), LoopThread()
+        left = first.run(task())
+        thread = began.get(timeout=20)
+        first.stop()
+        assert left.cancelled()
+        assert ends == ["first"]
+        assert first.run(tasks()).cancelled()
+        assert second.run(tasks()).result(20) == 1
+        second.run(task())
+        assert began.get(timeout=20) is thread
+        second.stop()
+    assert not thread.is_alive()
+    assert not residue.Residue.now().surplus(before)
 
 
 # -- exceptions that are no Exception -----------------------------------------------------------
