@@ -77,7 +77,7 @@ def test_a_mistake_is_one_line(run, words, variables, says):
     done = run(*words, **variables)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("devicemanager simulate: ") and says in line
+    assert line.startswith("devicemanager simulate: error: ") and says in line
 
 
 def test_wrong_usage_is_told_apart(run):

@@ -141,7 +141,7 @@ def test_already_there(cluster, capsys):
     before = dict(cluster.objects)
     assert simulate(capsys, "deploy") == (
         2,
-        "devicemanager simulate: DaemonSet ns/p is already there: undeploy it first, or choose "
+        "devicemanager simulate: error: DaemonSet ns/p is already there: undeploy it first, or choose "
         "another PLUGIN_NAME\n",
     )
     assert cluster.objects == before
@@ -150,7 +150,7 @@ def test_already_there(cluster, capsys):
 def test_not_there(cluster, capsys):
     assert simulate(capsys, "undeploy") == (
         2,
-        "devicemanager simulate: there is no DaemonSet ns/p: nothing removed\n",
+        "devicemanager simulate: error: there is no DaemonSet ns/p: nothing removed\n",
     )
 
 
@@ -168,7 +168,7 @@ def test_forbidden(cluster, capsys, action, method, path):
     cluster.refuse[method, path] = 403
     assert simulate(capsys, action) == (
         2,
-        f"devicemanager simulate: cannot {action} ns/p: the cluster refused: daemonsets is "
+        f"devicemanager simulate: error: cannot {action} ns/p: the cluster refused: daemonsets is "
         "forbidden: User may not (403)\n",
     )
 
@@ -181,7 +181,7 @@ def test_no_cluster_at_the_address(tmp_path, monkeypatch, capsys):
     code, text = simulate(capsys, "deploy")
     assert code == 2
     assert text.startswith(
-        f"devicemanager simulate: cannot deploy ns/p: no cluster answers at {url}: "
+        f"devicemanager simulate: error: cannot deploy ns/p: no cluster answers at {url}: "
     )
     assert text.count("\n") == 1
 
@@ -194,7 +194,7 @@ def test_no_cluster_configured(tmp_path, monkeypatch, capsys, content):
     monkeypatch.setenv("KUBECONFIG", str(path))
     code, text = simulate(capsys, "deploy")
     assert code == 2
-    assert text.startswith(f"devicemanager simulate: cannot deploy ns/p: KUBECONFIG names {path}, ")
+    assert text.startswith(f"devicemanager simulate: error: cannot deploy ns/p: KUBECONFIG names {path}, ")
     assert text.count("\n") == 1
     assert ("so it is no kubeconfig" in text) == (content in ("", "just text"))
 

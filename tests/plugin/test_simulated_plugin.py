@@ -328,7 +328,7 @@ def test_the_command_runs_until_it_is_told_to_stop(kubelet):
 def test_the_command_says_in_one_line_what_is_wrong(capsys):
     assert simulate_main(["--resource-name", "gpu"]) == 2
     assert capsys.readouterr().err == (
-        "devicemanager simulate: resource name 'gpu' is not valid: it has no domain, as in "
+        "devicemanager simulate: error: resource name 'gpu' is not valid: it has no domain, as in "
         "vendor.com/gpu\n"
     )
 

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         return _run(args)
     except PluginError as error:
-        print(f"devicemanager simulate: {error}", file=sys.stderr)
+        print(f"devicemanager simulate: error: {error}", file=sys.stderr)
         return 2
 
 
