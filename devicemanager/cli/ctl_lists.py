@@ -38,7 +38,7 @@ def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
         lambda pod: (
             pod.namespace,
             pod.name,
-            f"{sum(each.running for each in pod.containers)}/{len(pod.containers)}",
+            _running(pod),
             pod.phase.value,
             pod.reason or "-",
         ),
@@ -55,6 +55,13 @@ def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
         return msgspec.structs.replace(answer, items=pods_named(client, args.pods))
 
     return _show(client, args, listing, fetch)
+
+
+def _running(pod: Any) -> str:
+    """How many of how many, with sidecars, as kubectl counts those that are ready."""
+    sidecars = [each for each in pod.init_containers if each.restartable]
+    counted = [*pod.containers, *sidecars]
+    return f"{sum(each.running for each in counted)}/{len(counted)}"
 
 
 def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:

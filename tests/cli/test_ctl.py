@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from devicemanager.control.records import RemoteEvents
 from devicemanager.testing import pod_manifest
 
 GPU = "vendor.com/gpu"
+STAGES = Path(__file__).parents[2] / "examples/3-stages.yaml"
 
 
 @pytest.fixture
@@ -61,6 +63,16 @@ def test_a_manifest_that_cannot_be_is_named(ctl, manifest):
     assert ctl("admit", manifest("a"), bad, status=2).startswith(
         f"devicemanager: error: {bad}: metadata.name: Invalid value"
     )
+
+
+def test_sidecars_count_as_kubectl_counts_them(ctl, simulated_plugin):
+    simulated_plugin(GPU, 4)
+    assert "pod default/stages admitted" in ctl("admit", str(STAGES))
+    listed = "default    stages  {}/2      Running  -"
+    assert ctl("pods").splitlines()[1] == listed.format(2)
+    for _ in "at once", "later":  # it is started again
+        ctl("exit-container", "stages", "main")
+    assert ctl("pods").splitlines()[1] == listed.format(1)
 
 
 def test_pods_come_and_go(ctl, manifest, simulated_plugin, capsys):
