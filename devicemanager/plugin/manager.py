@@ -139,13 +139,13 @@ class Manager:
         # First: from here on no resource is added.
         self._stopping.set()
         self._changed.notify()
-        # Before our own sockets go: nobody needs to be told of that.
-        with self._watching:
-            self._watch.stop()
         with self._lock:
             resources = [*self._resources.values(), *self._leaving]
         for resource in resources:
             resource.ask_to_stop()
+        # While they end: nobody needs to be told that our own sockets go.
+        with self._watching:
+            self._watch.stop()
         # Do not join the discovering thread: the author's generator may block for ever.
         _join(resources)
 

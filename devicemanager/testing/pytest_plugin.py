@@ -7,6 +7,7 @@ imported when a test asks for a fixture.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@functools.cache
 def _settings(kubelet_version: str | None = None) -> Settings:
     from devicemanager.settings import Settings
     from devicemanager.versions.version import PROVED

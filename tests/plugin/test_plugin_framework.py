@@ -43,7 +43,6 @@ from devicemanager.plugin import (
     serve,
 )
 from devicemanager.plugin.resource import Resource, ResourceState
-from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.service import Service
 from protos import deviceplugin_v1beta1 as dp
 from tests.faults.residue import Residue, assert_back_to, eventually
@@ -971,25 +970,6 @@ def test_stopping_while_a_resource_starts_is_safe(directory, fast, monkeypatch):
 def test_what_is_known_beforehand_is_there_once_it_has_started(directory, fast):
     with manager_of(directory, fast, gpu=Gpus(), nic=Gpus()) as manager:
         assert [status.name for status in manager.resources()] == [GPU, "vendor.com/nic"]
-
-
-def test_the_watch_of_the_directory_ends_before_our_own_sockets_go(kubelet, fast, monkeypatch):
-    ended = []
-
-    def telling(owner, name):
-        whole = getattr(owner, name)
-
-        def tell(*arguments):
-            ended.append(owner)
-            return whole(*arguments)
-
-        monkeypatch.setattr(owner, name, tell)
-
-    with manager_of(kubelet.directory, fast) as manager:
-        assert manager.wait_registered(PATIENCE)
-        telling(DirectoryWatch, "stop")
-        telling(PluginServer, "close")
-    assert ended == [DirectoryWatch, PluginServer]
 
 
 def test_a_directory_that_is_made_anew_is_watched_again(directory, fast, monkeypatch):

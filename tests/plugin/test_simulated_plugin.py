@@ -18,6 +18,7 @@ from devicemanager.plugin.simulated import (
     SimulationSettings,
     simulate_main,
 )
+from devicemanager.plugin.source import DeviceSource
 from protos import deviceplugin_v1beta1 as dp
 from tests.plugin.stubkubelet import PATIENCE, StubKubelet
 
@@ -56,6 +57,15 @@ def status_of(call, *args):
     with pytest.raises(grpc.RpcError) as error:
         call(*args)
     return error.value.code(), error.value.details()
+
+
+def test_its_first_list_waits_for_no_thread(kubelet, simulate, monkeypatch):
+    monkeypatch.setattr(DeviceSource, "start", lambda source: None)
+    monkeypatch.setattr(DeviceSource, "join", lambda source, timeout: None)
+    simulate()
+    plugin = first_connection(kubelet)
+    kubelet.wait(lambda _: plugin.lists, "a list")
+    assert [device.ID for device in plugin.lists[0].devices] == [A, B]
 
 
 def test_devices_change_health_come_and_go(kubelet, simulate):

@@ -156,7 +156,7 @@ def test_nothing_is_left_over(passes, pytester):
         from devicemanager.testing import pod_manifest
 
         ROUNDS = 8
-        seen, roots, engines = [], [], []
+        seen, roots, engines, settings = [], [], [], []
 
         @pytest.fixture(autouse=True)
         def count():
@@ -170,6 +170,7 @@ def test_nothing_is_left_over(passes, pytester):
             mock_kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1}))
             mock_kubelet.restart()
             roots.append(mock_kubelet.root)
+            settings.append(mock_kubelet.settings)
 
         def others():
             known = [t for t in threading.enumerate() if t.name != "MainThread"]
@@ -180,6 +181,8 @@ def test_nothing_is_left_over(passes, pytester):
         def test_what_is_there_afterwards():
             assert len(set(roots)) == len(seen) == ROUNDS
             assert not any(root.exists() for root in roots)
+            # Settings never change: they are checked once.
+            assert all(each is settings[0] for each in settings)
             # What gRPC keeps for the whole process is there after the first ones.
             assert seen[-1][0] <= seen[1][0] and seen[-1][1] <= seen[1][1], seen
             # Two observers of directories and an event loop stay idle until the session's end.

@@ -29,6 +29,11 @@ class _Simulated(Plugin):
         self._settings = settings
         self._recheck = recheck
 
+    def start(self) -> None:
+        # Known already, unless a file says more: nothing has to wait for devices() then.
+        if not self._settings.control_file:
+            self.update(self.table)
+
     def devices(self) -> DeviceLists:
         if not self._settings.control_file:
             return self.table
