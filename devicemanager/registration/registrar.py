@@ -93,6 +93,7 @@ class Registrar:
         """Those of plugins that are not taken in yet."""
         self._counts: Counter[ResourceName] = Counter()
         self._processes: Counter[int] = Counter()
+        """Registrations of each process, those that are not taken in yet among them."""
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
 
     def counts(self) -> dict[ResourceName, int]:
@@ -215,7 +216,7 @@ class Registrar:
             # Whatever it was, the kubelet has waited until its deadline.
             text = dial_failed.format(error=messages.DEADLINE_EXCEEDED, socket=socket)
             raise RegistrationRefused(text, str(error)) from error
-        self._check_process(pid, resource, name)
+        self._take_place(pid, resource, name)
         faults = PluginFaults(self.faults, resource, name)
         connection = Connection(socket, self._settings, self.tap(resource, name), faults)
         taken_in: Future[EndpointId] = Future()
@@ -230,6 +231,7 @@ class Registrar:
             connection.run(serve)
         except RuntimeError as error:
             self._connected(connection)
+            self._leave_place(pid)
             connection.close()
             raise RegistrationRefused(f"the kubelet has no thread left: {error}") from error
         try:
@@ -240,19 +242,27 @@ class Registrar:
             self._pool.submit(connection.close)
             raise
 
-    def _check_process(self, pid: int, resource: ResourceName, name: str) -> None:
-        """One process may not take all threads and descriptors for itself. Plugins that
-        share the kubelet's own process, as in tests, are trusted."""
+    def _take_place(self, pid: int, resource: ResourceName, name: str) -> None:
+        """One process may not take all threads and descriptors for itself, also not with
+        plugins that never say their options. Plugins that share the kubelet's own process, as
+        in tests, are trusted."""
         limit = self._settings.max_registrations_per_process
-        if limit is None or pid in (0, os.getpid()) or self._handler.is_connected(resource, name):
-            return
+        if pid in (0, os.getpid()):
+            limit = None
+        # One that registers again has two until the older one has ended.
+        replaces = self._handler.is_connected(resource, name)
         with self._lock:
             has = self._processes[pid]
-        if has >= limit:
-            raise RegistrationRefused(
-                f"process {pid} serves {has} registered endpoints, and "
-                f"Settings.max_registrations_per_process is {limit}"
-            )
+            if limit is not None and has >= limit + replaces:
+                raise RegistrationRefused(
+                    f"process {pid} has {has} registrations, and "
+                    f"Settings.max_registrations_per_process is {limit}"
+                )
+            self._processes[pid] += 1
+
+    def _leave_place(self, pid: int) -> None:
+        with self._lock:
+            self._processes -= Counter((pid,))  # in place: drops those that reach 0
 
     def _connected(self, connection: Connection) -> None:
         """It is taken in now, or will not be."""
@@ -271,10 +281,9 @@ class Registrar:
         """One registration, on its connection's thread: ask for the options unless they are
         given, take the plugin in, read its lists until they end."""
         try:
-            endpoint, is_read = self._guarded(
-                self._take_in, connection, resource, name, options, pid
-            )
+            endpoint, is_read = self._guarded(self._take_in, connection, resource, name, options)
         except RegistrationRefused as refused:
+            self._leave_place(pid)
             taken_in.set_exception(refused)
             return
         finally:
@@ -289,7 +298,6 @@ class Registrar:
         resource: ResourceName,
         name: str,
         options: PluginOptions | None,
-        pid: int,
     ) -> tuple[EndpointId, bool]:
         """Also tells whether its lists are to be read. Raises RegistrationRefused."""
         try:
@@ -307,8 +315,6 @@ class Registrar:
         except EndpointError as error:
             connection.close()
             raise RegistrationRefused(str(error)) from error
-        with self._lock:
-            self._processes[pid] += 1
         return endpoint, not (self.faults.armed and self._ends_here(endpoint, resource, name))
 
     def _give_up(self, connection: Connection) -> None:
@@ -348,8 +354,7 @@ class Registrar:
         connection.watch(on_list, on_end, self._on_error)
 
     def _ended(self, endpoint: EndpointId, pid: int, cause: str) -> None:
-        with self._lock:
-            self._processes -= Counter((pid,))  # in place: drops those that reach 0
+        self._leave_place(pid)
         self._handler.disconnect(endpoint, cause)
 
     def deregister(self, endpoint: EndpointId) -> None:

@@ -146,7 +146,7 @@ def test_one_process_may_not_take_all(start: Start) -> None:
             assert hostile.register(kubelet.plugin_socket, f"{number}.sock", name) is None
         refusal = hostile.register(kubelet.plugin_socket, "2.sock", "example.com/r2")
         assert refusal == (
-            f"process {process.pid} serves 2 registered endpoints, and "
+            f"process {process.pid} has 2 registrations, and "
             "Settings.max_registrations_per_process is 2"
         )
         # Registering again is no other registration, and others are not concerned.

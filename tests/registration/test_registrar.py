@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
+import grpc
 import pytest
 
 from devicemanager.clock import ManualClock
@@ -113,7 +114,7 @@ def test_a_process_that_is_known_may_not_register_without_end(
         registrar.run(first).result(20)
         second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
         if limited:
-            with pytest.raises(RegistrationRefused, match=r"^process 1 serves 1 registered"):
+            with pytest.raises(RegistrationRefused, match=r"^process 1 has 1 registrations"):
                 second.result(20)
             (taken,) = manager.state.endpoints.connected()
             registrar.deregister(taken.id)
@@ -121,6 +122,40 @@ def test_a_process_that_is_known_may_not_register_without_end(
             second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
         second.result(20)
     finally:
+        manager.close()
+        registrar.stop()
+
+
+def test_a_plugin_that_does_not_say_its_options_takes_a_place_of_its_process(
+    manager: DeviceManager, directory: Path
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def options(request: bytes, context: hostile.Context) -> bytes:
+        asked.set()
+        assert answer.wait(20)
+        context.abort(grpc.StatusCode.INTERNAL, "on purpose")
+
+    settings = Settings(max_registrations_per_process=1)
+    registrar = Registrar(manager.plugins, settings, manager.events, lambda error: None)
+    registrar.dialer = DialedBy(1)
+    full = r"^process 1 has 1 registrations, and Settings.max_registrations_per_process is 1$"
+    try:
+        with hostile.RawPlugin(directory / "p.sock", options=options) as plugin:
+            slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
+            assert asked.wait(20)
+            for name in ("q.sock", "r.sock"):
+                with pytest.raises(RegistrationRefused, match=full):
+                    registrar.run(registrar.connect(R, plugin.path, name)).result(20)
+            answer.set()
+            with pytest.raises(RegistrationRefused, match="on purpose"):
+                slow.result(20)
+        with hostile.RawPlugin(directory / "s.sock") as plugin:
+            registrar.run(registrar.connect(R, plugin.path, "s.sock")).result(20)
+            # The same again replaces it.
+            registrar.run(registrar.connect(R, plugin.path, "s.sock")).result(20)
+    finally:
+        answer.set()
         manager.close()
         registrar.stop()
 

@@ -29,6 +29,7 @@ class HostilePlugin:
     path: Path
     lists: Lists
     allocate: Callable[[], bytes] = bytes
+    options: Callable[[], bytes] = bytes
     workers: int = 64
     compression: grpc.Compression | None = None
     sent: threading.Event = attrs.field(factory=threading.Event)
@@ -37,7 +38,9 @@ class HostilePlugin:
 
     def __enter__(self) -> Self:
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda _, __: b""),
+            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
+                lambda _, __: self.options()
+            ),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list),
             "Allocate": grpc.unary_unary_rpc_method_handler(lambda _, __: self.allocate()),
         }

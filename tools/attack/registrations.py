@@ -27,6 +27,8 @@ _MANY = 990
 _WATCHED = 200
 _SECONDS = 20.0
 _DESCRIPTORS_PER_CALL = 3
+_PER_PROCESS = 100
+"""``Settings.max_registrations_per_process``, by default."""
 
 
 def attacks() -> list[Attack]:
@@ -36,6 +38,12 @@ def attacks() -> list[Attack]:
         beside("register-no-socket", f"{_BAD} plugins without a socket", _absent, waiting),
         beside("register-fifo", f"{_BAD} plugins whose socket is a FIFO", _fifo, waiting),
         beside("register-silent", f"{_BAD} plugins that never say a word", _silent, waiting),
+        beside(
+            "register-no-options",
+            f"{_BAD} registrations of a plugin that never says its options",
+            _no_options,
+            Limits(threads=_PER_PROCESS + 50, descriptors=_BAD * _DESCRIPTORS_PER_CALL),
+        ),
         beside(
             "register-990",
             f"one plugin registers {_MANY} resources",
@@ -92,6 +100,18 @@ def _fifo(target: Target) -> None:
 def _silent(target: Target) -> None:
     with silence(target.plugin_dir / "silent.sock"):
         storm(target, _requests(["silent.sock"] * _BAD), _SECONDS)
+
+
+def _no_options(target: Target) -> None:
+    asked = threading.Event()  # for ever
+
+    def options() -> bytes:
+        asked.wait()
+        return b""
+
+    path = target.plugin_dir / "no-options.sock"
+    with HostilePlugin(path, lambda: iter(()), options=options, workers=2 * _BAD):
+        storm(target, _requests([path.name] * _BAD), _SECONDS)
 
 
 @contextmanager
