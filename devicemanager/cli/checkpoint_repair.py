@@ -48,12 +48,20 @@ def add(actions: Subparsers, file_help: str) -> None:
         metavar="UID",
         action="append",
         required=True,
+        type=_uid,
         help="a pod whose devices are free then; may be repeated",
     )
     for parser in (repair, edit):
         parser.add_argument("file", metavar="FILE", type=file_name, help=file_help)
         add_format(parser, "text", "json")
         _add_where(parser)
+
+
+def _uid(text: str) -> str:
+    """An argument's type: the empty text is what a shell makes of a variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("a pod's UID is expected, not an empty text")
+    return text
 
 
 def _add_where(parser: argparse.ArgumentParser) -> None:

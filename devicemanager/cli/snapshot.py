@@ -123,10 +123,13 @@ def _write(name: str, data: bytes) -> None:
 
 def _tell(name: str, snapshot: Snapshot) -> None:
     stream = sys.stderr if name == files.STANDARD_INPUT else sys.stdout
-    for part in snapshot.parts:
-        if part.problem is not None and not part.absent:
-            text = f"{part.source}: {part.problem}: not in the snapshot"
-            print(f"devicemanager: warning: {clean(text)}", file=sys.stderr)
+    problems = [
+        f"{part.source}: {part.problem}: not in the snapshot"
+        for part in snapshot.parts
+        if part.problem is not None and not part.absent
+    ]
+    for text in dict.fromkeys(problems):  # one source may be asked for several parts
+        print(f"devicemanager: warning: {clean(text)}", file=sys.stderr)
     read = sum(part.problem is None for part in snapshot.parts)
     absent = [part.name for part in snapshot.parts if part.absent]
     there = f"; not on this node: {', '.join(absent)}" if absent else ""

@@ -91,7 +91,10 @@ def _member(header: bytes, source: str) -> tarfile.TarInfo:
     try:
         return tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError) as error:
-        raise SnapshotError(f"{source}: this is no snapshot: {error}") from None
+        raise SnapshotError(
+            f"{source}: this is no snapshot: what is compressed in it is no tar ({error}); "
+            "decompress it if it is another file"
+        ) from None
 
 
 def _name(member: tarfile.TarInfo, source: str) -> str:

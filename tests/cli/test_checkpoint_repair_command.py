@@ -220,6 +220,8 @@ def test_the_file_and_what_is_said_of_it_do_not_mix(file: Path, capsys: Any) -> 
 
 def test_pods_are_taken_out(file: Path, capsys: Any) -> None:
     file.write_bytes(checkpoint.dumps(WHOLE))
+    status, out, err = run(capsys, "edit", str(file), "--drop-pod", "")
+    assert (status, out) == (2, "") and "a pod's UID is expected, not an empty text" in err
     drop = ["--drop-pod", "u-0", "--drop-pod", "u-2"]
     status, out, _ = run(capsys, "edit", str(file), *drop)
     assert status == 1

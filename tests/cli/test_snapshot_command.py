@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import resource
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,29 @@ def test_no_kubelet_is_one_line(tmp_path: Path, capsys: Any) -> None:
     assert (status, out) == (2, "")
     assert "nothing of a kubelet can be read in" in err
     assert not (tmp_path / "x").exists()
+
+
+def test_a_source_of_several_parts_is_warned_of_once(
+    mock_kubelet: Any, tmp_path: Path, capsys: Any
+) -> None:
+    """PodResources is asked for pods and for what is allocatable."""
+    path, root = mock_kubelet.pod_resources_socket, mock_kubelet.root
+    mock_kubelet.stop()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+        _, _, err = run(capsys, "--root", str(root), "-o", str(tmp_path / "node.tar.gz"))
+    assert err == f"devicemanager: warning: {path}: nobody listens on it: not in the snapshot\n"
+
+
+def test_a_compressed_file_that_is_no_snapshot(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "kubelet_internal_checkpoint.gz"
+    file.write_bytes(gzip.compress(b"x" * 2000))
+    for words in (["snapshot", "show"], ["checkpoint", "verify"]):
+        assert main([*words, str(file)]) == 2
+        assert capsys.readouterr().err == (
+            f"devicemanager: error: {file}: this is no snapshot: what is compressed in it is no "
+            "tar (invalid header); decompress it if it is another file\n"
+        )
 
 
 def test_what_was_not_read_is_a_warning_on_the_terminal_and_in_the_report(
