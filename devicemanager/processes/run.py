@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from devicemanager.processes.namespace import Bind
 from devicemanager.processes.plan import encode
@@ -50,11 +51,13 @@ class SupervisedRun:
         self.pid = 0
         self.status: int | None = None
         self._done = threading.Event()
-        self._lifeline = -1
+        self._lifeline: IO[bytes] | None = None
 
     def start(self, ended: Callable[[], None]) -> None:
         """Start the command and the thread that reads what it prints."""
-        life_read, self._lifeline = os.pipe()
+        life_read, lifeline = os.pipe()
+        # As a file: whoever closes it, and however often, closes no descriptor of somebody else.
+        self._lifeline = os.fdopen(lifeline, "wb", buffering=0)
         report_read, report_write = os.pipe()
         plan = Supervision(self._command, self._binds, life_read, report_write)
         try:
@@ -102,9 +105,8 @@ class SupervisedRun:
 
     def _cut(self) -> None:
         """Close the lifeline: everything is killed."""
-        lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:
-            os.close(lifeline)
+        if self._lifeline is not None:
+            self._lifeline.close()
 
     def _read(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
         if process.stdout is not None and self._output is not None:

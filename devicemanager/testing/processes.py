@@ -93,7 +93,8 @@ class PluginProcess:
                 raise RuntimeError(f"{self.name} was started already: stop it first")
             self._wanted = True
             self._back_off = CrashLoopBackOff()
-        self._launch()
+            self._run = None  # whose end, told only now, starts nothing
+        self._launch(None)
         return self
 
     def stop(self) -> None:
@@ -143,7 +144,7 @@ class PluginProcess:
             old, before, former = self._running(), self._kubelet.events.latest, self._command
             self._command, self._run = [os.fspath(word) for word in command], None
         try:
-            self._launch()
+            self._launch(None)
             self._await_event(resource, before, timeout)
         except BaseException:
             with self._changed:
@@ -251,7 +252,8 @@ class PluginProcess:
 
     # -- inside ----------------------------------------------------------------------
 
-    def _launch(self) -> None:
+    def _launch(self, after: SupervisedRun | None) -> None:
+        """Run the command, unless something else has come after that run meanwhile."""
         paths = {
             "plugin_dir": str(self._kubelet.plugin_dir),
             "kubelet_socket": str(self._kubelet.plugin_socket),
@@ -263,9 +265,9 @@ class PluginProcess:
             env[DIRECTORY_VARIABLE] = paths["plugin_dir"]
         env |= {name: _filled(value, paths) for name, value in self._env.items()}
         with self._changed:
-            self._timer = None
-            if not self._wanted:
+            if not self._wanted or self._run is not after:
                 return
+            self._timer = None
             run = SupervisedRun(command, env, self._cwd, self._binds, self._output)
             # With the lock held, for which its end waits: nobody sees it before it runs.
             run.start(lambda: self._ended(run))
@@ -286,9 +288,10 @@ class PluginProcess:
             clock = self._kubelet.clock
             pause = self._back_off.next_pause(clock.monotonic() - self._started_at)
             if pause:
-                self._timer = clock.call_at(clock.monotonic() + pause, self._launch)
+                due = clock.monotonic() + pause
+                self._timer = clock.call_at(due, lambda: self._launch(run))
         if not pause:
-            self._launch()
+            self._launch(run)
 
     def _end(self, number: int, timeout: float) -> int:
         run = self._running()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import psutil
@@ -123,6 +124,25 @@ def test_who_ran_for_long_starts_again_at_once(make_mock_kubelet):
             clock.advance(601.0)
             process.kill()
             kubelet.wait_for(lambda n=starts: process.starts == n and process.is_running)
+
+
+def test_who_starts_it_again_first_starts_it_alone(mock_kubelet, tmp_path, monkeypatch):
+    """A test stops and starts it just when it is to be started again for its end."""
+    launch, threads = PluginProcess._launch, []
+
+    def late(process, after):
+        threads.append(threading.current_thread())
+        if len(threads) == 2:
+            process.stop()
+            process.start()
+        launch(process, after)
+
+    monkeypatch.setattr(PluginProcess, "_launch", late)
+    once = f"test -e {tmp_path}/ended || {{ touch {tmp_path}/ended; exit 1; }}; exec sleep 300"
+    with PluginProcess(mock_kubelet, ["sh", "-c", once], restart="always") as process:
+        mock_kubelet.wait_for(lambda: len(threads) == 3)
+        threads[1].join()
+        assert process.starts == 2 and process.is_running
 
 
 def test_pause_and_resume(mock_kubelet, plugin_process):
