@@ -106,9 +106,10 @@ class Cluster:
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:
-        """Our nodes that have joined, by name."""
+        """Our nodes that have joined, by name, but those that have left."""
         with self._lock:
-            return MappingProxyType(dict(self._nodes))
+            nodes = list(self._nodes.values())
+        return MappingProxyType({node.name: node for node in nodes if not node.is_over})
 
     @property
     def connection(self) -> Connection:
@@ -256,6 +257,9 @@ class Cluster:
         with self._lock:
             self._nodes[node.name] = node
         self._connection.watches.joined(node.name, node, node.pods)
+        if node.is_over:  # perhaps before there was anything to forget
+            self._has_left(node)
+            raise ClusterError("it has left already, as a warning says")
 
     # -- shards ----------------------------------------------------------------------
 
@@ -326,13 +330,17 @@ class Cluster:
 
     def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None:
         """Nodes leave, all of ours unless some are named."""
-        chosen = list(self.nodes) if names is None else list(names)
+        with self._lock:
+            chosen = list(self._nodes) if names is None else list(names)
         nodes = [node for name in chosen if (node := self._forget(name)) is not None]
         self._part(nodes, how or self._leave)
 
     def _has_left(self, node: ClusterNode) -> None:
         """By itself: somebody deleted its Node, or we may not write it."""
-        self._forget(node.name)
+        with self._lock:
+            has_successor = self._nodes.get(node.name, node) is not node
+        if not has_successor:
+            self._forget(node.name)
         self._end(node)
 
     def _forget(self, name: str) -> ClusterNode | None:

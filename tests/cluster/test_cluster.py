@@ -368,6 +368,40 @@ def test_a_node_that_cannot_join_for_any_reason_gives_its_kubelet_back(
     assert lines == [f"unexpected {said} (a bug)"]
 
 
+def test_a_node_that_has_left_as_soon_as_it_joined(stub, kubeconfig):
+    """Its Node was there, and its status may not be written any more."""
+    with Cluster.connect(kubeconfig, leave="keep") as before:
+        before.join_light("n", 1, {GPU: 1})
+    allowed = {Right(need.group, need.resource, need.verb) for need in needs()}
+    warnings = []
+    with Cluster.connect(kubeconfig, warn=warnings.append) as cluster:
+        stub.rights.allowed = frozenset(allowed - {Right("", "nodes/status", "patch")})
+        members = light_members("n", 1, {GPU: 1}, None, NodeOptions(), Facts())
+        with pytest.raises(ClusterError, match=r"^node n-0: it has left already, as a warning"):
+            cluster.join_members(members)
+        assert not cluster.nodes
+        (warning,) = warnings
+        assert warning.startswith("node n-0 has left: nodes is forbidden")
+
+
+def test_a_node_that_is_over_is_none_of_ours(stub, kubeconfig, until, monkeypatch):
+    """While what is left of it is still being given back."""
+    seen = []
+
+    def end(node):
+        over = end_of_node(node)
+        seen.append(dict(cluster.nodes))
+        return over
+
+    end_of_node = ClusterNode._end
+    monkeypatch.setattr(ClusterNode, "_end", end)
+    with Cluster.connect(kubeconfig) as cluster:
+        cluster.join_light("n", 1, {GPU: 1})
+        stub.delete("nodes", "n-0")
+        until(lambda: seen)
+    assert seen == [{}]
+
+
 def test_a_kubelet_that_cannot_be_made_ends_those_before_it(stub, kubeconfig, until, monkeypatch):
     monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.02)
     members, made = recorded(light_members("n", 3, {}, None, NodeOptions(), Facts()))

@@ -78,9 +78,11 @@ class PodFanout:
             self._names[name.encode()] = None
 
     def receive(self, name: str, receiver: Receiver) -> None:
-        """Tell this node everything, as soon as all is known."""
+        """Tell this node everything, as soon as all is known; nothing if it has been dropped."""
         with self._lock:
-            known = self._nodes[name]
+            known = self._nodes.get(name)
+            if known is None:
+                return
             known.receiver = receiver
             self._hand_over(known)
 

@@ -211,20 +211,18 @@ class ClusterNode(NodeDevices):
             case "register":
                 self.join()
             case "leave":
-                self._node.warn(f"node {self.name} was deleted: it has left")
-                self._end()
-                self._left(self.name)
+                self._leave_by_itself("was deleted: it has left")
             case "stay":
                 pass  # as a kubelet: it goes on, and nobody hears of it
 
     def _denied(self, error: Forbidden) -> None:
         """We may not write what is ours: nothing more can be done for this node."""
-        with self._lock:
-            if self._is_over:
-                return
-        self._node.warn(f"node {self.name} has left: {error.message or error}")
-        self._end()
-        self._left(self.name)
+        self._leave_by_itself(f"has left: {error.message or error}")
+
+    def _leave_by_itself(self, what: str) -> None:
+        if self._end():
+            self._node.warn(f"node {self.name} {what}")
+            self._left(self.name)
 
     # -- what goes wrong ------------------------------------------------------------------------
 
@@ -285,8 +283,7 @@ class ClusterNode(NodeDevices):
         if how == "shutdown":
             self.shut_down()
             self._update()
-        self._end(keeps_pods=how == "shutdown")
-        if how == "delete":
+        if self._end(keeps_pods=how == "shutdown") and how == "delete":
             if self._topology is not None:
                 self._topology.remove()
             body = {"preconditions": {"uid": self._uid}}
@@ -300,10 +297,14 @@ class ClusterNode(NodeDevices):
         self.look()
         self.pods.evict_all("Terminated", _SHUTDOWN_ENDS)
 
-    def _end(self, keeps_pods: bool = False) -> None:
+    def _end(self, keeps_pods: bool = False) -> bool:
+        """Whether this is its end: of several who come to end it, for one."""
         with self._lock:
-            self._is_over = True
+            was_over, self._is_over = self._is_over, True
+        if was_over:
+            return False
         self._heartbeat.remove(self.name)
         if not keeps_pods:
             self.pods.close()
             self._unsubscribe()
+        return True
