@@ -14,7 +14,7 @@ from devicemanager.io.kept import Kept
 
 T = TypeVar("T")
 
-_JOIN_SECONDS = 10.0
+_CANCEL_SECONDS = _JOIN_SECONDS = 10.0
 
 Running = tuple[asyncio.AbstractEventLoop, threading.Thread]
 """A loop, and the thread that it runs on."""
@@ -24,7 +24,8 @@ def _end(running: Running) -> None:
     loop, thread = running
     loop.call_soon_threadsafe(loop.stop)
     thread.join(_JOIN_SECONDS)
-    loop.close()
+    if not thread.is_alive():
+        loop.close()
 
 
 loops: Final[Kept[Running]] = Kept(1, _end)
@@ -63,15 +64,20 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(task, loop)
 
     def stop(self) -> None:
-        """Cancel every task, and end the thread unless it is kept. Stopping twice does nothing."""
+        """Cancel every task, and end the thread unless it is kept. Stopping twice does nothing.
+        A task that takes too long to end is left, and the thread is not kept."""
         with self._lock:
             self._stopped = True
             running, self._running = self._running, None
         if running is None:
             return
         loop, _ = running
-        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_JOIN_SECONDS)
-        loops.give_back(running)
+        try:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_CANCEL_SECONDS)
+        except TimeoutError:
+            _end(running)
+        else:
+            loops.give_back(running)
 
 
 def _start() -> Running:

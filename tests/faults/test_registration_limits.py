@@ -316,6 +316,27 @@ def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: Kept[Runn
     assert not residue.Residue.now().surplus(before)
 
 
+def test_a_task_that_will_not_end_holds_no_stop_up(
+    loops: Kept[Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its thread has no other user."""
+    began: SimpleQueue[threading.Thread] = SimpleQueue()
+
+    async def task() -> None:
+        for _ in range(3):
+            with contextlib.suppress(asyncio.CancelledError):
+                began.put(threading.current_thread())
+                await asyncio.Event().wait()
+
+    monkeypatch.setattr("devicemanager.registration.loop._CANCEL_SECONDS", 0.1)
+    with loops.kept():
+        loop = LoopThread()
+        loop.run(task())
+        thread = began.get(timeout=20)
+        loop.stop()
+        assert residue.eventually(lambda: not thread.is_alive())
+
+
 # -- exceptions that are no Exception -----------------------------------------------------------
 
 
