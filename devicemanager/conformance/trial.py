@@ -479,11 +479,17 @@ class Trial:
     def until_registered(self, done: Callable[[], bool], seconds: float) -> float | None:
         """As ``until``, and whoever wants to know is told what is waited for."""
 
+        told = False
+
         def waits(passed: float) -> None:
+            nonlocal told
             if self.stage.on_wait is not None:
                 socket = self.kubelet.plugin_socket
+                advice = "" if told or self.has_tried else f"; {self.subject.advice}"
+                told = True
                 self.stage.on_wait(
                     f"{passed:.0f} of {seconds:g} s: the plugin has not registered at {socket}"
+                    + advice
                 )
 
         return self.until(done, seconds, waits)
