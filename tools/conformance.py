@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from devicemanager.conformance import Outcome, Report, Verdict, run, select
+from devicemanager.conformance.reports.text import told
 from devicemanager.settings import Settings
 from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, subject
 
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _good(seed: int) -> Report:
     report = run(subject(*GOOD), select(), limits=limits(), seed=seed, settings=_SETTINGS)
     for each in report.of(*_BAD):
-        print(f"good plugin, seed {seed}: {_told(each)}")
+        print(f"good plugin, seed {seed}:\n{_told(each)}")
     if seed == _SEEDS[0]:
         for each in report.verdicts:
             print(f"  {each.check.id} {each.outcome.value:5} {each.seconds:6.2f} s")
@@ -71,15 +73,17 @@ def _broken(case: Case, own: bool) -> int:
     report = run(broken(case), checks, limits=limits(case), settings=_SETTINGS)
     bad = {each.check.id: each for each in report.of(*_BAD)}
     odd = sorted(bad.keys() ^ wanted)
-    told = ", ".join(f"{id_} {each.outcome.value}" for id_, each in bad.items())
-    print(f"{'WRONG ' if odd else ''}{case.switch}: {told}, {report.seconds:.0f} s", flush=True)
+    outcomes = ", ".join(f"{id_} {each.outcome.value}" for id_, each in bad.items())
+    verdict = f"{outcomes}, {report.seconds:.0f} s"
+    print(f"{'WRONG ' if odd else ''}{case.switch}: {verdict}", flush=True)
     for id_ in odd:
-        print(f"    {_told(bad[id_]) if id_ in bad else f'{id_} passes'}", flush=True)
+        print(_told(bad[id_]) if id_ in bad else f"    {id_} passes", flush=True)
     return 1 if odd else 0
 
 
 def _told(verdict: Verdict) -> str:
-    return f"{verdict.check.id} {verdict.outcome.value}: {verdict.seen}"
+    """With its timeline: what comes once in a hundred runs can be looked into no other way."""
+    return textwrap.indent(told(verdict), "    ")
 
 
 def _parser() -> argparse.ArgumentParser:
