@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 from pathlib import Path
 
 __all__ = ["drop_connections"]
@@ -35,6 +36,9 @@ def drop_connections(bound: Path) -> int:
 def _socket(number: int) -> socket.socket | None:
     """A copy of a descriptor, if it is a socket: what another thread does to it is no matter."""
     try:
+        # To close a copy of a file's would give up the process's locks on that file.
+        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+            return None
         copy = os.dup(number)
     except OSError:
         return None

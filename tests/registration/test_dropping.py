@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,3 +45,17 @@ def test_only_the_connections_of_one_socket_are_cut(directory: Path) -> None:
         with connected(cut) as (later, accepted):
             accepted.sendall(b"y")
             assert later.recv(1) == b"y"
+
+
+TAKE = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'wb'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+def test_the_locks_of_the_process_stay(directory: Path) -> None:
+    """Of a test's own database, say: a process gives up all locks of a file when it closes any
+    descriptor of it."""
+    path = directory / "database"
+    with path.open("wb") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        drop_connections(directory / "a")
+        taken = subprocess.run([sys.executable, "-IS", "-c", TAKE, path], capture_output=True)
+    assert b"BlockingIOError" in taken.stderr
