@@ -24,8 +24,6 @@ def _end(running: Running) -> None:
     loop, thread = running
     loop.call_soon_threadsafe(loop.stop)
     thread.join(_JOIN_SECONDS)
-    if not thread.is_alive():
-        loop.close()
 
 
 loops: Final[Kept[Running]] = Kept(1, _end)
@@ -82,13 +80,20 @@ class LoopThread:
 
 def _start() -> Running:
     loop = asyncio.SelectorEventLoop()
-    thread = threading.Thread(target=loop.run_forever, name="registration", daemon=True)
+    thread = threading.Thread(target=_run, args=(loop,), name="registration", daemon=True)
     try:
         thread.start()
     except BaseException:
         loop.close()
         raise
     return loop, thread
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
