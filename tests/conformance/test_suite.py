@@ -249,12 +249,14 @@ def test_a_wrong_configuration_may_look_as_an_absent_command() -> None:
         resources=(RESOURCE,),
         hooks={"prepare": "touch {root}/needed", "misconfigure": "rm {root}/needed"},
     )
-    [verdict] = run(plugin, select(["L11"]), limits=_SOON, settings=SETTINGS).verdicts
+    patient = attrs.evolve(_SOON, stop_seconds=20.0)
+    [verdict] = run(plugin, select(["L11"]), limits=patient, settings=SETTINGS).verdicts
     assert verdict.outcome is Outcome.PASS
     assert verdict.seen == "exit status 127: it needs it"
     broken = attrs.evolve(plugin, hooks={"misconfigure": "true"})
+    patient = attrs.evolve(patient, start_seconds=20.0)
     with pytest.raises(CheckError, match=r"exit status 127. It printed: it needs it"):
-        run(broken, select(["L11"]), limits=_SOON, settings=SETTINGS)
+        run(broken, select(["L11"]), limits=patient, settings=SETTINGS)
 
 
 @pytest.mark.parametrize("name", ["", "notaresource", "kubernetes.io/gpu", 7])
