@@ -170,10 +170,8 @@ def test_removed_and_silent_nodes_are_not_renewed(leases, lane):
     lane.silence("silent", True)
     lane.remove("unknown")
     lane.silence("unknown", True)
-    count = leases.methods.count("PUT")
-    leases.wait(renewed(count + 4))
-    late = [call[1] for call in leases.calls[-2:]]
-    assert late == [f"{PATH}/there"] * 2
+    # What was under way may still come through, however late.
+    leases.wait(lambda leases: {call[1] for call in leases.calls[-6:]} == {f"{PATH}/there"})
     lane.silence("silent", False)
     leases.wait(lambda leases: leases.calls[-1][1] == f"{PATH}/silent")
 
