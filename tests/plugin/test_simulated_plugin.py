@@ -18,6 +18,7 @@ from devicemanager.plugin.simulated import (
     SimulationSettings,
     simulate_main,
 )
+from devicemanager.plugin.simulated.recording import Recorder
 from devicemanager.plugin.source import DeviceSource
 from protos import deviceplugin_v1beta1 as dp
 from tests.plugin.stubkubelet import PATIENCE, StubKubelet
@@ -252,6 +253,21 @@ def test_allocate_faults(kubelet, simulate):
     plugin.faults.clear()
     assert len(connection.allocate([A]).container_responses) == 1
     assert not hanging.done()
+
+
+def test_faults_that_are_changed_are_those_of_the_next_call(kubelet, simulate, monkeypatch):
+    """Also for whoever changes them as soon as a call is recorded."""
+    plugin = simulate(allocate_fault="extra-response")
+    connection = kubelet.plugin(GPU)
+    add = Recorder.add
+
+    def added(recorder, call):
+        add(recorder, call)
+        plugin.faults.clear()
+
+    monkeypatch.setattr(Recorder, "add", added)
+    assert len(connection.allocate([A]).container_responses) == 2
+    assert len(connection.allocate([A]).container_responses) == 1
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,10 @@ class Faults:
         self.lists = ListFault.NONE
         self.allocate = AllocateFault.NONE
 
+    def copy(self) -> Faults:
+        """These, whatever becomes of the original."""
+        return attrs.evolve(self, delays=dict(self.delays), errors=dict(self.errors))
+
 
 def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
     """The messages to send for a fault that shows in them, from the right list's bytes."""

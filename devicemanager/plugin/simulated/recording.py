@@ -123,9 +123,8 @@ class RecordingService(Service):
     def ListAndWatch(
         self, request: dp.Empty, context: grpc.ServicerContext
     ) -> Iterator[dp.ListAndWatchResponse | bytes]:
-        self._arrive("ListAndWatch", request, context)
+        fault = self._arrive("ListAndWatch", request, context).lists
         lists = super().ListAndWatch(request, context)
-        fault = self._faults.lists
         if fault is ListFault.NONE:
             yield from lists
         elif fault is ListFault.SILENT:
@@ -143,9 +142,9 @@ class RecordingService(Service):
     def Allocate(
         self, request: dp.AllocateRequest, context: grpc.ServicerContext
     ) -> dp.AllocateResponse | bytes:
-        self._arrive("Allocate", request, context)
+        fault = self._arrive("Allocate", request, context).allocate
         answer = dp.AllocateResponse.FromString(wire.to_bytes(super().Allocate(request, context)))
-        match self._faults.allocate:
+        match fault:
             case AllocateFault.NO_RESPONSES:
                 answer.Clear()
             case AllocateFault.EXTRA_RESPONSE:
@@ -177,14 +176,17 @@ class RecordingService(Service):
         self._arrive("PreStartContainer", request, context)
         return super().PreStartContainer(request, context)
 
-    def _arrive(self, rpc: str, request: Request, context: grpc.ServicerContext) -> None:
+    def _arrive(self, rpc: str, request: Request, context: grpc.ServicerContext) -> Faults:
+        """Returns the faults of now: whoever has seen the call changes those of the next one."""
+        faults = self._faults.copy()
         self._recorder.add(RpcCall(rpc, request))
-        delay = self._faults.delays.get(rpc)
+        delay = faults.delays.get(rpc)
         if delay:
             _wait(context, delay)
-        error = self._faults.errors.get(rpc)
+        error = faults.errors.get(rpc)
         if error is not None:
             context.abort(grpc.StatusCode[error.code], error.text)
+        return faults
 
     def _flood(
         self, lists: Iterator[dp.ListAndWatchResponse | bytes], context: grpc.ServicerContext
