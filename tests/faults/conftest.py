@@ -12,7 +12,10 @@ from typing import Any
 import attrs
 import pytest
 
+from devicemanager.io import observers
+from devicemanager.io.kept import Kept
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.registration import loop
 from devicemanager.settings import Settings
 from tests.faults import hostile, residue
 
@@ -46,10 +49,14 @@ def _warm() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left(_warm: None) -> Iterator[residue.Residue]:
-    """Every test must give back its threads and descriptors."""
-    before = residue.Residue.now()
-    yield before
-    residue.assert_back_to(before)
+    """Every test must give back its threads and descriptors. What other tests of this process
+    keep for each other is neither used nor added to."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(observers, "_idle", Kept(0, observers._end))
+        patched.setattr(loop, "loops", Kept(0, loop._end))
+        before = residue.Residue.now()
+        yield before
+        residue.assert_back_to(before)
 
 
 @pytest.fixture
