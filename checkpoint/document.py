@@ -202,6 +202,10 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
     # A pod is in one block only, so its first pod names a block.
     others = {block.pods[0]: block for block in last.blocks[kept:]}
     at = now.ends[-1] if now.ends else 0
+    if not others:  # the usual case: pods were added at the end
+        for start in range(at, len(pods), _BLOCK):
+            now.add(pods[start : start + _BLOCK])
+        return now
     while at < len(pods):
         block = others.get(pods[at])
         if block is not None and pods[at : at + len(block.pods)] == block.pods:
@@ -217,8 +221,6 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
 def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered, _Block]) -> int:
     """Return where the next known block begins after ``start``, or where a full block ends."""
     most = min(start + _BLOCK, len(pods))
-    if not blocks:
-        return most
     return next((at for at in range(start + 1, most) if pods[at] in blocks), most)
 
 

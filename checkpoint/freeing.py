@@ -61,10 +61,10 @@ class Freeing:
 
     def settle(self) -> None:
         """Return when no file waits."""
-        thread = self._thread
-        # A process that was forked has no such thread.
-        if thread is not None and thread.is_alive():
-            with self._last:
+        last, thread = self._last, self._thread
+        # Usually it is freed by now. A process that was forked has no such thread.
+        if last.locked() and thread is not None and thread.is_alive():
+            with last:
                 return
 
     def close(self) -> None:

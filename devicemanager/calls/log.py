@@ -78,7 +78,9 @@ class CallLog(CallQueries):
 
     def tap(self, resource: str | None, plugin: str) -> Tap | None:
         """What records the calls on one connection; None if nothing is recorded."""
-        return None if self._is_off else Tap(self, resource, plugin)
+        if self._is_off:
+            return None
+        return Tap(self, resource and resource[:_LONGEST_NAME], plugin[:_LONGEST_NAME])
 
     def begun(self, call: CallInProgress) -> None:
         """A call begins; ``add`` says once that it is over."""
@@ -240,12 +242,11 @@ class Tap:
         self, rpc: str, request: bytes = b"", direction: Direction = Direction.TO_PLUGIN
     ) -> CallInProgress:
         """A call is about to be made, or has arrived."""
-        resource = None if self.resource is None else self.resource[:_LONGEST_NAME]
         log = self.log
         call = CallInProgress(
             log,
-            resource,
-            self.plugin[:_LONGEST_NAME],
+            self.resource,
+            self.plugin,
             direction,
             rpc,
             request,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import cache
 from typing import TypeVar
 
 import grpc
@@ -111,6 +112,7 @@ class Calls:
         return method
 
 
+@cache
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
