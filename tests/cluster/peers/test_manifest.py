@@ -279,11 +279,22 @@ def topologies(peer):
         },
     }
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    definition = f"{path}/{TOPOLOGIES}.{TOPOLOGY_GROUP}"
     peer.request("POST", path, body)
     at = f"/apis/{TOPOLOGY_GROUP}/v1alpha2/{TOPOLOGIES}"
     peer.wait(lambda: "items" in peer.request("GET", at), "the definition")
     yield at
-    peer.request("DELETE", f"{path}/{TOPOLOGIES}.{TOPOLOGY_GROUP}")
+    peer.request("DELETE", definition)
+
+    def is_gone():
+        try:
+            peer.request("GET", definition)
+        except NotFound:
+            return True
+        return False
+
+    # Its objects go first, and until then no other of its name can be made.
+    peer.wait(is_gone, "the definition gone")
 
 
 def test_topology_objects_take_three_more_rights(connect, grant, peer, topologies, denied):
