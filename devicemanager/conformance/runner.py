@@ -184,7 +184,8 @@ class _Runner:
         has not even tried to register."""
         if unregistered and not check.unregistered:
             return f"the plugin does not register: see {FIRST}"
-        if silent and check.family == FIRST[0]:
+        # Those that start it anew; the others look at what the first start has shown.
+        if silent and check.family == FIRST[0] and check.scene is Scene.OWN:
             return f"it did not try to register: see {FIRST}"
         missing = [hook for hook in check.hooks if not self.subject.has(hook)]
         return f"needs the hook {' and '.join(missing)}" if missing else ""

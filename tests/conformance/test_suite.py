@@ -216,6 +216,27 @@ def test_only_one_start_waits_for_a_plugin_that_never_registers() -> None:
     assert starts == 1
 
 
+def test_a_plugin_that_cannot_bind_its_socket_says_why() -> None:
+    """It never tries to register: what it says is looked at all the same."""
+    starts = 0
+
+    def prepare(values: Mapping[str, str]) -> None:
+        nonlocal starts
+        starts += 1
+
+    shell = "echo listen unix: bind: invalid argument; exit 1"
+    plugin = Subject(command=["sh", "-c", shell], resources=(RESOURCE,), hooks={"prepare": prepare})
+    report = run(plugin, select(["R01", "R02", "R05"]), limits=_SOON, settings=SETTINGS)
+    assert {each.check.id: each.outcome for each in report.verdicts} == {
+        "R01": Outcome.FAIL,
+        "R02": Outcome.SKIP,
+        "R05": Outcome.FAIL,
+    }
+    [_, seen] = [each.seen for each in report.of(Outcome.FAIL)]
+    assert seen == "it cannot bind its socket: listen unix: bind: invalid argument"
+    assert starts == 1
+
+
 def test_a_good_plugin_without_r01_is_started_as_often_as_its_checks_need() -> None:
     """The start that shows that it registers is that of the checks that share one."""
     starts = 0
