@@ -125,16 +125,22 @@ def test_the_server_stops_and_comes_back(cluster, stub, until):
     assert set(held(cluster)) < set(before)
 
 
+def _wipe(stub, until):
+    # A watch that has not begun would begin on the new server, at a version yet to come.
+    until(lambda: all(stub.requests["watch", what] for what in ("nodes", "pods")))
+    stub.wipe()
+
+
 def test_a_server_that_lost_everything_has_no_nodes(cluster, stub, until):
     cluster.join_light("n", 3, {GPU: 2})
-    stub.wipe()
+    _wipe(stub, until)
     until(lambda: not cluster.nodes)
 
 
 def test_nodes_that_register_again(cluster, stub, until):
     options = NodeOptions(on_deleted="register")
     cluster.join_light("n", 3, {GPU: 2}, options=options)
-    stub.wipe()
+    _wipe(stub, until)
     until(lambda: len(stub.all("nodes")) == 3)
     assert len(cluster.nodes) == 3
 
