@@ -20,8 +20,8 @@ from devicemanager.control.nodes.protocol import Leave
 from devicemanager.control.nodes.server import NodesControlServer
 from devicemanager.control.transport import Reply, Transport
 from devicemanager.core.nodestatus.conditions import Pressure
-from tests.cluster.world import GPU, World
-from tests.control.nodes.inprocess import InProcess, SteeredWorld
+from tests.cluster.world import GPU
+from tests.control.nodes.inprocess import InProcess, SteeredWorld, two_nodes
 from tests.test_documentation import sessions
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
@@ -29,11 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 
 @pytest.fixture
 def world():
-    """Two nodes with four devices each."""
-    world = World()
-    world.join("a")
-    world.join("b")
-    return world
+    return two_nodes()
 
 
 @pytest.fixture

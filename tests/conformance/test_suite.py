@@ -157,6 +157,16 @@ def _sleeping(**more: object) -> Subject:
 _SOON = Limits(start_seconds=0.5, stop_seconds=0.1, settle_seconds=0.1)
 
 
+@attrs.define
+class Starts:
+    """The hook ``prepare``, which runs before each start of the plugin."""
+
+    count: int = 0
+
+    def __call__(self, values: Mapping[str, str]) -> None:
+        self.count += 1
+
+
 def test_a_plugin_that_never_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Said while it is waited for, and at the end with what to do."""
     monkeypatch.setattr("devicemanager.conformance.trial._FIRST_LINE", 0.0)
@@ -193,39 +203,29 @@ def test_what_to_look_at_if_nothing_comes(more: Mapping[str, object], advice: st
 
 def test_only_one_start_waits_for_a_plugin_that_never_registers() -> None:
     """Without R01 the others have to say so, but wait no longer than it would."""
-    starts = 0
-
-    def prepare(values: Mapping[str, str]) -> None:
-        nonlocal starts
-        starts += 1
-
-    silent = _sleeping(resources=(RESOURCE,), hooks={"prepare": prepare})
+    starts = Starts()
+    silent = _sleeping(resources=(RESOURCE,), hooks={"prepare": starts})
     report = run(silent, select(["K01", "K02", "W01", "L05"]), limits=_SOON, settings=SETTINGS)
     assert {each.outcome for each in report.verdicts} == {Outcome.FAIL}
     [seen] = {each.seen for each in report.verdicts}
     assert seen.startswith(f"{RESOURCE} is not registered 0.5 s after its start: nothing called R")
-    assert starts == 1
+    assert starts.count == 1
     # With it, what looks at attempts to register is not tried again either.
-    starts = 0
+    starts.count = 0
     chosen = select(["R"], ["R06", "R07", "R08", "R09", "R10", "R11", "R12", "R13"])
     report = run(silent, chosen, limits=_SOON, settings=SETTINGS)
     assert [each.outcome for each in report.verdicts] == [Outcome.FAIL] + [Outcome.SKIP] * 4
     assert {each.seen for each in report.of(Outcome.SKIP)} == {
         "it did not try to register: see R01"
     }
-    assert starts == 1
+    assert starts.count == 1
 
 
 def test_a_plugin_that_cannot_bind_its_socket_says_why() -> None:
     """It never tries to register: what it says is looked at all the same."""
-    starts = 0
-
-    def prepare(values: Mapping[str, str]) -> None:
-        nonlocal starts
-        starts += 1
-
+    starts = Starts()
     shell = "echo listen unix: bind: invalid argument; exit 1"
-    plugin = Subject(command=["sh", "-c", shell], resources=(RESOURCE,), hooks={"prepare": prepare})
+    plugin = Subject(command=["sh", "-c", shell], resources=(RESOURCE,), hooks={"prepare": starts})
     report = run(plugin, select(["R01", "R02", "R05"]), limits=_SOON, settings=SETTINGS)
     assert {each.check.id: each.outcome for each in report.verdicts} == {
         "R01": Outcome.FAIL,
@@ -234,21 +234,16 @@ def test_a_plugin_that_cannot_bind_its_socket_says_why() -> None:
     }
     [_, seen] = [each.seen for each in report.of(Outcome.FAIL)]
     assert seen == "it cannot bind its socket: listen unix: bind: invalid argument"
-    assert starts == 1
+    assert starts.count == 1
 
 
 def test_a_good_plugin_without_r01_is_started_as_often_as_its_checks_need() -> None:
     """The start that shows that it registers is that of the checks that share one."""
-    starts = 0
-
-    def prepare(values: Mapping[str, str]) -> None:
-        nonlocal starts
-        starts += 1
-
-    good = attrs.evolve(subject(), resources=(RESOURCE,), hooks={"prepare": prepare})
+    starts = Starts()
+    good = attrs.evolve(subject(), resources=(RESOURCE,), hooks={"prepare": starts})
     report = run(good, select(["T01", "O01", "A01"]), limits=limits(), settings=SETTINGS)
     assert report.exit_status() == 0
-    assert starts == 1
+    assert starts.count == 1
 
 
 @pytest.mark.parametrize("restart", ["never", "always"])
@@ -423,22 +418,17 @@ def _outcome(test: Callable[..., None], id_: str) -> str:
 
 
 def test_tests_of_a_plugin_that_never_registers_wait_once() -> None:
-    starts = 0
-
-    def prepare(values: Mapping[str, str]) -> None:
-        nonlocal starts
-        starts += 1
-
-    silent = _sleeping(hooks={"prepare": prepare})
+    starts = Starts()
+    silent = _sleeping(hooks={"prepare": starts})
     unknown = pytest_checks(silent, limits=_SOON)
     first = _outcome(unknown, "R01")
     assert first.startswith("CheckError: the plugin did not register within 0.5 s")
     assert _outcome(unknown, "K01") == first
-    assert starts == 1
+    assert starts.count == 1
     known = pytest_checks(attrs.evolve(silent, resources=(RESOURCE,)), limits=_SOON)
     assert "is not registered" in _outcome(known, "R01")
     assert _outcome(known, "K01") == "Skipped: the plugin does not register: see R01"
-    assert starts == 2
+    assert starts.count == 2
 
 
 test_as_tests = pytest_checks(subject("numa"), only=["T01", "A01"], limits=limits())

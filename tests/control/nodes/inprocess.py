@@ -9,6 +9,7 @@ import anyio
 from devicemanager.control.access import Gate
 from devicemanager.control.nodes.server import NodesControlServer
 from devicemanager.control.transport import Reply
+from tests.cluster.world import World
 
 
 class SteeredWorld:
@@ -61,3 +62,11 @@ class InProcess:
         headers = dict(sent[0]["headers"])
         content = b"".join(each.get("body", b"") for each in sent[1:])
         return Reply(sent[0]["status"], headers.get(b"content-type", b"").decode(), content)
+
+
+def two_nodes():
+    """Two nodes with four devices each."""
+    world = World()
+    world.join("a")
+    world.join("b")
+    return world

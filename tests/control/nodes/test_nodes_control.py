@@ -16,8 +16,8 @@ from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.control.nodes.operations import NOT_HERE, OPERATIONS, document
 from devicemanager.control.nodes.server import NodesControlServer
 from devicemanager.control.transport import transport_to
-from tests.cluster.world import GPU, World
-from tests.control.nodes.inprocess import SteeredWorld
+from tests.cluster.world import GPU
+from tests.control.nodes.inprocess import SteeredWorld, two_nodes
 from tests.control.test_operations import conforms
 
 PAGE = Path(__file__).parents[3] / "docs" / "cluster.md"
@@ -26,11 +26,7 @@ ROWS = {each.name: each for each in OPERATIONS}
 
 @pytest.fixture
 def world():
-    """Two nodes with four devices each."""
-    world = World()
-    world.join("a")
-    world.join("b")
-    return world
+    return two_nodes()
 
 
 @pytest.fixture
