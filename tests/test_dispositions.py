@@ -3,11 +3,11 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 NUMBERS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 

@@ -12,9 +12,9 @@ import yaml
 
 from devicemanager.cli import _parser, main, whole_parser
 from devicemanager.settings import QUIRKS, Settings
+from tests.paths import ROOT
 from tests.sessions import SPARE
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PACKAGES = ["devicemanager", "checkpoint", "podresources", "tests", "tools"]
 COMMAND = Path(sys.executable).with_name("devicemanager")

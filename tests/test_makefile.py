@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import WIRE_ROOMS
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 INTERPRETER = """#!/bin/sh
 case "$1 $2" in
 "-c "*) exec {real} -c 'import sys; sys.version_info = ({version}); exec(sys.argv[1])' "$2" ;;

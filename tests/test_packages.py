@@ -4,13 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.sessions import SPARE
 
-ROOT = Path(__file__).parents[1]
 OURS = ["checkpoint", "podresources", "protos"]
 JOURNEY = """
 from devicemanager import MockKubelet

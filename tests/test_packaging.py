@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.paths import ROOT
+
 PACKAGES = {"devicemanager", "checkpoint", "podresources", "protos"}
 HEAVY = ["google.protobuf", "grpc", "kubernetes", "rich", "watchdog", "yaml"]
 

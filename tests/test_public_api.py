@@ -6,13 +6,12 @@ import importlib
 import inspect
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tools.api_page import PAGE, PUBLIC, page
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = {name: importlib.import_module(name) for name in PUBLIC}
 OURS = ("devicemanager", "checkpoint", "podresources")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

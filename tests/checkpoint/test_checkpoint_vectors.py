@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import VECTORS
 from tools.replay.checkpoint import replay_file
 
 OWN = Path(__file__).parent / "data" / "checkpoint.jsonl"
-RECORDED = Path(__file__).parents[3] / "shared" / "vectors" / "checkpoint.jsonl"
+RECORDED = VECTORS / "checkpoint.jsonl"
 
 
 def test_own_cases_agree():

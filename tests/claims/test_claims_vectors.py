@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.paths import VECTORS
 from tools.replay.__main__ import main
 from tools.replay.claims import replay_file, replay_vectors
 from tools.replay.report import ReplayError
 
 OWN = Path(__file__).parent / "data" / "claims.yaml"
-_BESIDE = Path(__file__).parents[3] / "shared" / "vectors"
+_BESIDE = VECTORS
 RECORDED = [
     Path(os.environ.get("DEVICEMANAGER_VECTORS", _BESIDE)) / name
     for name in ("claims.yaml", "claims-random.yaml")

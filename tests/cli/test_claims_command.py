@@ -16,8 +16,8 @@ from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
 from devicemanager.cli import main
 from devicemanager.cli.offline_claims import OfflineClaims
 from tests.claims.documents import claim, device_class, pool
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "claims.md"
 
 

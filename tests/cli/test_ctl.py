@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,9 +17,10 @@ from devicemanager.cli import main
 from devicemanager.control import ControlServer
 from devicemanager.control.records import RemoteEvents
 from devicemanager.testing import pod_manifest
+from tests.paths import ROOT
 
 GPU = "vendor.com/gpu"
-STAGES = Path(__file__).parents[2] / "examples/3-stages.yaml"
+STAGES = ROOT / "examples/3-stages.yaml"
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import argparse
 import json
 import re
 import shlex
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -22,9 +21,10 @@ from devicemanager.control.transport import Reply, Transport
 from devicemanager.core.nodestatus.conditions import Pressure
 from tests.cluster.world import GPU
 from tests.control.nodes.inprocess import InProcess, SteeredWorld, two_nodes
+from tests.paths import ROOT
 from tests.test_documentation import sessions
 
-PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
+PAGE = ROOT / "docs" / "cluster.md"
 
 
 @pytest.fixture

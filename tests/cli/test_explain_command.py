@@ -17,8 +17,8 @@ from devicemanager.cli import main
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.wire.settings import settings_to_bytes
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 GIVEN = ContainerSettings(envs={"GPU": "g0"})
 SINGLE = ["--topology-policy", "single-numa-node"]

@@ -31,9 +31,10 @@ from podresources import (
     Pod,
     PodResourcesServer,
 )
+from tests.paths import ROOT
 
 GPU = "vendor.com/gpu"
-PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+PAGE = (ROOT / "docs" / "json.md").read_text()
 DOCUMENTED = {
     schema: re.findall(r"`([a-z_]+)`", fields)
     for schema, fields in re.findall(

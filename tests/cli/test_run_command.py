@@ -26,6 +26,7 @@ from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient, ids_by_resource
 from tests.faults import hostile
+from tests.paths import ROOT
 from tools.demo.processes import Process
 
 DEADLINE = 30
@@ -474,7 +475,7 @@ def claims_held(directory: Path) -> dict[str, list[str]]:
 
 
 def test_structured_claims_come_from_a_directory_that_is_followed(directory: Path) -> None:
-    examples = Path(__file__).parents[2] / "examples" / "claims"
+    examples = ROOT / "examples" / "claims"
     claims, manifests = directory / "claims", directory / "manifests"
     claims.mkdir()
     flags = ["--claims", str(claims), "--simulate-pools", "gpu=1,nic=1"]

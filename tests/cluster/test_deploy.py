@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,8 +11,9 @@ from devicemanager.cluster.preflight import needs, shard_needs
 from devicemanager.cluster.stub import Controllers
 from devicemanager.cluster.stub.rights import Right, rights_of
 from tests.cluster.objects import GPU, gpu_pod
+from tests.paths import ROOT
 
-TOP = Path(__file__).parents[2]
+TOP = ROOT
 DOCUMENTS = list(yaml.safe_load_all((TOP / "deploy/join.yaml").read_text()))
 
 

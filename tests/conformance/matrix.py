@@ -12,10 +12,10 @@ import attrs
 
 from devicemanager.conformance import Limits, Subject
 from devicemanager.conformance.subject import Hook
+from tests.paths import ROOT
 
 RESOURCE = "conformance.example.com/device"
 PLUGIN = Path(__file__).with_name("breakable.py")
-_ROOT = PLUGIN.parents[2]
 
 
 @attrs.frozen
@@ -242,7 +242,7 @@ def subject(*switches: str) -> Subject:
     words = [word for switch in switches for word in ("--switch", switch)]
     return Subject(
         command=[sys.executable, PLUGIN, "--dir", "{plugin_dir}", *words],
-        env={"PYTHONPATH": str(_ROOT)},
+        env={"PYTHONPATH": str(ROOT)},
         hooks=HOOKS,
     )
 

@@ -34,6 +34,7 @@ from devicemanager.conformance.scarcity import scarce, scarce_fault
 from devicemanager.conformance.trial import Stages, Trial
 from devicemanager.settings import Settings
 from tests.conformance.matrix import PLUGIN, RESOURCE, limits, subject
+from tests.paths import ROOT
 from tools.conformance_page import PAGE, page
 
 SETTINGS = Settings(durability="process")
@@ -336,7 +337,7 @@ def test_a_plugin_without_a_hook_skips() -> None:
 def _command(*options: str, switch: str = "") -> list[str]:
     words = [sys.executable, str(PLUGIN), "--dir", "{plugin_dir}"]
     words += ["--switch", switch] if switch else []
-    root = str(PLUGIN.parents[2])
+    root = str(ROOT)
     return ["check", "--env", f"PYTHONPATH={root}", "--limit", "settle_seconds=0.3", *options,
             "--", *words]  # fmt: skip
 
@@ -445,14 +446,14 @@ def test_the_script_for_ci_installs_what_it_is_told_to(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SOURCE": "x[conformance]", "COMMAND": "plugin"}
-    script = PLUGIN.parents[2] / "ci/check.sh"
+    script = ROOT / "ci/check.sh"
     assert subprocess.run([script], cwd=tmp_path, env=env, check=False).returncode == 2
     assert (tmp_path / "installed").read_text() == "install --quiet x[conformance]\n"
 
 
 def test_the_script_for_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the action and the job run, with a plugin whose arguments need quoting."""
-    root = PLUGIN.parents[2]
+    root = ROOT
     command = f"'{sys.executable}' '{PLUGIN}' --dir {{plugin_dir}} --switch bad-cdi"
     env = os.environ | {
         "COMMAND": command,

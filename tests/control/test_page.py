@@ -6,14 +6,13 @@ import re
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from devicemanager.cli import main
 from devicemanager.control import ControlServer
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "control-api.md"
 
 

@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import attrs
 import grpc
@@ -37,6 +36,7 @@ from podresources.client import PodResourcesClient
 from protos import deviceplugin_v1beta1 as dp
 from tests.faults import hostile
 from tests.faults.conftest import PATIENT, Start, pod
+from tests.paths import ROOT
 
 R = hostile.RESOURCE
 
@@ -210,7 +210,7 @@ def test_a_plugin_killed_during_allocate(kubelet: MockKubelet) -> None:
             [sys.executable, "-c", IN_A_PROCESS, kubelet.plugin_dir],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
             text=True,
         ) as hung,
         ThreadPoolExecutor(1) as pool,

@@ -39,6 +39,7 @@ from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile, residue
 from tests.faults.conftest import PATIENT, Start, pod
+from tests.paths import ROOT
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 RESOURCE = hostile.RESOURCE
@@ -374,7 +375,7 @@ def test_a_file_size_limit(root: Path) -> None:
         capture_output=True,
         text=True,
         timeout=30,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
 

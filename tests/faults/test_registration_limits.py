@@ -43,6 +43,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tests.faults import hostile, residue
 from tests.faults.conftest import IMPATIENT, Start, pod
+from tests.paths import ROOT
 from tools.attack import http2
 
 R = hostile.RESOURCE
@@ -132,7 +133,7 @@ with contextlib.ExitStack() as stack:
 def test_one_process_may_not_take_all(start: Start) -> None:
     kubelet = start(Settings(max_registrations_per_process=2))
     paths = [str(kubelet.plugin_dir / f"{number}.sock") for number in range(4)]
-    root = Path(__file__).parents[2]
+    root = ROOT
     with subprocess.Popen(
         [sys.executable, "-c", PLUGINS, *paths],
         cwd=root,

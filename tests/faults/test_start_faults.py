@@ -35,6 +35,7 @@ from devicemanager.events import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from tests.faults import hostile, residue
 from tests.faults.conftest import IMPATIENT, Start, pod
+from tests.paths import ROOT
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -131,7 +132,7 @@ def test_no_permission(root: Path, name: str) -> None:
         capture_output=True,
         text=True,
         timeout=30,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
@@ -250,7 +251,7 @@ def test_no_descriptors_left(root: Path, limit: int) -> None:
         text=True,
         timeout=50,
         check=False,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert done.stdout.startswith("StartError ")
     assert "Too many open files" in done.stdout and len(done.stdout.splitlines()) == 1
@@ -279,7 +280,7 @@ def test_no_address_space_left(root: Path, left: int) -> None:
         text=True,
         timeout=50,
         check=False,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert done.stdout.startswith("StartError the kubelet cannot start: out of memory: its threads")
     assert done.stdout.endswith(" are left: raise the limit (ulimit -v)\n")
@@ -324,7 +325,7 @@ kubelet.stop()
         text=True,
         timeout=50,
         check=False,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert re.fullmatch(
         r"cannot load the reader of manifests: .*Too many open files\n", done.stdout
@@ -419,7 +420,7 @@ def test_a_forked_child_leaves_the_parent_alone(end: str) -> None:
         text=True,
         timeout=50,
         check=False,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     *said, ended, gone = done.stdout.splitlines()
     assert len(said) == 3, done.stderr

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.paths import ROOT
+
 __all__ = ["CACHE", "BuildFailed", "Unavailable", "built", "digest", "judge"]
 
-CACHE = Path(__file__).parents[2] / ".cache" / "interop"
+CACHE = ROOT / ".cache" / "interop"
 
 
 class Unavailable(Exception):

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from tests.interop import builds
 from tests.interop.builds import BuildFailed, Unavailable, built, digest, judge
+from tests.paths import ROOT
 
 __all__ = ["SOURCES", "build", "explain"]
 
 SOURCES = Path(__file__).parent / "rust" / "tonicplugin"
-PROTO = Path(__file__).parents[2] / "protos" / "deviceplugin_v1beta1.proto"
+PROTO = ROOT / "protos" / "deviceplugin_v1beta1.proto"
 
 _FETCHING = (
     "spurious network error",

@@ -4,7 +4,6 @@ import base64
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,9 @@ from devicemanager.plugin import (
 )
 from devicemanager.plugin.typed import FlatDevice, NetlinkDevice, PciDevice
 from protos import deviceplugin_v1beta1 as dp
+from tests.paths import ROOT
 
-EXAMPLE = Path(__file__).parents[1] / "examples/gpu_plugin.py"
+EXAMPLE = ROOT / "tests/examples/gpu_plugin.py"
 GPU = "vendor.com/gpu"
 DEADLINE = 15
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.paths import VECTORS
 from tools.replay.admission import replay_file, replay_scenario
 from tools.replay.report import ReplayError
 
-_BESIDE = Path(__file__).parents[3] / "shared" / "vectors"
+_BESIDE = VECTORS
 VECTORS = Path(os.environ.get("DEVICEMANAGER_VECTORS", _BESIDE)) / "admission.jsonl"
 
 pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not at hand")

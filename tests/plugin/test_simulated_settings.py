@@ -27,6 +27,7 @@ from devicemanager.plugin.simulated.objects import variables
 from devicemanager.plugin.simulated.recording import Recorder, RpcCall
 from devicemanager.plugin.simulated.table import DeviceTable
 from protos import deviceplugin_v1beta1 as dp
+from tests.paths import ROOT
 
 DEFAULTS = {
     "namespace": "simple-device-plugin",
@@ -289,7 +290,7 @@ def test_calls_with_very_many_devices_are_kept_up_to_64_mib():
 
 
 def test_the_image_is_made_from_what_is_there():
-    top = Path(__file__).parent.parent.parent
+    top = ROOT
     recipe = (top / "tools/simulated-plugin.Dockerfile").read_text().splitlines()
     copied = [part for line in recipe if line.startswith("COPY ") for part in line.split()[1:-1]]
     sources = [source for source in copied if not source.startswith(("/", "--"))]

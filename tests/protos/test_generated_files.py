@@ -12,9 +12,8 @@ from protos import deviceplugin_v1beta1, deviceplugin_v1beta1_grpc, podresources
 
 pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed: nothing to compare with")
 
+from tests.paths import ROOT
 from tools import generate_protos
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from google.protobuf import __version__, descriptor_pool
 
 from protos import deviceplugin_v1beta1 as dp
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
 
 
 def python(code):

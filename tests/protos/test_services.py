@@ -21,6 +21,7 @@ from protos import (
     podresources_v1alpha1,
     podresources_v1alpha1_grpc,
 )
+from tests.paths import ROOT
 
 DEADLINE = 20.0
 
@@ -122,6 +123,6 @@ def test_the_libraries_pinned_for_this_line_are_the_ones_in_use():
     line = os.environ.get("WIRE_LINE")
     if line is None:
         pytest.skip("WIRE_LINE is not set: this environment claims no line")
-    pins = Path(__file__).resolve().parents[2].joinpath("constraints", f"{line}.txt").read_text()
+    pins = ROOT.joinpath("constraints", f"{line}.txt").read_text()
     wanted = dict(re.findall(r"^(grpcio|protobuf)==(\S+)$", pins, flags=re.M))
     assert wanted == {"grpcio": grpc.__version__, "protobuf": google.protobuf.__version__}

@@ -13,6 +13,7 @@ from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tests.faults import hostile, residue
+from tests.paths import ROOT
 
 
 def request(endpoint: str, name: str = hostile.RESOURCE) -> dp.RegisterRequest:
@@ -34,7 +35,7 @@ def test_a_program_that_forgets_to_stop_the_kubelet_ends(directory: Path) -> Non
     with (
         subprocess.Popen(
             [sys.executable, "-c", FORGETFUL, str(directory)],
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,15 +1,15 @@
 """The script that docs/agent-author.md shows does what the page says."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from devicemanager import ManualClock
 from devicemanager.scripted import ScriptedPodResources, device_ids, load_script
 from podresources import NotServing, PodResourcesClient
+from tests.paths import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "agent-author.md"
+PAGE = ROOT / "docs" / "agent-author.md"
 
 
 def test_the_script_of_the_page(tmp_path):

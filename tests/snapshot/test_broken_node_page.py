@@ -11,9 +11,10 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.snapshot.rules import ADVICE
+from tests.paths import ROOT
 from tests.snapshot.broken_nodes import STORIES, BrokenNode
 
-PAGE = (Path(__file__).parents[2] / "docs/broken-node.md").read_text()
+PAGE = (ROOT / "docs/broken-node.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*)\n((?:(?!^## ).*\n)*)", PAGE, re.M))
 BLOCK = re.compile(r"^```(text|console)\n(.*?)^```$", re.M | re.S)
 KUBELET = "/var/lib/kubelet"

@@ -8,7 +8,6 @@ import json
 import re
 import tarfile
 import tracemalloc
-from pathlib import Path
 
 import attrs
 import pytest
@@ -26,10 +25,11 @@ from devicemanager.snapshot.model import (
 from devicemanager.snapshot.packing import pack, unpack
 from podresources import Allocatable, Container, ContainerDevices, Pod
 from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
+from tests.paths import ROOT
 from tests.snapshot import made_up
 from tests.snapshot.made_up import WHOLE
 
-PAGE = Path(__file__).parents[2] / "docs/snapshot.md"
+PAGE = ROOT / "docs/snapshot.md"
 INDEX = {"schema": layout.SCHEMA, "taken": "t", "tool": "0", "node": "n", "root": "/r"}
 
 

@@ -31,6 +31,7 @@ from devicemanager.snapshot.rules import ADVICE, Kind, Severity, findings
 from devicemanager.snapshot.statefiles import MemoryBlockHeld, MemoryState
 from devicemanager.snapshot.statefiles import memory_state as read_memory_state
 from podresources import Allocatable
+from tests.paths import ROOT as REPOSITORY
 from tests.snapshot.made_up import (
     GPU,
     NIC,
@@ -476,7 +477,7 @@ def test_pods_that_only_podresources_could_tell_are_gone_perhaps():
 
 
 def test_every_kind_has_advice_and_is_documented():
-    page = (Path(__file__).parents[2] / "docs/json.md").read_text()
+    page = (REPOSITORY / "docs/json.md").read_text()
     assert [kind for kind in Kind if f"`{kind}`" not in page] == []
     assert set(ADVICE) == set(Kind)
     assert all(advice.steps for advice in ADVICE.values())

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from devicemanager.terminal.session import is_live_terminal
+from tests.paths import ROOT
 from tests.terminal.watching import DEADLINE, Watched
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PROGRAM = [sys.executable, "-m", "tests.terminal.program"]
 COMMAND = [str(Path(sys.executable).with_name("devicemanager"))]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tools.differential import ours, recording
 from tools.differential.__main__ import main
 from tools.differential.comparing import ABSENT, compare, expected
@@ -44,7 +45,6 @@ SCENARIO = {
     ],
 }
 VERSION = "1.36.3"
-ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).parent / "data" / "differential.jsonl"
 
 

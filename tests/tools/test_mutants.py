@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.paths import ROOT
 from tools.mutants import equivalents, report, running
 from tools.mutants.mutations import mutants_of
 from tools.mutants.selection import LONGEST, NEARBY, Selection
-
-ROOT = Path(__file__).parents[2]
 
 
 def changes(source):

@@ -11,9 +11,9 @@ import attrs
 import pytest
 
 from devicemanager import events, settings
+from tests.paths import ROOT
 from tools.site import sources
 
-ROOT = Path(__file__).resolve().parents[2]
 HOW = "/".join(("docs", "how.md"))  # no page of ours
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,9 @@ from devicemanager.wire import settings as wire
 from podresources import PodResourcesClient
 from tests.helpers import container, device, devices, pod
 from tests.node import GPU, Node
+from tests.paths import ROOT
 
-GOLDEN = Path(__file__).parents[1] / "checkpoint" / "data"
+GOLDEN = ROOT / "tests" / "checkpoint" / "data"
 V1, V2_ZERO, V2 = "v1-to-1.19.json", "v2-to-1.22.json", "v2-from-1.23.json"
 READ_V1 = ("1.22", "1.30", "1.24", "1.28")
 Make = Callable[..., MockKubelet]

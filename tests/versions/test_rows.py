@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+
+from tests.paths import ROOT
 
 ROWS = {
     "R1": "test_r1_a_plugin_registers_before_it_serves",
@@ -84,7 +85,7 @@ NONE = {
 
 def test_every_test_that_a_row_names_is_there() -> None:
     there: set[str] = set()
-    for path in Path(__file__).parents[1].rglob("test_*.py"):
+    for path in (ROOT / "tests").rglob("test_*.py"):
         there.update(re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE))
     assert set(ROWS.values()) <= there
     assert not ROWS.keys() & NONE.keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import attrs
 import pytest
@@ -18,6 +17,7 @@ from devicemanager.versions.quirks import QUIRKS
 from devicemanager.versions.told import since_when
 from devicemanager.versions.values import HealthCheck, Level, MergeRule
 from devicemanager.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
+from tests.paths import ROOT
 from tools.versions_page import PAGE, page
 
 LISTEN_FAILED = (
@@ -38,7 +38,6 @@ SINCE_1_32 = (
 )
 EMPTY_REPLY = "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
 SCRAPE_ERRORS = ("scrape_error", "resource_scrape_error")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def at(version: str, **gates: bool) -> Behaviour:

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,9 +17,10 @@ from devicemanager.metrics import families
 from devicemanager.metrics.tally import Admitted, Allocated, Registered, Tally
 from devicemanager.web.server import DEFAULT_ADDRESS
 from podresources.counters import PREFIX
+from tests.paths import ROOT
 from tools import dashboard
 
-PAGE = Path(__file__).parents[2] / "docs" / "http.md"
+PAGE = ROOT / "docs" / "http.md"
 
 
 def blocks(language):

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,11 +15,12 @@ from devicemanager.cluster.client.errors import Conflict, NotFound
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.members import light_members
 from devicemanager.testing import pod_manifest
+from tests.paths import ROOT
 
 GPU = "vendor.com/gpu"
 NAMESPACE = "devicemanager"
 USER = "system:serviceaccount:devicemanager:join"
-MANIFEST = Path(__file__).parents[3] / "deploy" / "join.yaml"
+MANIFEST = ROOT / "deploy" / "join.yaml"
 PATHS = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,9 @@ from devicemanager.control.transport import transport_to
 from tests.cluster.world import GPU
 from tests.control.nodes.inprocess import SteeredWorld, two_nodes
 from tests.control.test_operations import conforms
+from tests.paths import ROOT
 
-PAGE = Path(__file__).parents[3] / "docs" / "cluster.md"
+PAGE = ROOT / "docs" / "cluster.md"
 ROWS = {each.name: each for each in OPERATIONS}
 
 

@@ -18,8 +18,9 @@ from devicemanager.core.topology import (
     resource_hints,
 )
 from devicemanager.core.topology.numa import nodes_of
+from tests.paths import VECTORS
 
-_BESIDE = Path(__file__).parents[3].parent / "shared" / "vectors"
+_BESIDE = VECTORS
 VECTORS = Path(os.environ.get("DEVICEMANAGER_VECTORS", _BESIDE)) / "admission.jsonl"
 
 pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not at hand")

@@ -18,6 +18,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.web import HttpServer
+from tests.paths import ROOT
 from tools.chromium import ARGUMENTS, MISSING, chromium
 
 GPU = "vendor.com/gpu"
@@ -30,7 +31,7 @@ OPTIONS = [
     "--host-resolver-rules=MAP rebound.example 127.0.0.1",
 ]
 HERE = Path(__file__).parent
-PICTURES = Path(__file__).parents[4] / ".cache" / "browser-pictures"
+PICTURES = ROOT / ".cache" / "browser-pictures"
 
 
 def missing():
