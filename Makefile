@@ -22,7 +22,7 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 export PYTHONDONTWRITEBYTECODE :=
 
 # Where all tests marked `wire` are: collecting the others would take longer than running these.
-WIRE := tests/podresources tests/protos tests/typed
+WIRE := tests/plugin/typed tests/podresources tests/protos
 
 # Each has a browser of its own.
 BROWSERS ?= $(shell nproc)
@@ -58,7 +58,7 @@ test-%: .cache/%/.ready
 
 # Not in .venv, so that `make test` is the same with and without the driver.
 browser: .cache/browser/.ready
-	PYTHONPATH=$(CURDIR)/.cache/browser $(BIN)/python -m pytest -n $(BROWSERS) tests/web/page/browser $(ARGS)
+	PYTHONPATH=$(CURDIR)/.cache/browser $(BIN)/python -m pytest -n $(BROWSERS) tests/observe/web/page/browser $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check

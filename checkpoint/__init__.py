@@ -8,7 +8,7 @@ of ``devicemanager``, in particular what a checkpoint means for pods and devices
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checkpoint.document import Document, Snapshot
 from checkpoint.errors import (
@@ -25,7 +25,6 @@ from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry, Regist
 from checkpoint.reading import MAX_SIZE, load, read, verify
 from checkpoint.store import CHECKPOINT_NAME, FileStore, is_checkpoint_file
 from checkpoint.text import Rendered, checksum, dumps, hashed_text, render_entry
-from devicemanager.lazy import lazy_names
 
 if TYPE_CHECKING:
     from checkpoint.consistency import Finding, FindingKind, inconsistencies
@@ -75,17 +74,27 @@ __all__ = [
 
 # What reads a file's text, which a node does not need that starts afresh, and what looks for
 # faults in it, which no kubelet needs.
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Finding": "consistency",
-        "FindingKind": "consistency",
-        "Inspection": "inspection",
-        "Repair": "repairing",
-        "inconsistencies": "consistency",
-        "inspect": "inspection",
-        "loads": "parse",
-        "repair": "repairing",
-        "without_pods": "repairing",
-    },
-)
+_LAZY = {
+    "Finding": "consistency",
+    "FindingKind": "consistency",
+    "Inspection": "inspection",
+    "Repair": "repairing",
+    "inconsistencies": "consistency",
+    "inspect": "inspection",
+    "loads": "parse",
+    "repair": "repairing",
+    "without_pods": "repairing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"checkpoint.{_LAZY[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

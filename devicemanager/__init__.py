@@ -7,11 +7,10 @@ devicemanager`` slow: the names below are loaded when they are first used.
 
 from __future__ import annotations
 
-from devicemanager.lazy import TYPE_CHECKING, lazy_names
-from devicemanager.packages import install
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
+from devicemanager.io.own_packages import install
 
 if TYPE_CHECKING:
-    from devicemanager.clock import ManualClock
     from devicemanager.core.errors import (
         AllocationError,
         DeviceManagerError,
@@ -20,16 +19,17 @@ if TYPE_CHECKING:
         StartError,
         StopError,
     )
-    from devicemanager.core.refusal import Refused
+    from devicemanager.core.rejection import Refused
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
-    from devicemanager.events import Event, EventKind
-    from devicemanager.kubelet.expected import Expected
+    from devicemanager.events.stream import Event, EventKind
+    from devicemanager.io.clock import ManualClock
+    from devicemanager.kubelet.call_assertions import Expected
     from devicemanager.kubelet.interface import KubeletInterface
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
-    from devicemanager.manifests import ManifestError
-    from devicemanager.pods.admission import Admission
-    from devicemanager.settings import Settings
-    from devicemanager.wire.errors import WireError
+    from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.kubelet.settings import Settings
+    from devicemanager.kubelet.wire.errors import WireError
+    from devicemanager.objects.manifests import ManifestError
 
 __all__ = [
     "Admission",
@@ -59,26 +59,26 @@ install()
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Admission": "pods.admission",
+        "Admission": "kubelet.pods.admission",
         "AllocationError": "core.errors",
         "DeviceManagerError": "core.errors",
-        "Event": "events",
-        "EventKind": "events",
-        "Expected": "kubelet.expected",
+        "Event": "events.stream",
+        "EventKind": "events.stream",
+        "Expected": "kubelet.call_assertions",
         "KubeletInterface": "kubelet.interface",
-        "ManifestError": "manifests",
-        "ManualClock": "clock",
+        "ManifestError": "objects.manifests",
+        "ManualClock": "io.clock",
         "MockKubelet": "kubelet.mock",
         "NumaTopology": "core.topology",
         "NumaTopologyError": "core.topology",
-        "Refused": "core.refusal",
+        "Refused": "core.rejection",
         "RequestError": "core.errors",
         "RpcError": "core.errors",
-        "Settings": "settings",
+        "Settings": "kubelet.settings",
         "StartError": "core.errors",
         "StopError": "core.errors",
         "TopologyConfigError": "core.topology",
         "WaitTimeout": "kubelet.mock",
-        "WireError": "wire.errors",
+        "WireError": "kubelet.wire.errors",
     },
 )

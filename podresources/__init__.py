@@ -8,9 +8,8 @@ Everything but the errors is loaded when it is first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from devicemanager.lazy import lazy_names
 from podresources.errors import (
     AnswerInvalid,
     AnswerTooLarge,
@@ -76,25 +75,35 @@ __all__ = [
 
 # Client, server and view load gRPC or protobuf; a server that nobody has asked yet needs no
 # values.
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Allocatable": "allocatable",
-        "ClaimResource": "shares",
-        "Container": "values",
-        "ContainerDevices": "values",
-        "ContainerMemory": "shares",
-        "Counters": "counters",
-        "DEFAULT_SOCKET": "client",
-        "DynamicResource": "shares",
-        "MemorySource": "source",
-        "Pod": "values",
-        "PodResourcesClient": "client",
-        "PodResourcesServer": "server",
-        "Source": "source",
-        "TokenBucket": "ratelimit",
-        "View": "view",
-        "as_dict": "rendering",
-        "ids_by_resource": "values",
-    },
-)
+_LAZY = {
+    "Allocatable": "allocatable",
+    "ClaimResource": "shares",
+    "Container": "values",
+    "ContainerDevices": "values",
+    "ContainerMemory": "shares",
+    "Counters": "counters",
+    "DEFAULT_SOCKET": "client",
+    "DynamicResource": "shares",
+    "MemorySource": "source",
+    "Pod": "values",
+    "PodResourcesClient": "client",
+    "PodResourcesServer": "server",
+    "Source": "source",
+    "TokenBucket": "ratelimit",
+    "View": "view",
+    "as_dict": "rendering",
+    "ids_by_resource": "values",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"podresources.{_LAZY[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

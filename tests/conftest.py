@@ -13,7 +13,7 @@ import pytest
 from tests.dispositions import hear_signals
 
 TESTS = Path(__file__).parent
-WIRE_ROOMS = {"podresources", "protos", "typed"}
+WIRE_ROOMS = ("plugin/typed", "podresources", "protos")
 MEASURED_ROOMS = {"cli", "plugin", "processes", "registration"}
 
 # CI machines are shared: how long an example takes says nothing about the code.
@@ -38,7 +38,11 @@ def pytest_report_header():
 def pytest_collection_modifyitems(items):
     """Mark all tests of the rooms that do nothing but speak to peers."""
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in WIRE_ROOMS:
+        if (
+            item.path.relative_to(TESTS)
+            .as_posix()
+            .startswith(tuple(f"{room}/" for room in WIRE_ROOMS))
+        ):
             item.add_marker("wire")
 
 
@@ -60,7 +64,7 @@ def directory():
 def no_idle_observers():
     """Nothing that another test's watches have left idle is used, and nothing is kept."""
     from devicemanager.io import observers
-    from devicemanager.io.kept import Kept
+    from devicemanager.io.idle_pool import Kept
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(observers, "_idle", Kept(2, observers._end))

@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
-from devicemanager.api.deviceplugin import HEALTHY
 from devicemanager.core.allocation.container import AdmissionContext, AllocationSteps, PodAllocation
 from devicemanager.core.allocation.pod import DeviceHintProvider, admit_pod
 from devicemanager.core.allocation.rules import Rules
 from devicemanager.core.allocation.selection import AllocateAnswer, Answer, PreferenceWanted, Wanted
+from devicemanager.core.api.deviceplugin import HEALTHY
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.endpoints import Endpoints, PluginOptions
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName

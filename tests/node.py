@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import checkpoint
-from devicemanager.api.deviceplugin import HEALTHY
-from devicemanager.clock import ManualClock
+from checkpoint.shared_writer import MemoryStore
+from devicemanager.core.api.deviceplugin import HEALTHY
 from devicemanager.core.devices import Device
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
@@ -15,14 +15,14 @@ from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.providers.provider import Held
 from devicemanager.core.topology import NumaTopology
-from devicemanager.events import EventKind, EventStream
-from devicemanager.manager.checkpointing import MemoryStore
-from devicemanager.manager.manager import DeviceManager
-from devicemanager.pods.admission import Admission
-from devicemanager.pods.podresources import PodSource
-from devicemanager.pods.records import PodStore
-from devicemanager.pods.workers import PodWorkers
-from devicemanager.settings import Settings
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.admission import Admission
+from devicemanager.kubelet.pods.podresources import PodSource
+from devicemanager.kubelet.pods.records import PodStore
+from devicemanager.kubelet.pods.workers import PodWorkers
+from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.fakes import ALLOCATE, FakePlugin
 from tests.helpers import device
 

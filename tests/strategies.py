@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from devicemanager.cli import _parser, main, whole_parser
-from devicemanager.settings import QUIRKS, Settings
+from devicemanager.kubelet.settings import QUIRKS, Settings
 from tests.paths import ROOT
 from tests.sessions import SPARE
 

@@ -19,7 +19,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from devicemanager.conformance import Outcome, Report, Verdict, run, select
 from devicemanager.conformance.reports.text import told
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, subject
 
 _SETTINGS = Settings(durability="process", dial_timeout=1.0)

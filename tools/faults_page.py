@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from devicemanager.faults.fault import AT, COMMON
+from devicemanager.faults.injection_point import Point
 from devicemanager.faults.kinds import KINDS, Kind, Option
-from devicemanager.faults.points import Point
 
 __all__ = ["PAGE", "page"]
 

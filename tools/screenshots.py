@@ -15,8 +15,8 @@ from typing import Any
 
 from devicemanager import MockKubelet, Settings
 from devicemanager.control import ControlServer
+from devicemanager.observe.web import HttpServer
 from devicemanager.testing import pod_manifest
-from devicemanager.web import HttpServer
 from tools import terminal_picture
 from tools.chromium import ARGUMENTS, MISSING, chromium
 from tools.terminal_picture import simulate

@@ -17,15 +17,15 @@ from rich.console import Console
 
 from devicemanager import ManualClock, MockKubelet, Settings
 from devicemanager.cluster import Cluster
-from devicemanager.cluster.stub import StubServer
+from devicemanager.cluster.fake_apiserver import StubServer
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.core.topology import NumaTopology
+from devicemanager.observe.terminal.keys import ScreenState
+from devicemanager.observe.terminal.rows import LogLine, Shown
+from devicemanager.observe.terminal.screen import draw
+from devicemanager.observe.view import ClusterPictures, ClusterView, KubeletView, NodeView
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-from devicemanager.terminal.keys import ScreenState
-from devicemanager.terminal.rows import LogLine, Shown
-from devicemanager.terminal.screen import draw
 from devicemanager.testing import pod_manifest
-from devicemanager.view import ClusterPictures, ClusterView, KubeletView, NodeView
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH, HEIGHT = 80, 24

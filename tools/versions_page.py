@@ -13,11 +13,11 @@ from typing import Any
 
 import attrs
 
-from devicemanager.versions.behaviour import STEPS, Behaviour
-from devicemanager.versions.gates import GATES
-from devicemanager.versions.quirks import QUIRKS
-from devicemanager.versions.steps import Step, Steps
-from devicemanager.versions.version import NEWEST, OLDEST, PREVIEW, PROVED
+from devicemanager.core.versions.behaviour import STEPS, Behaviour
+from devicemanager.core.versions.gates import GATES
+from devicemanager.core.versions.quirks import QUIRKS
+from devicemanager.core.versions.steps import Step, Steps
+from devicemanager.core.versions.version import NEWEST, OLDEST, PREVIEW, PROVED
 
 __all__ = ["PAGE", "page"]
 

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.ir import Allocation, Budget, Error, Infeasible, Limits
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import Allocation, Budget, Error, Infeasible, Limits
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.convert import allocations_of
-from devicemanager.claims.devmgmt.resolve import Choice, ResolvedClaim, Resolver
 from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
 from devicemanager.claims.explanation import Explanation, explain, refusal_line, undecided
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.convert import allocations_of
+from devicemanager.claims.v1alpha1.resolve import Choice, ResolvedClaim, Resolver
 
 
 class Allocator:

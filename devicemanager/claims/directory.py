@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.files import (
     Identity,
@@ -23,9 +22,10 @@ from devicemanager.claims.files import (
     is_object_file,
     read_file,
 )
+from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.io import followed
-from devicemanager.io.followed import FollowedDirectory, is_complete_at_once, is_pivot
+from devicemanager.io import directory_watch
+from devicemanager.io.directory_watch import FollowedDirectory, is_complete_at_once, is_pivot
 from devicemanager.io.watch import Change, ChangeKind
 
 _COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED, ChangeKind.ATTRIBUTES)
@@ -133,7 +133,7 @@ class ObjectFiles:
 
 def check_directory(directory: Path) -> None:
     """Raises ClaimsError for what is no directory."""
-    followed.check_directory(directory, ClaimsDirectory.what, ClaimsDirectory.error)
+    directory_watch.check_directory(directory, ClaimsDirectory.what, ClaimsDirectory.error)
 
 
 class ClaimsDirectory(FollowedDirectory):

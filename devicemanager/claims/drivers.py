@@ -9,7 +9,7 @@ from typing import Protocol
 import attrs
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.devmgmt.objects import DeviceClaim
+from devicemanager.claims.v1alpha1.objects import DeviceClaim
 
 
 class ClaimDriver(Protocol):

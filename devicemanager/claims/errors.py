@@ -8,7 +8,7 @@ from devicemanager.core.errors import RequestError
 
 if TYPE_CHECKING:
     from devicemanager.claims.core.inventory import Inventory
-    from devicemanager.claims.core.ir import Infeasible
+    from devicemanager.claims.core.model import Infeasible
 
 
 class ClaimsError(RequestError):

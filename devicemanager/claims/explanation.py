@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.ir import (
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import (
     Allocation,
     Budget,
     Cause,
@@ -21,12 +22,11 @@ from devicemanager.claims.core.ir import (
     Mode,
     Refusal,
 )
-from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
 from devicemanager.claims.core.view import View
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.resolve import ResolvedClaim
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.resolve import ResolvedClaim
 from devicemanager.core import bitset
 from devicemanager.core.quantity import Quantity
 

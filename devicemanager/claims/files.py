@@ -7,12 +7,12 @@ from pathlib import Path
 
 import attrs
 
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.texts import MAX_SIZE, read_text
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.texts import one_line
-from devicemanager.io.regular import FileRefused, read_regular
-from devicemanager.manifests.errors import shown
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.texts import MAX_SIZE, read_text
+from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.objects.manifests.errors import shown
 
 MAX_FILE = 4 * MAX_SIZE
 """The most bytes that a file may have."""

@@ -11,14 +11,14 @@ import attrs
 
 from devicemanager.claims.allocator import Allocator
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.ir import Allocation, Limits
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.validate import device_status_faults
+from devicemanager.claims.core.model import Allocation, Limits
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.reservations import Reservations
 from devicemanager.claims.statefile import ClaimRecord, ClaimsState
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.validate import device_status_faults
 
 Gone = Mapping[str, tuple[DeviceKey, ...]]
 """By claim: devices that it holds and that no pool offers any more."""

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from devicemanager.claims.core.ir import Limits
 from devicemanager.claims.core.ledger import LedgerError
+from devicemanager.claims.core.model import Limits
 from devicemanager.claims.core.solve import DEFAULT_LIMITS
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.objects import DeviceStatus
 from devicemanager.claims.drivers import ClaimDriver
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.holdings import ClaimView, Gone
 from devicemanager.claims.persistence import ClaimsFile, StateFile
-from devicemanager.claims.readable import ReadableClaims, claims_of
+from devicemanager.claims.queries import ReadableClaims, claims_of
 from devicemanager.claims.statefile import ClaimsState
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.objects import DeviceStatus
 from devicemanager.core.pods import Pod
-from devicemanager.core.refusal import refused_by_allocation
-from devicemanager.events import EventKind, EventStream
+from devicemanager.core.rejection import refused_by_allocation
+from devicemanager.events.stream import EventKind, EventStream
 
 __all__ = ["ClaimManager", "ClaimView", "claims_of"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 import checkpoint
+from checkpoint.shared_writer import Store, Writer
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.statefile import ClaimsState, StateCorrupt, StateWriter, parse_state
 from devicemanager.core.errors import StartError
-from devicemanager.events import EventKind, EventStream
-from devicemanager.manager.checkpointing import Store, Writer
+from devicemanager.events.stream import EventKind, EventStream
 
 _WAITS = (0.05, 0.2)
 """Seconds before a file that could not be read is read again."""

@@ -15,7 +15,8 @@ from typing import Protocol
 
 import attrs
 
-from devicemanager.claims.devmgmt.objects import (
+from devicemanager.claims.drivers import ClaimDriver, FakeDriver
+from devicemanager.claims.v1alpha1.objects import (
     Attribute,
     Device,
     DeviceClass,
@@ -24,7 +25,6 @@ from devicemanager.claims.devmgmt.objects import (
     ObjectMeta,
     ResourceCapacity,
 )
-from devicemanager.claims.drivers import ClaimDriver, FakeDriver
 from devicemanager.core.quantity import Quantity
 
 GPU_DRIVER = "gpu.example.com"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.reading import read_object
-from devicemanager.claims.devmgmt.texts import read_text
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.claims.files import read_file
-from devicemanager.manifests.errors import described
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.reading import read_object
+from devicemanager.claims.v1alpha1.texts import read_text
+from devicemanager.objects.manifests.errors import described
 
 Source = Mapping[str, Any] | str | Path | api.Object
 """A decoded document, YAML or JSON text with any number of them, a file, or an object."""

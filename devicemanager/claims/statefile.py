@@ -15,11 +15,11 @@ from typing import Any
 import attrs
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.ir import Allocation, Grant, LedgerState, Mode
-from devicemanager.claims.devmgmt.objects import DeviceClaim
-from devicemanager.claims.devmgmt.reading import read_object
-from devicemanager.claims.devmgmt.writing import write_object
+from devicemanager.claims.core.model import Allocation, Grant, LedgerState, Mode
 from devicemanager.claims.errors import ClaimsError, InvalidObject
+from devicemanager.claims.v1alpha1.objects import DeviceClaim
+from devicemanager.claims.v1alpha1.reading import read_object
+from devicemanager.claims.v1alpha1.writing import write_object
 
 VERSION = "v1"
 

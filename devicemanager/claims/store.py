@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 import attrs
 
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.convert import Converter
-from devicemanager.claims.devmgmt.reading import check
-from devicemanager.claims.devmgmt.resolve import Constraints
 from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.convert import Converter
+from devicemanager.claims.v1alpha1.reading import check
+from devicemanager.claims.v1alpha1.resolve import Constraints
 
 
 class ObjectStore:

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from devicemanager.cli.options import CommandError, CommandParser, Run
 from devicemanager.cli.output import clean
-from devicemanager.packages import loaded
+from devicemanager.io.own_packages import loaded
 
 __all__ = ["main"]
 

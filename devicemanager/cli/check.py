@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import Check, Limits, Report, Subject, Verdict, Waivers
-    from devicemanager.conformance.trial import Stages
-    from devicemanager.settings import Settings
-    from devicemanager.terminal.progress import Work
+    from devicemanager.conformance.check_run import Stages
+    from devicemanager.kubelet.settings import Settings
+    from devicemanager.observe.terminal.progress import Work
 
 _DESCRIPTION = """\
 Run a device plugin on mock kubelets and check what it owes to the kubelet: registration,
@@ -41,8 +41,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
+    from devicemanager.conformance.plugin_under_test import HOOKS
     from devicemanager.conformance.reports import FORMS
-    from devicemanager.conformance.subject import HOOKS
 
     add = parser.add_argument
     add("command", nargs="*", metavar="COMMAND", help="the plugin's command, after --")
@@ -153,7 +153,7 @@ def _report(text: str) -> tuple[str, str]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.conformance import Profile, checks, select, write
+    from devicemanager.conformance import Profile, all_checks, select, write
     from devicemanager.conformance.reports import check_place
 
     chosen = select(args.only, args.skip)
@@ -164,7 +164,7 @@ def _run(args: argparse.Namespace) -> int:
     for form, path in args.report:
         check_place(form, Path(path))
     subject = _subject(args)
-    waivers = _waivers(args, [each.id for each in checks()])
+    waivers = _waivers(args, [each.id for each in all_checks()])
     if args.kubelet_version == _EVERY:
         return _on_every_version(args, subject, chosen, waivers)
     settings = settings_options.version_settings(args, durability="process")
@@ -198,8 +198,8 @@ def _report_of(
     show: Callable[[Verdict, Work], None],
 ) -> Report:
     from devicemanager.conformance import run
-    from devicemanager.conformance.trial import Stages
-    from devicemanager.terminal.progress import Work
+    from devicemanager.conformance.check_run import Stages
+    from devicemanager.observe.terminal.progress import Work
 
     stages = Stages()
     with Work(f"check on {settings.kubelet_version}", len(chosen)) as work:
@@ -226,7 +226,7 @@ def _report_of(
             stages,
         )
     if isinstance(outcome, int):
-        from devicemanager.processes.supervisor import end_as
+        from devicemanager.plugin.processes.supervisor import end_as
 
         end_as(outcome)
     return outcome
@@ -262,7 +262,7 @@ def _on_every_version(
 ) -> int:
     """The checks on the kubelet of each anchor, as one table."""
     from devicemanager.conformance import Profile
-    from devicemanager.versions.version import ANCHORS
+    from devicemanager.core.versions.version import ANCHORS
 
     if args.report:
         raise CommandError("--report needs one --kubelet-version")

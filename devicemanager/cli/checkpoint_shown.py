@@ -56,8 +56,8 @@ def answer_lines(entry: PodDevicesEntry) -> Iterator[str]:
 
 def _settings(entry: PodDevicesEntry) -> Any:
     """The decoded allocation response, or why it cannot be read."""
-    from devicemanager.wire.errors import WireError
-    from devicemanager.wire.settings import settings_from_bytes
+    from devicemanager.kubelet.wire.errors import WireError
+    from devicemanager.kubelet.wire.settings import settings_from_bytes
 
     try:
         return settings_from_bytes(entry.alloc_resp or b"")
@@ -79,7 +79,7 @@ def as_dict(found: Inspection, names: Names) -> dict[str, Any]:
 
 
 def entry_data(entry: PodDevicesEntry) -> dict[str, Any]:
-    from devicemanager.pods.data import settings_data
+    from devicemanager.kubelet.pods.data import settings_data
 
     settings = _settings(entry)
     if isinstance(settings, str):

@@ -13,10 +13,10 @@ from pathlib import Path
 import attrs
 
 import checkpoint
-from devicemanager.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.cli.checkpoint_files import CheckpointFile
 from devicemanager.cli.files import STANDARD_INPUT, exists
 from devicemanager.cli.options import CommandError
+from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
 from podresources import sockets
 
 _CLEANED = "device-plugins"

@@ -12,7 +12,7 @@ from devicemanager.cli.options import CommandError, CommandParser, add_format, c
 from devicemanager.cli.output import clean, ids_text, print_json, print_table
 
 if TYPE_CHECKING:
-    from devicemanager.claims.devmgmt.objects import DeviceAllocation, DeviceClaim
+    from devicemanager.claims.v1alpha1.objects import DeviceAllocation, DeviceClaim
     from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.options import Subparsers
 
@@ -157,7 +157,7 @@ def _device_text(allocation: DeviceAllocation) -> str:
 
 
 def _claim_data(offline: OfflineClaims, claim: DeviceClaim) -> dict[str, Any]:
-    from devicemanager.claims.devmgmt.writing import write_object
+    from devicemanager.claims.v1alpha1.writing import write_object
 
     record = offline.records.get(claim.id)
     return {
@@ -257,8 +257,8 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _simulate(args: argparse.Namespace) -> int:
-    from devicemanager.claims.devmgmt.texts import to_yaml
     from devicemanager.claims.simulated import simulated_classes
+    from devicemanager.claims.v1alpha1.texts import to_yaml
 
     print(to_yaml([*args.hardware.pools(args.node), *simulated_classes()]), end="")
     return 0

@@ -14,8 +14,8 @@ from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
 from devicemanager.cli.options import CommandError, not_installed
 
 if TYPE_CHECKING:
+    from devicemanager.control.api_client import ServedApi
     from devicemanager.control.client import MockKubeletClient
-    from devicemanager.control.served import ServedApi
     from devicemanager.control.shapes import Pod
 
 _WHERE = "DEVICEMANAGER_CONTROL"
@@ -64,8 +64,8 @@ def connected_to_nodes(args: argparse.Namespace) -> Iterator[ServedApi]:
     """The control API of the nodes that the user names. Raises CommandError."""
     where, token = _where_and_token(args, _NODES)
     with _usable():
+        from devicemanager.control.api_client import ServedApi
         from devicemanager.control.nodes.operations import operation
-        from devicemanager.control.served import ServedApi
         from devicemanager.control.transport import transport_to
 
         start = "start nodes with `devicemanager join --control`"
@@ -99,7 +99,7 @@ def _told_apart(where: str, token: str | None, api: _Api) -> Iterator[None]:
     try:
         yield
     except (RequestError, CommandError) as error:
-        from devicemanager.control.served import served_paths
+        from devicemanager.control.api_client import served_paths
         from devicemanager.control.transport import transport_to
 
         # Actions that name a file in their error have the server's as its cause.

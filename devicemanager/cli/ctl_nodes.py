@@ -12,8 +12,8 @@ import msgspec
 from devicemanager.cli import ctl_client
 from devicemanager.cli.ctl_lists import Listing, held_text, print_items
 from devicemanager.cli.output import clean, print_table
+from devicemanager.control.api_client import ServedApi
 from devicemanager.control.nodes import shapes
-from devicemanager.control.served import ServedApi
 from devicemanager.core.nodestatus.conditions import Pressure
 
 _LEAVING = 60.0

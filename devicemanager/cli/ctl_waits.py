@@ -35,8 +35,8 @@ def event(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def call(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """``ctl wait call``."""
-    from devicemanager.calls.queries import Mark
     from devicemanager.control import convert
+    from devicemanager.events.calls.queries import Mark
 
     def wait() -> None:
         found = client.wait_for_call(

@@ -38,7 +38,7 @@ class OnePerResource(argparse.Action):
 def device_option(text: str) -> DeviceOption:
     """Read one such option; ``places`` says what the numbers mean."""
     # Not for --help, which is to be quick.
-    from devicemanager.light.devices import TooManyDevices, places
+    from devicemanager.kubelet.inmemory.devices import TooManyDevices, places
 
     resource, _, groups = text.rpartition("=")
     try:

@@ -43,8 +43,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.processes.namespace import node_binds
-    from devicemanager.processes.supervisor import Supervision, end_as, supervise
+    from devicemanager.plugin.processes.namespace import node_binds
+    from devicemanager.plugin.processes.supervisor import Supervision, end_as, supervise
 
     given = {name: _directory(name, getattr(args, name)) for name in ("root", "dev", "sys", "cdi")}
     root = given.pop("root")

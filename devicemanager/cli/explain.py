@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.offline_node import Inventory, OfflineNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
-    from devicemanager.pods.admission import Admission
+    from devicemanager.kubelet.pods.admission import Admission
 
 _EPILOG = """\
 examples:
@@ -207,9 +207,9 @@ def _pods(manifests: Iterable[str]) -> Iterator[Pod]:
 def _pod(manifest: str) -> Pod:
     from pathlib import Path
 
-    from devicemanager.manifests import parse
-    from devicemanager.manifests.documents import MAX_SIZE
-    from devicemanager.manifests.errors import ManifestError
+    from devicemanager.objects.manifests import parse
+    from devicemanager.objects.manifests.documents import MAX_SIZE
+    from devicemanager.objects.manifests.errors import ManifestError
 
     if manifest == "-":
         # A line of its own, so that one word is not taken for a file's name.
@@ -280,7 +280,7 @@ def _admitted(
 def _one_admitted(
     node: OfflineNode, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
 ) -> Explained:
-    from devicemanager.api.names import is_extended_resource_name
+    from devicemanager.core.api.names import is_extended_resource_name
 
     wanted = {
         name for container, _ in pod.all_containers() for name, n in container.limits.items() if n
@@ -317,7 +317,7 @@ def _text(result: Explained) -> str:
 
 def _as_dict(result: Explained) -> dict[str, Any]:
     from devicemanager.core.explanation.data import as_dict
-    from devicemanager.pods.data import oci_data
+    from devicemanager.kubelet.pods.data import oci_data
 
     admission = result.admission
     explanation = admission.explanation

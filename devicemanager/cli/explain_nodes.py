@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from checkpoint import Checkpoint
     from devicemanager.cli.offline_node import Inventory, OfflineNode
     from devicemanager.cli.offline_snapshot import SnapshotNode
-    from devicemanager.settings import Settings
+    from devicemanager.kubelet.settings import Settings
 
 __all__ = ["Paper", "papers"]
 

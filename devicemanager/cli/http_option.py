@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
     from devicemanager.control.server import ControlServer
     from devicemanager.kubelet.mock import MockKubelet
-    from devicemanager.web.server import HttpServer
-    from devicemanager.web.site import Breakable
+    from devicemanager.observe.web.server import HttpServer
+    from devicemanager.observe.web.site import Breakable
 
 _DEFAULT = "127.0.0.1:10255"
 
@@ -56,7 +56,7 @@ def http_server(
     if args.http is None:
         return None
     with refused_server("http"):
-        from devicemanager.web.server import ControlNotLoopback, HttpServer
+        from devicemanager.observe.web.server import ControlNotLoopback, HttpServer
 
         try:
             return HttpServer(

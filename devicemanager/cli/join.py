@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.members import Members
-    from devicemanager.cluster.showcase import Demo
-    from devicemanager.view import ClusterView
+    from devicemanager.cluster.demo_cluster import Demo
+    from devicemanager.cluster.node_specs import Members
+    from devicemanager.observe.view import ClusterView
 
 _LEAVING = {
     "delete": "deleting the nodes",
@@ -89,7 +89,7 @@ def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[Demo | None]:
     if not args.demo:
         yield None
         return
-    from devicemanager.cluster.showcase import Demo
+    from devicemanager.cluster.demo_cluster import Demo
 
     join_options.set_demo(args)
     with Demo() as demo:
@@ -164,7 +164,7 @@ def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
 
 
 def _look(cluster: Cluster) -> Callable[[], ClusterView]:
-    from devicemanager.view import ClusterPictures
+    from devicemanager.observe.view import ClusterPictures
 
     return ClusterPictures(cluster.url, lambda: cluster.nodes).look
 

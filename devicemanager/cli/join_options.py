@@ -18,10 +18,10 @@ from devicemanager.cli.options import CommandError, refused_server
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
     from devicemanager.cluster.facts import Facts
-    from devicemanager.cluster.members import Members
+    from devicemanager.cluster.node_specs import Members
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.kubelet.telemetry import Told
-    from devicemanager.web.nodes import NodesServer
+    from devicemanager.observe.web.nodes import NodesServer
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -199,7 +199,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
         return {name: node.kubelet for name, node in cluster.nodes.items()}
 
     with refused_server("http"):
-        from devicemanager.web.nodes import NodesServer
+        from devicemanager.observe.web.nodes import NodesServer
 
         return NodesServer(
             args.http,
@@ -262,8 +262,8 @@ def identity() -> str:
 
 def members(args: argparse.Namespace) -> Members:
     """The nodes that are asked for. Raises CommandError."""
-    from devicemanager.cluster.members import light_members
-    from devicemanager.light.devices import numbered
+    from devicemanager.cluster.node_specs import light_members
+    from devicemanager.kubelet.inmemory.devices import numbered
 
     simulate = {
         option.resource: tuple(numbered(option.resource, option.nodes).values())

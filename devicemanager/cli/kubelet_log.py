@@ -12,8 +12,8 @@ from devicemanager.cli.output import clean, schema_name, settings_lines
 
 if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
-    from devicemanager.events import Event
-    from devicemanager.pods.admission import Admission, ContainerOutcome
+    from devicemanager.events.stream import Event
+    from devicemanager.kubelet.pods.admission import Admission, ContainerOutcome
 
 _SCHEMA = schema_name("run")
 
@@ -54,7 +54,11 @@ class KubeletLog:
 
     def admission(self, pod: Pod, admission: Admission) -> None:
         """What became of a pod, container by container."""
-        from devicemanager.pods.data import container_data, explanation_data, explanation_lines
+        from devicemanager.kubelet.pods.data import (
+            container_data,
+            explanation_data,
+            explanation_lines,
+        )
 
         name = f"{pod.namespace}/{pod.name}"
         record: dict[str, object] = {
@@ -100,7 +104,7 @@ class KubeletLog:
 
 
 def _devices_text(given: ContainerOutcome) -> str:
-    from devicemanager.pods.data import sorted_devices
+    from devicemanager.kubelet.pods.data import sorted_devices
 
     parts = [f"{resource} {','.join(ids)}" for resource, ids in sorted_devices(given).items()]
     parts += [f"claim {name} {','.join(held)}" for name, held in sorted(given.claims.items())]
@@ -109,7 +113,7 @@ def _devices_text(given: ContainerOutcome) -> str:
 
 def _settings(given: ContainerOutcome) -> list[str]:
     """What the container gets, or why that cannot be said."""
-    from devicemanager.wire.errors import WireError
+    from devicemanager.kubelet.wire.errors import WireError
 
     try:
         return list(settings_lines(given.run_options))

@@ -17,8 +17,8 @@ from devicemanager.cli.standard_output import OutputQueue
 
 if TYPE_CHECKING:
     from devicemanager.cli.stopping import StopSignals
-    from devicemanager.terminal.live import LiveView, LogLines
-    from devicemanager.terminal.screen import Picture
+    from devicemanager.observe.terminal.live import LiveView, LogLines
+    from devicemanager.observe.terminal.screen import Picture
 
 __all__ = ["Display", "LiveDisplay", "add_live", "display", "display_until", "live_view"]
 
@@ -51,8 +51,8 @@ def live_view(
     about: Sequence[str] = (),
 ) -> LiveView:
     """A view on the terminal of the command; not started."""
-    from devicemanager.terminal.live import LiveView, glyphs_for
-    from devicemanager.terminal.session import standard_terminal
+    from devicemanager.observe.terminal.live import LiveView, glyphs_for
+    from devicemanager.observe.terminal.session import standard_terminal
 
     return LiveView(
         standard_terminal(),
@@ -123,7 +123,7 @@ class _LiveLog(KubeletLog):
             self._showing = False
 
     def _print(self, when: float, record: Mapping[str, object], lines: list[str]) -> None:
-        from devicemanager.terminal.rows import LogLine
+        from devicemanager.observe.terminal.rows import LogLine
 
         with self._turn:
             if not self._showing:
@@ -146,7 +146,7 @@ class LiveDisplay(Display):
         failed: Failed,
     ) -> None:
         """``quit_`` is called when the user wants to quit."""
-        from devicemanager.terminal.live import LogLines
+        from devicemanager.observe.terminal.live import LogLines
 
         self._args = args
         self._output = output
@@ -159,7 +159,7 @@ class LiveDisplay(Display):
         super().__init__(self._live_log)
 
     def show(self, look: Callable[[], Callable[[], Picture]]) -> None:
-        from devicemanager.terminal.session import TerminalSignals
+        from devicemanager.observe.terminal.session import TerminalSignals
 
         log = self._live_log
         view = live_view(self._args, look(), self._ended, log.lines, log.about)
@@ -220,7 +220,7 @@ def display(
     output = OutputQueue(lambda count: log.dropped(count), failed, descriptor)
     stack.callback(output.close)
     if not as_json and not args.plain and sys.stdout.isatty():
-        from devicemanager.terminal.session import is_live_terminal
+        from devicemanager.observe.terminal.session import is_live_terminal
 
         if is_live_terminal():
             shown = LiveDisplay(args, output, signals, quit_, failed)

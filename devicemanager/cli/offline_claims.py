@@ -9,18 +9,18 @@ import attrs
 
 from devicemanager.claims.allocator import Allocator
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.explanation import Explanation
 from devicemanager.claims.files import MAX_FILE, in_order, read_paths
 from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
 from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.cli.files import given_contents
 from devicemanager.cli.options import CommandError
 from devicemanager.core.pods import Pod
-from devicemanager.core.refusal import refused_by_allocation
-from devicemanager.pods.admission import Admission
+from devicemanager.core.rejection import refused_by_allocation
+from devicemanager.kubelet.pods.admission import Admission
 
 _NODE = "mock"
 """The node's name if no pool names one."""

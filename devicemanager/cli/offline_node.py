@@ -9,17 +9,17 @@ from typing import Any
 import attrs
 
 from checkpoint import Checkpoint
-from devicemanager.api.deviceplugin import UNHEALTHY
 from devicemanager.cli.device_option import DeviceOption
 from devicemanager.cli.files import read_file
 from devicemanager.cli.options import CommandError
+from devicemanager.core.api.deviceplugin import UNHEALTHY
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.pods import Pod
-from devicemanager.light.devices import numbered
-from devicemanager.light.kubelet import LightKubelet
-from devicemanager.pods.admission import Admission
-from devicemanager.settings import Settings
+from devicemanager.kubelet.inmemory.devices import numbered
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.pods.admission import Admission
+from devicemanager.kubelet.settings import Settings
 
 _MAX_ALLOCATABLE = 64 << 20
 

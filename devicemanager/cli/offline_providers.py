@@ -13,7 +13,7 @@ from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider, PodMemory
 from devicemanager.core.providers.provider import MemoryBlock
 from devicemanager.core.topology import NumaTopology
-from devicemanager.host.numa import NumaError, id_list
+from devicemanager.kubelet.host.numa import NumaError, id_list
 from devicemanager.snapshot.kubeletconfig import Alignment
 from devicemanager.snapshot.statefiles import CpuState, MemoryState
 

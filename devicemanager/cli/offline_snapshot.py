@@ -12,10 +12,10 @@ import attrs
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
-from devicemanager.api.deviceplugin import UNHEALTHY
 from devicemanager.cli.offline_node import Inventory, add_checkpoint, nodes_of
 from devicemanager.cli.offline_providers import cpu_provider, memory_provider
 from devicemanager.cli.options import CommandError
+from devicemanager.core.api.deviceplugin import UNHEALTHY
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.topology import NumaTopology

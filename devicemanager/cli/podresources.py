@@ -57,9 +57,9 @@ def _serve(args: argparse.Namespace) -> int:
     import attrs
 
     from devicemanager.cli.stopping import Stopped, StopSignals
-    from devicemanager.scripted import ScriptedPodResources, load_script
-    from devicemanager.scripted.reading import MOST_BYTES
-    from devicemanager.versions.version import KubeletVersion, VersionError
+    from devicemanager.core.versions.version import KubeletVersion, VersionError
+    from devicemanager.testing.mock_podresources import ScriptedPodResources, load_script
+    from devicemanager.testing.mock_podresources.reading import MOST_BYTES
 
     contents = given_contents(args.files, MOST_BYTES)  # before Ctrl-C only asks for the end
     with StopSignals() as signals:

@@ -16,7 +16,7 @@ from devicemanager.cli.output import clean
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
-    from devicemanager.recording import Recorder
+    from devicemanager.plugin.recording import Recorder
 
 _DESCRIPTION = """\
 Stand between a kubelet and its plugins, pass everything on, and write down what both said.
@@ -75,7 +75,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
-    from devicemanager.recording import Recorder
+    from devicemanager.plugin.recording import Recorder
 
     if args.command and args.output == files.STANDARD_INPUT:
         raise CommandError("a command prints to standard output: name a file with --output")
@@ -102,8 +102,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSignals) -> int:
-    from devicemanager.processes.namespace import Bind
-    from devicemanager.processes.run import SupervisedRun
+    from devicemanager.plugin.processes.namespace import Bind
+    from devicemanager.plugin.processes.run import SupervisedRun
 
     plugin_dir = recorder.plugin_dir
     words = [word.replace("{plugin_dir}", str(plugin_dir)) for word in args.command]

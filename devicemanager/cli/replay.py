@@ -13,7 +13,7 @@ from devicemanager.cli.output import clean, schema_name
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
-    from devicemanager.recording import Miss, ReplayPlugin
+    from devicemanager.plugin.recording import Miss, ReplayPlugin
 
 _DESCRIPTION = """\
 Serve the plugins of a recording: they register, send the lists and give the answers that were
@@ -77,8 +77,8 @@ def _speed(text: str) -> float:
 
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
-    from devicemanager.recording import Recording, ReplayPlugin
-    from devicemanager.recording.recording import MAX_SIZE
+    from devicemanager.plugin.recording import Recording, ReplayPlugin
+    from devicemanager.plugin.recording.recording import MAX_SIZE
 
     # Before Ctrl-C only asks for the end.
     given = files.given_contents([args.file], MAX_SIZE).get(args.file)

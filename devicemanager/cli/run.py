@@ -30,15 +30,15 @@ from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
-    from devicemanager.calls.file import CallsFile
     from devicemanager.cli.live import Display
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
+    from devicemanager.events.calls.file import CallsFile
     from devicemanager.kubelet.mock import MockKubelet
+    from devicemanager.observe.view import NodeView
+    from devicemanager.observe.web.site import Breakable
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-    from devicemanager.view import NodeView
-    from devicemanager.web.site import Breakable
 
 _PLUGIN_TIMEOUT = 10.0
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
@@ -182,7 +182,7 @@ def _serve(
 
 
 def _look(kubelet: MockKubelet) -> Callable[[], NodeView]:
-    from devicemanager.view import KubeletView
+    from devicemanager.observe.view import KubeletView
 
     return KubeletView(kubelet).look
 
@@ -206,7 +206,7 @@ def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
     settings = settings_options.settings_from(args, nodes)
     clock = None
     if args.clock == "manual":
-        from devicemanager.clock import ManualClock
+        from devicemanager.io.clock import ManualClock
 
         clock = ManualClock(time.time())
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings, clock=clock)
@@ -216,7 +216,7 @@ def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
 
 
 def _calls_file(path: str, kubelet: MockKubelet, log: KubeletLog) -> CallsFile:
-    from devicemanager.calls.file import CallsFile
+    from devicemanager.events.calls.file import CallsFile
 
     def failed(error: OSError) -> None:
         log.warn("calls", f"{path}: {error.strerror}; no more calls are written")
@@ -251,7 +251,7 @@ def _follow_claims(
 
 
 def _check_manifests(directory: str) -> None:
-    from devicemanager.pods.static import check_directory
+    from devicemanager.kubelet.pods.static import check_directory
 
     check_directory(Path(directory))
 
@@ -263,7 +263,7 @@ def _follow_manifests(
     signals: StopSignals,
     stack: contextlib.ExitStack,
 ) -> None:
-    from devicemanager.pods.static import StaticPods
+    from devicemanager.kubelet.pods.static import StaticPods
 
     pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.warn("manifest", line))
     stack.callback(pods.stop)

@@ -15,7 +15,7 @@ from devicemanager.cli.options import CommandError
 if TYPE_CHECKING:
     from devicemanager.core.providers.provider import HintProvider
     from devicemanager.core.topology import NumaTopology
-    from devicemanager.settings import Settings
+    from devicemanager.kubelet.settings import Settings
 
 NumberT = TypeVar("NumberT", int, float)
 
@@ -194,8 +194,8 @@ def settings_from(
     TopologyConfigError for options of the policy that the kubelet would refuse.
     """
     from devicemanager.core.topology import parse_policy_options
-    from devicemanager.settings import Settings
-    from devicemanager.versions.version import VersionError
+    from devicemanager.core.versions.version import VersionError
+    from devicemanager.kubelet.settings import Settings
 
     # The policy `none` looks at no options; who gives some wants to know, though.
     parse_policy_options(dict(args.topology_options))
@@ -223,8 +223,8 @@ def settings_from(
 
 def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
     """Settings with the version and the gates of the flags. Raises CommandError."""
-    from devicemanager.settings import Settings
-    from devicemanager.versions.version import VersionError
+    from devicemanager.core.versions.version import VersionError
+    from devicemanager.kubelet.settings import Settings
 
     if args.kubelet_version is not None:
         settings["kubelet_version"] = args.kubelet_version
@@ -246,7 +246,7 @@ def _machine(text: str | None, highest: int) -> Machine:
     """
     if text is None:
         return (_up_to(highest) if highest else None), ()
-    from devicemanager.host.numa import read_numa
+    from devicemanager.kubelet.host.numa import read_numa
 
     machine = read_numa(text)
     providers = (machine.cpu_provider(), machine.memory_provider())
@@ -268,7 +268,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def device_resource(text: str) -> str:
     """An argument's type: the name of a resource that a plugin can have."""
-    from devicemanager.api.names import is_extended_resource_name
+    from devicemanager.core.api.names import is_extended_resource_name
 
     if not is_extended_resource_name(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no device resource like vendor.com/gpu")
@@ -276,7 +276,7 @@ def device_resource(text: str) -> str:
 
 
 def _version(text: str) -> str:
-    from devicemanager.versions.version import KubeletVersion, VersionError
+    from devicemanager.core.versions.version import KubeletVersion, VersionError
 
     try:
         return str(KubeletVersion.parse(text))
@@ -295,7 +295,7 @@ def _gates(text: str) -> list[tuple[str, bool]]:
 
 
 def _quirk(text: str) -> str:
-    from devicemanager.versions.quirks import QUIRKS, REFERENCE
+    from devicemanager.core.versions.quirks import QUIRKS, REFERENCE
 
     if text not in QUIRKS and text != REFERENCE:
         raise argparse.ArgumentTypeError(f"unknown quirk {text!r}: choose from {', '.join(QUIRKS)}")
@@ -303,7 +303,7 @@ def _quirk(text: str) -> str:
 
 
 def _node_name(text: str) -> str:
-    from devicemanager.api.names import is_dns1123_subdomain
+    from devicemanager.core.api.names import is_dns1123_subdomain
 
     if not is_dns1123_subdomain(text):
         raise argparse.ArgumentTypeError(

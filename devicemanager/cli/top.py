@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from devicemanager.cli.options import Subparsers
-    from devicemanager.view import NodeView, PodResourcesView
+    from devicemanager.observe.view import NodeView, PodResourcesView
     from podresources import PodResourcesClient
 
 _DESCRIPTION = """\
@@ -56,8 +56,8 @@ def _seconds(text: str) -> float:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.terminal.session import is_live_terminal
-    from devicemanager.view import PodResourcesView
+    from devicemanager.observe.terminal.session import is_live_terminal
+    from devicemanager.observe.view import PodResourcesView
     from podresources import PodResourcesClient
 
     check_socket(args.socket)
@@ -80,8 +80,8 @@ def _ask(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
 
 
 def _print(picture: NodeView, args: argparse.Namespace) -> int:
-    from devicemanager.terminal.live import glyphs_for
-    from devicemanager.terminal.screen import whole
+    from devicemanager.observe.terminal.live import glyphs_for
+    from devicemanager.observe.terminal.screen import whole
 
     if args.output == "json":
         print_json("top", _data(picture))
@@ -140,7 +140,7 @@ def _data(picture: NodeView) -> dict[str, object]:
 
 def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
-    from devicemanager.terminal.session import TerminalSignals
+    from devicemanager.observe.terminal.session import TerminalSignals
 
     with StopSignals() as signals, _Asking(client, view, args.interval) as asking:
         failures: list[BaseException] = []

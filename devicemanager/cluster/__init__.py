@@ -7,7 +7,7 @@ the API server. What never does: decisions about devices.
 
 from __future__ import annotations
 
-from devicemanager.lazy import TYPE_CHECKING, lazy_names
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.cluster.client.errors import ApiError, ClusterError

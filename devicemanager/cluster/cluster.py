@@ -11,24 +11,24 @@ from functools import partial
 from types import MappingProxyType
 from typing import Self
 
-from devicemanager.clock import Clock, SystemClock
 from devicemanager.cluster import preflight
 from devicemanager.cluster.client.api import ApiClient, Scoped
 from devicemanager.cluster.client.credentials import Credentials, load
 from devicemanager.cluster.client.errors import ClientClosing, ClusterError
 from devicemanager.cluster.client.protocol import Api, Priority
-from devicemanager.cluster.client.telling import Warn
+from devicemanager.cluster.client.rate_limited_warning import Warn
 from devicemanager.cluster.client.watches import check_descriptors
 from devicemanager.cluster.connection import Connection
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.members import Members, light_members
+from devicemanager.cluster.node_specs import Members, light_members
 from devicemanager.cluster.nodecontext import Shared
 from devicemanager.cluster.nodes.node import ClusterNode, Leave
 from devicemanager.cluster.options import VIRTUAL_LABEL, AsNodes, NodeOptions
 from devicemanager.cluster.shard import Shard, ShardClaims
-from devicemanager.light.devices import Simulated
-from devicemanager.settings import Settings
+from devicemanager.io.clock import Clock, SystemClock
+from devicemanager.kubelet.inmemory.devices import Simulated
+from devicemanager.kubelet.settings import Settings
 
 __all__ = ["Cluster"]
 

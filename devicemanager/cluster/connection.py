@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import Credentials
-from devicemanager.cluster.client.heartbeat import THREADS, HeartbeatLane
-from devicemanager.cluster.client.lane import WorkLane
-from devicemanager.cluster.client.telling import Rarely, Warn
+from devicemanager.cluster.client.lease_controller import THREADS, HeartbeatLane
+from devicemanager.cluster.client.rate_limited_warning import Rarely, Warn
 from devicemanager.cluster.client.watches import OwnWatches, SharedWatches, Watches
+from devicemanager.cluster.client.work_queue import WorkLane
 from devicemanager.cluster.options import AsNodes
 
 __all__ = ["Connection"]

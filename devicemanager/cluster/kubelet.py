@@ -11,11 +11,11 @@ from devicemanager.core.podstatus.conditions import Gates
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodStatus
-from devicemanager.events import Event
+from devicemanager.events.stream import Event
 from devicemanager.kubelet.inventory import DeviceStatus
+from devicemanager.kubelet.manager.healthupdates import HealthUpdates
+from devicemanager.kubelet.pods.records import PodRecord
 from devicemanager.kubelet.telemetry import Told
-from devicemanager.manager.healthupdates import HealthUpdates
-from devicemanager.pods.records import PodRecord
 
 __all__ = ["DeviceFaults", "NodeKubelet"]
 

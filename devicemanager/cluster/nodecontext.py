@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import attrs
 
-from devicemanager.clock import Clock
 from devicemanager.cluster.client.errors import Forbidden
 from devicemanager.cluster.client.protocol import Api, Lane
+from devicemanager.cluster.client.rate_limited_warning import Warn
 from devicemanager.cluster.client.recorder import EventType, Recorder, Subject
-from devicemanager.cluster.client.telling import Warn
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions
+from devicemanager.io.clock import Clock
 
 __all__ = ["NodeContext", "Shared"]
 

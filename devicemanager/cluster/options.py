@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import attrs
 
-from devicemanager.apiobjects.node import NodeInfo
 from devicemanager.core.quantity import Quantity
+from devicemanager.objects.status.node import NodeInfo
 
 __all__ = [
     "AMOUNTS",

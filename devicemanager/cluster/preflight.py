@@ -12,7 +12,7 @@ from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.errors import ApiError, ClusterError, Unauthorized, Unavailable
 from devicemanager.cluster.client.listing import pages
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.wellformed import defect, list_items
+from devicemanager.cluster.client.validation import defect, list_items
 from devicemanager.cluster.options import AsNodes
 
 __all__ = ["Findings", "Need", "check", "needs", "shard_needs"]

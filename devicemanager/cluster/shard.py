@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 import attrs
 
-from devicemanager.apiobjects.lease import lease_object
 from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound, Unavailable
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.telling import Rarely, Warn
+from devicemanager.cluster.client.rate_limited_warning import Rarely, Warn
+from devicemanager.objects.status.lease import lease_object
 
 __all__ = ["Shard", "ShardClaims", "shard_option"]
 

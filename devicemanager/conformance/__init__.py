@@ -8,7 +8,7 @@ What belongs here: the checks (``families``, a module for each), what carries th
 
 from __future__ import annotations
 
-from devicemanager.lazy import TYPE_CHECKING, lazy_names
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.conformance.limits import Limits
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         Skipped,
         Warned,
     )
+    from devicemanager.conformance.plugin_under_test import Subject
     from devicemanager.conformance.pytest import pytest_checks
-    from devicemanager.conformance.registry import check, checks, select
+    from devicemanager.conformance.registry import all_checks, check, select
     from devicemanager.conformance.report import Report
     from devicemanager.conformance.reports import write
     from devicemanager.conformance.runner import run
-    from devicemanager.conformance.subject import Subject
     from devicemanager.conformance.waivers import Waiver, Waivers
 
 __all__ = [
@@ -47,8 +47,8 @@ __all__ = [
     "Waiver",
     "Waivers",
     "Warned",
+    "all_checks",
     "check",
-    "checks",
     "pytest_checks",
     "run",
     "select",
@@ -68,13 +68,13 @@ __getattr__, __dir__ = lazy_names(
         "Scene": "outcomes",
         "Severity": "outcomes",
         "Skipped": "outcomes",
-        "Subject": "subject",
+        "Subject": "plugin_under_test",
         "Verdict": "model",
         "Waiver": "waivers",
         "Waivers": "waivers",
         "Warned": "outcomes",
         "check": "registry",
-        "checks": "registry",
+        "all_checks": "registry",
         "pytest_checks": "pytest",
         "run": "runner",
         "select": "registry",

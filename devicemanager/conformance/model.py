@@ -10,7 +10,7 @@ import attrs
 from devicemanager.conformance.outcomes import Line, Outcome, Profile, Scene, Severity
 
 if TYPE_CHECKING:
-    from devicemanager.conformance.trial import Trial
+    from devicemanager.conformance.check_run import Trial
 
 __all__ = ["LEVELS", "Check", "Verdict"]
 

@@ -9,10 +9,10 @@ import attrs
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.model import Check
 from devicemanager.conformance.outcomes import CheckError, Outcome
+from devicemanager.conformance.plugin_under_test import Subject
 from devicemanager.conformance.registry import select
 from devicemanager.conformance.reports.text import told
 from devicemanager.conformance.runner import FIRST, run
-from devicemanager.conformance.subject import Subject
 from devicemanager.conformance.waivers import Waivers
 
 __all__ = ["pytest_checks"]

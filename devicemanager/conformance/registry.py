@@ -12,9 +12,9 @@ from devicemanager.conformance.model import Check
 from devicemanager.conformance.outcomes import CheckError, Scene, Severity
 
 if TYPE_CHECKING:
-    from devicemanager.conformance.trial import Trial
+    from devicemanager.conformance.check_run import Trial
 
-__all__ = ["FAMILIES", "check", "checks", "select"]
+__all__ = ["FAMILIES", "all_checks", "check", "select"]
 
 FAMILIES = {
     "R": ("registration", "Registration"),
@@ -73,10 +73,10 @@ def check(
     return make
 
 
-def checks() -> tuple[Check, ...]:
+def all_checks() -> tuple[Check, ...]:
     """Every check, family by family, in the order of their ids."""
     for module, _ in FAMILIES.values():
-        import_module(f"devicemanager.conformance.families.{module}")
+        import_module(f"devicemanager.conformance.checks.{module}")
     order = list(FAMILIES)
     return tuple(sorted(_known.values(), key=lambda each: (order.index(each.family), each.id)))
 
@@ -84,7 +84,7 @@ def checks() -> tuple[Check, ...]:
 def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
     """The checks with these ids or families, all if none is named, without those of ``skip``.
     Raises CheckError for what there is not."""
-    every, chosen, left_out = checks(), tuple(only), tuple(skip)
+    every, chosen, left_out = all_checks(), tuple(only), tuple(skip)
     known = {each.id for each in every} | FAMILIES.keys()
     for name in (*chosen, *left_out):
         if name not in known:

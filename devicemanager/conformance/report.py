@@ -9,7 +9,7 @@ import attrs
 
 from devicemanager.conformance.model import Verdict
 from devicemanager.conformance.outcomes import Outcome, Profile
-from devicemanager.conformance.subject import Subject
+from devicemanager.conformance.plugin_under_test import Subject
 
 __all__ = ["SCHEMA", "Report"]
 

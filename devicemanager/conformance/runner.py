@@ -11,6 +11,7 @@ from functools import partial
 
 import attrs
 
+from devicemanager.conformance.check_run import Stage, Stages, Trial
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.model import Check, Verdict
@@ -24,12 +25,11 @@ from devicemanager.conformance.outcomes import (
     Skipped,
     Warned,
 )
+from devicemanager.conformance.plugin_under_test import Subject
 from devicemanager.conformance.report import Report
-from devicemanager.conformance.subject import Subject
-from devicemanager.conformance.trial import Stage, Stages, Trial
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 
 __all__ = ["FIRST", "OnVerdict", "OnWait", "run"]
 

@@ -12,7 +12,7 @@ __all__ = ["scarce", "scarce_fault"]
 # By its path: the plugin's directory and environment may hide it.
 _SCARCE = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r}); "
-    "from devicemanager.processes.scarce import main; main()"
+    "from devicemanager.plugin.processes.scarce import main; main()"
 )
 
 

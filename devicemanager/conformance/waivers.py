@@ -10,8 +10,8 @@ from typing import Any, Self
 import attrs
 
 from devicemanager.conformance.outcomes import CheckError, Outcome
-from devicemanager.manifests.documents import load_documents
-from devicemanager.manifests.errors import ManifestError
+from devicemanager.objects.manifests.documents import load_documents
+from devicemanager.objects.manifests.errors import ManifestError
 
 __all__ = ["Waiver", "Waivers"]
 

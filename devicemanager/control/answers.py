@@ -11,9 +11,9 @@ import attrs
 from devicemanager.control import convert, shapes
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
-from devicemanager.core.refusal import Refused
+from devicemanager.core.rejection import Refused
 from devicemanager.core.runoptions import RunOptions
-from devicemanager.wire.errors import WireError
+from devicemanager.kubelet.wire.errors import WireError
 
 __all__ = ["RemoteAdmission", "RemoteContainer", "RemoteFragment"]
 
@@ -100,7 +100,7 @@ class RemoteAdmission:
     def containers(self) -> Mapping[str, RemoteContainer]:
         """By name; of a pod that was not admitted there is none, and asking says why."""
         if not self.admitted:
-            from devicemanager.pods.admission import NoContainers
+            from devicemanager.kubelet.pods.admission import NoContainers
 
             pod = self.shape.pod
             why = f"{self.reason}: {self.message}"

@@ -19,10 +19,10 @@ from devicemanager.control.limits import Account
 from devicemanager.control.operation import Kind, Operation, Request
 from devicemanager.control.operations import OPERATIONS, document
 from devicemanager.control.receiving import disconnected
+from devicemanager.control.router import TableApplication
 from devicemanager.control.sending import send_pieces
-from devicemanager.control.table import TableApplication
 from devicemanager.core.errors import RequestError
-from devicemanager.events import EventKind
+from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.waiting import WaitTimeout
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from devicemanager.calls.call import Call
-from devicemanager.calls.queries import Mark
 from devicemanager.control import convert, shapes
 from devicemanager.control.shapes import Seconds
+from devicemanager.events.calls.call import Call
+from devicemanager.events.calls.queries import Mark
 from devicemanager.kubelet.arguments import check_seconds
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class RemoteCallWaits:
         since: Mark | None = None,
         timeout: float = 10.0,
     ) -> Call:
-        from devicemanager.calls.matching import Criteria
+        from devicemanager.events.calls.matching import Criteria
 
         # Whatever is no criterion is refused here, as it is there.
         wanted = Criteria(resource, rpc, plugin, device_ids, request, response, code)

@@ -10,29 +10,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from devicemanager.calls.queries import Mark
 from devicemanager.control import convert, shapes
 from devicemanager.control.answers import RemoteAdmission
+from devicemanager.control.api_client import ServedApi
 from devicemanager.control.callwaits import RemoteCallWaits
 from devicemanager.control.direct import RemoteDirectCalls
-from devicemanager.control.documents import manifest_text, objects_text
 from devicemanager.control.operations import operation
 from devicemanager.control.podlife import RemotePodLife
 from devicemanager.control.records import RemoteCalls, RemoteClock, RemoteEvents, RemoteFaults
-from devicemanager.control.served import ServedApi
 from devicemanager.control.transport import transport_to
+from devicemanager.control.yaml_documents import manifest_text, objects_text
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
-from devicemanager.events import Event, EventKind
+from devicemanager.events.calls.queries import Mark
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.arguments import check_function, check_seconds
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
+from devicemanager.kubelet.pods.records import Phase, PodRecord
 from devicemanager.kubelet.waiting import WaitTimeout
-from devicemanager.pods.records import Phase, PodRecord
 
 if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource
-    from devicemanager.manifests import Source
+    from devicemanager.objects.manifests import Source
 
 __all__ = ["MockKubeletClient"]
 

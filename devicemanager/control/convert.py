@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from devicemanager.calls.call import Call, Direction, call_data
 from devicemanager.control import shapes
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
-from devicemanager.events import Event, EventKind
+from devicemanager.events.calls.call import Call, Direction, call_data
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.fault import Fault
 from devicemanager.faults.states import FaultState
-from devicemanager.pods.records import PodRecord
+from devicemanager.kubelet.pods.records import PodRecord
 
 if TYPE_CHECKING:
-    from devicemanager.calls.log import CallInProgress
+    from devicemanager.events.calls.log import CallInProgress
     from devicemanager.kubelet.mock import MockKubelet
-    from devicemanager.pods.admission import Admission
+    from devicemanager.kubelet.pods.admission import Admission
 
 __all__ = [
     "CALLS_DROPPED",
@@ -138,7 +138,7 @@ def _containers_from(shapes_: Iterable[shapes.PodContainer]) -> tuple[Container,
 
 def admission(given: Admission, record: PodRecord | None) -> shapes.Admission:
     """``record`` is that of the pod; None if it was deleted at once."""
-    from devicemanager.pods.data import container_data, explanation_data
+    from devicemanager.kubelet.pods.data import container_data, explanation_data
 
     return shapes.Admission(
         pod=pod(record or PodRecord(given.pod)),

@@ -20,8 +20,8 @@ from devicemanager.core.errors import (
 )
 from devicemanager.faults.fault import FaultError
 from devicemanager.kubelet.waiting import WaitTimeout
-from devicemanager.manifests.errors import ManifestError
-from devicemanager.wire.errors import WireError
+from devicemanager.kubelet.wire.errors import WireError
+from devicemanager.objects.manifests.errors import ManifestError
 
 __all__ = ["ControlError", "HttpError", "ServerGone", "error_of", "problem_of"]
 

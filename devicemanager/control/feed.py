@@ -20,10 +20,10 @@ import attrs
 import msgspec
 from anyio import CapacityLimiter
 
-from devicemanager.calls.call import Call
-from devicemanager.calls.log import CallLog
 from devicemanager.control import convert
-from devicemanager.events import Event, EventStream
+from devicemanager.events.calls.call import Call
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.stream import Event, EventStream
 
 __all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 

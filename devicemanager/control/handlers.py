@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from devicemanager.calls.call import Call
-from devicemanager.clock import ManualClock
 from devicemanager.control import convert, shapes
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.control.operation import Request
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
-from devicemanager.events import Event, EventKind
+from devicemanager.events.calls.call import Call
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.fault import Fault
+from devicemanager.io.clock import ManualClock
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.mock import MockKubelet
@@ -196,7 +196,7 @@ def events(kubelet: MockKubelet, request: Request) -> Wanted[Event]:
 
 def calls(kubelet: MockKubelet, request: Request) -> Wanted[Call]:
     """A stream: what is wanted of the calls."""
-    from devicemanager.calls.matching import Criteria
+    from devicemanager.events.calls.matching import Criteria
 
     query = request.query
     ids = query.device_id or None

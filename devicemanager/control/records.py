@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from devicemanager.calls.call import Call
-from devicemanager.calls.queries import CallQueries
 from devicemanager.control import convert, shapes
-from devicemanager.events import Event, EventKind
+from devicemanager.events.calls.call import Call
+from devicemanager.events.calls.queries import CallQueries
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.registry import as_fault
 from devicemanager.faults.states import FaultState
 

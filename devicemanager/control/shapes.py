@@ -14,7 +14,7 @@ from devicemanager.core.pods import RestartPolicy
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-from devicemanager.pods.records import Phase
+from devicemanager.kubelet.pods.records import Phase
 
 __all__ = [
     "Admission",

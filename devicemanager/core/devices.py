@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from devicemanager.api.deviceplugin import HEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY
 from devicemanager.core.ids import DeviceId
 
 WITHOUT_TOPOLOGY = -1
 """The node under which devices without topology are recorded
-(``nodeWithoutTopology``, pkg/kubelet/cm/devicemanager/manager.go)."""
+(``nodeWithoutTopology``, pkg/kubelet/cm/devicemanager/kubelet/manager.go)."""
 
 
 Nodes = tuple[int, ...] | None

@@ -68,7 +68,7 @@ class AllocationError(RequestError):
     """An allocation that the kubelet answers with ``UnexpectedAdmissionError``.
 
     ``behaviour`` names what kubelets of other versions do differently, if they do: a field
-    of ``devicemanager.versions.behaviour.Behaviour``.
+    of ``devicemanager.core.versions.behaviour.Behaviour``.
     """
 
     def __init__(self, text: str, behaviour: str = "") -> None:

@@ -12,8 +12,8 @@ from itertools import chain
 
 import attrs
 
-from devicemanager.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALTHY
 from devicemanager.core import bitset
+from devicemanager.core.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALTHY
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
 

@@ -11,11 +11,11 @@ from operator import attrgetter
 
 import attrs
 
-from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core import messages
+from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.ids import PodUid, ResourceName
 from devicemanager.core.pods import Pod, effective_request, pod_requests
-from devicemanager.core.refusal import Refused
+from devicemanager.core.rejection import Refused
 
 PODS = ResourceName("pods")
 _FIRST = tuple(map(ResourceName, ("cpu", "memory", "ephemeral-storage")))

@@ -1,6 +1,6 @@
 """``allocatedResourcesStatus``: the health of the devices that a pod's containers hold.
 
-``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/manager.go, v1.32), but
+``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/kubelet/manager.go, v1.32), but
 sorted by resource, then id (Q7), and honest about devices that are gone (Q9).
 """
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import attrs
 
-from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import Holding

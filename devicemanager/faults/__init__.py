@@ -7,7 +7,7 @@ point where a fault may fire asks the registry and does what the fault says.
 
 from __future__ import annotations
 
-from devicemanager.lazy import TYPE_CHECKING, lazy_names
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.faults.chaos import chaos

@@ -9,7 +9,7 @@ from typing import Any
 from devicemanager.core.printable import printable
 from devicemanager.faults.fault import Fault, FaultError
 from devicemanager.faults.kinds import whole
-from devicemanager.io.regular import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRefused, read_regular
 
 __all__ = ["read_faults"]
 
@@ -56,8 +56,8 @@ def _seed(path: Path, value: Any) -> int | None:
 
 def _document(path: Path) -> Any:
     # Few kubelets have such a file, and start-up time matters.
-    from devicemanager.manifests.documents import load_documents
-    from devicemanager.manifests.errors import ManifestError
+    from devicemanager.objects.manifests.documents import load_documents
+    from devicemanager.objects.manifests.errors import ManifestError
 
     try:
         text = read_regular(path, _MOST_BYTES).decode()

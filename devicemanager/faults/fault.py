@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import attrs
 
-from devicemanager.api.names import is_extended_resource_name
+from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.errors import RequestError
+from devicemanager.faults.injection_point import Point
 from devicemanager.faults.kinds import KINDS, RPCS, Kind, Option, choice, probability, text, whole
-from devicemanager.faults.points import Point
 
 __all__ = ["AT", "COMMON", "NOW", "Fault", "FaultError"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from devicemanager.clock import Cancel, Clock
+from devicemanager.io.clock import Cancel, Clock
 
 __all__ = ["Hold"]
 

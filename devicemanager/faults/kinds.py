@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.faults.points import Point
+from devicemanager.faults.injection_point import Point
 
 __all__ = ["ACTIONS", "CODES", "KINDS", "RPCS", "Kind", "Option"]
 

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from devicemanager.clock import Clock, SystemClock
 from devicemanager.core.errors import RequestError
-from devicemanager.events import EventKind, EventStream
-from devicemanager.faults.points import NOBODY, Occasion, Point
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.faults.injection_point import NOBODY, Occasion, Point
+from devicemanager.io.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from devicemanager.faults.fault import Fault

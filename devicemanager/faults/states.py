@@ -10,7 +10,7 @@ import attrs
 
 from devicemanager.faults.fault import Fault
 from devicemanager.faults.holds import Hold
-from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.injection_point import Occasion, Point
 
 __all__ = ["Entry", "FaultState"]
 

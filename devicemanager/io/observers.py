@@ -12,7 +12,7 @@ import threading
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from devicemanager.io.kept import Kept
+from devicemanager.io.idle_pool import Kept
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver

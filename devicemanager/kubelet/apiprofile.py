@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from podresources.profile import Profile
 
 __all__ = ["api_profile"]

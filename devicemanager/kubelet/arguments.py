@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from devicemanager.api.names import is_extended_resource_name
+from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.kubelet.limits import reason
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
-    from devicemanager.manifests import Source
+    from devicemanager.objects.manifests import Source
 
 __all__ = [
     "check_arguments",
@@ -88,9 +88,9 @@ def parser() -> Callable[[Source], Pod]:
     try:
         # Not needed before the first pod comes, and a fifth of all that a start imports. What it
         # is answered with comes along: its admission shall not fail half way for want of it.
-        import devicemanager.pods.admission
-        import devicemanager.wire.settings  # noqa: F401
-        from devicemanager.manifests import parse
+        import devicemanager.kubelet.pods.admission
+        import devicemanager.kubelet.wire.settings  # noqa: F401
+        from devicemanager.objects.manifests import parse
     except OSError as error:
         raise RequestError(f"cannot load the reader of manifests: {reason(error)}") from error
     return parse

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from devicemanager.pods.records import Phase
+from devicemanager.kubelet.pods.records import Phase
 
 if TYPE_CHECKING:
     from devicemanager.core.runoptions import RunOptions
-    from devicemanager.manifests import Source
-    from devicemanager.pods.admission import Admission
+    from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.objects.manifests import Source
 
 __all__ = ["AsyncMethods"]
 

@@ -20,19 +20,19 @@ from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ResourceName
 from devicemanager.kubelet.arguments import device_ids
+from devicemanager.kubelet.registration.rpc import Calls, rpc_error
 from devicemanager.kubelet.waiting import WaitTimeout
-from devicemanager.registration.calling import Calls, rpc_error
-from devicemanager.wire.lists import device_columns
+from devicemanager.kubelet.wire.lists import device_columns
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 if TYPE_CHECKING:
-    from devicemanager.calls.log import CallInProgress, CallLog
     from devicemanager.core.runoptions import ContainerSettings
+    from devicemanager.events.calls.log import CallInProgress, CallLog
     from devicemanager.kubelet.directories import Directories
-    from devicemanager.kubelet.served import Served
-    from devicemanager.settings import Settings
+    from devicemanager.kubelet.protocols import Served
+    from devicemanager.kubelet.settings import Settings
 
 __all__ = ["DeviceLists", "DirectCalls"]
 
@@ -66,7 +66,7 @@ class DirectCalls:
         Returns the settings of each container response, as many as the plugin sent. Raises
         RpcError, RequestError, and WireError for a typed device of no known kind.
         """
-        from devicemanager.wire.settings import settings_from_message
+        from devicemanager.kubelet.wire.settings import settings_from_message
 
         if (ids is None) == (containers is None):
             raise RequestError("give the device ids of one container, or containers=[…]")

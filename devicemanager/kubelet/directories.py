@@ -8,10 +8,10 @@ from pathlib import Path
 import attrs
 
 from checkpoint import CHECKPOINT_NAME, is_checkpoint_file
-from devicemanager.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.core import messages
+from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.core.errors import StartError
-from devicemanager.kubelet.owned import OwnedDirectory
+from devicemanager.kubelet.directory_lock import OwnedDirectory
 from podresources import sockets
 from podresources.errors import PodResourcesError
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.clock import Clock
 from devicemanager.core.errors import RequestError
-from devicemanager.events import EventStream
-from devicemanager.faults.points import Occasion
+from devicemanager.events.stream import EventStream
+from devicemanager.faults.injection_point import Occasion
 from devicemanager.faults.registry import FaultRegistry
+from devicemanager.io.clock import Clock
 from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.faultyanswers import FaultyAnswers, past_answers
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.process import FaultEquipment, KubeletProcess
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.core.endpoints import Endpoint

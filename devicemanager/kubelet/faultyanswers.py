@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import podresources
-from devicemanager.faults.points import Occasion, Point
+from devicemanager.faults.injection_point import Occasion, Point
 from devicemanager.faults.registry import FaultRegistry, Fired, named
 from podresources.counters import Counters
 from podresources.profile import Profile

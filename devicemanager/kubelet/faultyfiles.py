@@ -6,7 +6,7 @@ import errno
 import os
 
 from checkpoint import Contents, FileOperations
-from devicemanager.faults.points import Point
+from devicemanager.faults.injection_point import Point
 from devicemanager.faults.registry import FaultRegistry, named
 
 __all__ = ["FaultyFiles"]

@@ -11,21 +11,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from devicemanager.calls.call import Call
-from devicemanager.calls.queries import CallQueries, Mark
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
-from devicemanager.events import Event, EventKind
+from devicemanager.events.calls.call import Call
+from devicemanager.events.calls.queries import CallQueries, Mark
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.states import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-from devicemanager.pods.records import Phase, PodRecord
+from devicemanager.kubelet.pods.records import Phase, PodRecord
 
 if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource
-    from devicemanager.manifests import Source
+    from devicemanager.objects.manifests import Source
 
 __all__ = [
     "AdmissionView",

@@ -12,7 +12,7 @@ from devicemanager.core.inventory import DeviceList
 from devicemanager.core.status import Health, device_health
 
 if TYPE_CHECKING:
-    from devicemanager.manager.state import State
+    from devicemanager.kubelet.manager.state import State
 
 __all__ = ["DeviceStatus", "PluginStatus", "devices", "plugins"]
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from devicemanager.core.errors import RequestError
-from devicemanager.events import EventKind, EventStream
+from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.limits import check_address_space, check_descriptors, explained
 from devicemanager.kubelet.process import KubeletProcess
 

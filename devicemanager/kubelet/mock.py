@@ -13,28 +13,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from devicemanager.calls.log import CallLog
-from devicemanager.claims.door import ClaimsDoor
-from devicemanager.clock import Clock, SystemClock
+from devicemanager.claims.lazy_claims import ClaimsDoor
 from devicemanager.core.errors import RequestError
 from devicemanager.core.node import NodeStatus
-from devicemanager.events import EventKind, EventStream
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults.registry import FaultRegistry
+from devicemanager.io.clock import Clock, SystemClock
 from devicemanager.kubelet.arguments import check_arguments
 from devicemanager.kubelet.asynchronous import AsyncMethods
-from devicemanager.kubelet.claiming import ClaimObjects
+from devicemanager.kubelet.claims import ClaimObjects
 from devicemanager.kubelet.direct import DirectCalls
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.nodepods import NodePods
 from devicemanager.kubelet.paths import NodePaths
+from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.process import KubeletProcess
+from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.temporary import TemporaryRoot
 from devicemanager.kubelet.waiting import Waits, WaitTimeout
 from devicemanager.kubelet.waits import KubeletWaits
-from devicemanager.pods.records import PodStore
-from devicemanager.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.telemetry import Telemetry

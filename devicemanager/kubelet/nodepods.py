@@ -11,19 +11,19 @@ import attrs
 
 from devicemanager.core.node import NodeStatus
 from devicemanager.kubelet.arguments import check_exit_codes, parser
+from devicemanager.kubelet.manager.healthupdates import HealthUpdates
+from devicemanager.kubelet.manager.manager import Capacity, DeviceManager
 from devicemanager.kubelet.podlife import PodLife
-from devicemanager.manager.healthupdates import HealthUpdates
-from devicemanager.manager.manager import Capacity, DeviceManager
-from devicemanager.pods.records import Phase, PodRecord, pod_uid
-from devicemanager.settings import Settings
+from devicemanager.kubelet.pods.records import Phase, PodRecord, pod_uid
+from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
+    from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.telemetry import NodeTelemetry
-    from devicemanager.manifests import Source
-    from devicemanager.pods.admission import Admission
+    from devicemanager.objects.manifests import Source
 
 __all__ = ["NodePods"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from devicemanager.core.podstatus.containers import STOPPED, ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.kubelet.arguments import check_exit_codes, parser
-from devicemanager.kubelet.served import Served
-from devicemanager.pods.records import PodStore
+from devicemanager.kubelet.pods.records import PodStore
+from devicemanager.kubelet.protocols import Served
 
 if TYPE_CHECKING:
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.status import PodStatus
-    from devicemanager.manifests import Source
-    from devicemanager.pods.admission import Admission
+    from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.objects.manifests import Source
 
 __all__ = ["PodLife"]
 
@@ -76,7 +76,7 @@ class PodLife:
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
         """The pod's status as the kubelet tells it to the API. ``gates`` are its readiness
         gates. Raises RequestError for an unknown UID."""
-        from devicemanager.pods.apistatus import api_status
+        from devicemanager.kubelet.pods.apistatus import api_status
 
         resources = self._life.serving().workers.allocated_resources_status(uid)
         record = self._pods.known(uid)

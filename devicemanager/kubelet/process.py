@@ -12,29 +12,29 @@ import attrs
 
 import checkpoint
 from checkpoint import Checkpoint
-from devicemanager.calls.log import CallLog
-from devicemanager.claims.door import ClaimsDoor
-from devicemanager.clock import Clock
+from devicemanager.claims.lazy_claims import ClaimsDoor
 from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
-from devicemanager.events import EventKind, EventStream
-from devicemanager.faults.points import Point
+from devicemanager.core.versions.behaviour import StartRemoves
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.faults.injection_point import Point
 from devicemanager.faults.registry import FaultRegistry
+from devicemanager.io.clock import Clock
 from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.faultyanswers import FaultyAnswers
 from devicemanager.kubelet.faultyfiles import FaultyFiles
 from devicemanager.kubelet.limits import reason
-from devicemanager.manager.manager import DeviceManager
-from devicemanager.pods.podresources import PodSource
-from devicemanager.pods.records import PodStore
-from devicemanager.pods.workers import PodWorkers
-from devicemanager.registration.registrar import Registrar
-from devicemanager.registration.server import RegistrationServer
-from devicemanager.registration.watcher import PluginWatcher
-from devicemanager.settings import Settings
-from devicemanager.versions.behaviour import StartRemoves
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.podresources import PodSource
+from devicemanager.kubelet.pods.records import PodStore
+from devicemanager.kubelet.pods.workers import PodWorkers
+from devicemanager.kubelet.registration.registrar import Registrar
+from devicemanager.kubelet.registration.server import RegistrationServer
+from devicemanager.kubelet.registration.watcher import PluginWatcher
+from devicemanager.kubelet.settings import Settings
 from podresources.errors import PodResourcesError
 from podresources.server import PodResourcesServer
 

@@ -15,16 +15,16 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.core.status import ResourceStatus
-from devicemanager.manager.manager import DeviceManager
-from devicemanager.pods.apistatus import api_status
-from devicemanager.pods.records import PodRecord, PodStore
-from devicemanager.versions.behaviour import HealthCheck
+from devicemanager.core.versions.behaviour import HealthCheck
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.apistatus import api_status
+from devicemanager.kubelet.pods.records import PodRecord, PodStore
 
 if TYPE_CHECKING:
-    from devicemanager.clock import Clock
     from devicemanager.core.podstatus.status import Resources
+    from devicemanager.io.clock import Clock
     from devicemanager.kubelet.process import KubeletProcess
-    from devicemanager.settings import Settings
+    from devicemanager.kubelet.settings import Settings
 
 __all__ = [
     "DeviceCounts",

@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from devicemanager.calls.queries import Mark
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
-from devicemanager.events import EventStream
+from devicemanager.events.calls.queries import Mark
+from devicemanager.events.stream import EventStream
 from devicemanager.kubelet.arguments import check_awaited, check_function, check_seconds
-from devicemanager.kubelet.expected import Expected, Search
-from devicemanager.kubelet.watching import Entry, Watch, is_later, place
+from devicemanager.kubelet.call_assertions import Expected, Search
+from devicemanager.kubelet.log_watch import Entry, Watch, is_later, place
 
 if TYPE_CHECKING:
-    from devicemanager.calls.log import CallLog
+    from devicemanager.events.calls.log import CallLog
     from devicemanager.kubelet.lifecycle import Lifecycle
 
 __all__ = ["WaitTimeout", "Waits"]

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
-from devicemanager.calls.call import Call
-from devicemanager.calls.queries import Mark
-from devicemanager.events import Event, EventKind
-from devicemanager.kubelet.expected import Expected
+from devicemanager.events.calls.call import Call
+from devicemanager.events.calls.queries import Mark
+from devicemanager.events.stream import Event, EventKind
+from devicemanager.kubelet.call_assertions import Expected
+from devicemanager.kubelet.log_watch import Entry
 from devicemanager.kubelet.waiting import Waits
-from devicemanager.kubelet.watching import Entry
 
 __all__ = ["KubeletWaits"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from devicemanager.lazy import lazy_names
+from devicemanager.io.lazy import lazy_names
 from devicemanager.plugin.errors import (
     ConfigurationError,
     DeviceRefused,

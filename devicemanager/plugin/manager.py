@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
-from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
+from devicemanager.core.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.plugin.author import Lister, Plugin, StaticLister, wrong_type
 from devicemanager.plugin.consume import consume

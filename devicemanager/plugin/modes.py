@@ -14,7 +14,7 @@ from typing import Protocol
 
 import grpc
 
-from devicemanager.api.deviceplugin import DEVICE_PLUGIN, KUBELET_SOCKET, VERSION
+from devicemanager.core.api.deviceplugin import DEVICE_PLUGIN, KUBELET_SOCKET, VERSION
 from devicemanager.plugin.errors import RegistrationFailed
 from devicemanager.plugin.registration import Answer, register
 from devicemanager.plugin.server import PluginServer

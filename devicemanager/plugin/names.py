@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from devicemanager.api.names import extended_resource_fault
+from devicemanager.core.api.names import extended_resource_fault
 from devicemanager.plugin.errors import ConfigurationError
 
 __all__ = ["check_namespace", "check_resource_name"]

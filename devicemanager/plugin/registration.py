@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import grpc
 
-from devicemanager.api.deviceplugin import VERSION
+from devicemanager.core.api.deviceplugin import VERSION
 from devicemanager.plugin.errors import RegistrationFailed
 from podresources.sockets import CHANNEL_OPTIONS, target
 from protos import deviceplugin_v1beta1 as dp

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from devicemanager.api.deviceplugin import CHECKPOINT_FILE, PLUGIN_DIRECTORY
+from devicemanager.core.api.deviceplugin import CHECKPOINT_FILE, PLUGIN_DIRECTORY
 from devicemanager.plugin.errors import ConfigurationError
 from podresources.sockets import MAX_PATH_BYTES, is_alive
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from devicemanager.api.names import interface_name_fault
+from devicemanager.core.api.names import interface_name_fault
 from devicemanager.plugin.validators import (
     absolute_path,
     check_text,

@@ -13,9 +13,9 @@ from typing import Any, SupportsIndex, TypeGuard, TypeVar
 
 import attrs
 
-from devicemanager.api.cdi import split_name
-from devicemanager.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALTHY
-from devicemanager.api.names import is_qualified_name
+from devicemanager.core.api.cdi import split_name
+from devicemanager.core.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALTHY
+from devicemanager.core.api.names import is_qualified_name
 from devicemanager.plugin.typed import (
     FilesystemDevice,
     FlatDevice,

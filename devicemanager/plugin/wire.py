@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from google.protobuf.message import Message
 
-from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin.typed import add_typed_devices
 from devicemanager.plugin.values import ContainerSettings, Device
 from protos import deviceplugin_v1beta1 as dp

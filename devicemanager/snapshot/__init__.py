@@ -8,7 +8,7 @@ decisions of a kubelet's, which the core has.
 
 from __future__ import annotations
 
-from devicemanager.lazy import TYPE_CHECKING, lazy_names
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.snapshot.collecting import collect

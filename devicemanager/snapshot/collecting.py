@@ -16,9 +16,9 @@ import attrs
 
 from checkpoint import CHECKPOINT_NAME
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.host.numa import SYSFS_NODES, NumaMachine, from_host
-from devicemanager.io.regular import FileRefused, read_regular
-from devicemanager.manifests.errors import ManifestError
+from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.kubelet.host.numa import SYSFS_NODES, NumaMachine, from_host
+from devicemanager.objects.manifests.errors import ManifestError
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.errors import SnapshotError
 from devicemanager.snapshot.kubeletconfig import merged_settings

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import attrs
 
-from devicemanager.io.regular import FileRefused, read_regular
-from devicemanager.manifests.documents import load_documents
+from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.snapshot.model import KubeletConfig
 
 __all__ = ["Alignment", "alignment", "merged_settings", "running_kubelet"]

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from devicemanager.io.regular import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRefused, read_regular
 from devicemanager.snapshot.model import Listening, SocketSeen
 
 __all__ = ["MOST_SOCKETS", "look", "sockets_in", "text_of"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.host.numa import NumaMachine
+from devicemanager.kubelet.host.numa import NumaMachine
 from podresources.allocatable import Allocatable
 from podresources.values import Pod
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import attrs
 
 from checkpoint import Checkpoint, Inspection, PodDevicesEntry, inspect
-from devicemanager.api.deviceplugin import KUBELET_SOCKET
+from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.snapshot.kubeletconfig import Alignment, alignment
 from devicemanager.snapshot.model import Listening, Snapshot, SocketSeen
 from devicemanager.snapshot.names import (

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from devicemanager.host.numa import NumaError, from_content
+from devicemanager.kubelet.host.numa import NumaError, from_content
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.errors import SnapshotError
 from devicemanager.snapshot.model import KubeletConfig, Part, PodDirectories, Snapshot, SocketSeen

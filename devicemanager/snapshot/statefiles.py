@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from checkpoint.fnv import fnv1a_32
-from devicemanager.host.numa import NumaError, id_list
+from devicemanager.kubelet.host.numa import NumaError, id_list
 from devicemanager.snapshot.errors import SnapshotError
 
 __all__ = ["CpuState", "MemoryBlockHeld", "MemoryState", "cpu_state", "memory_state"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from devicemanager.host.numa import as_content
+from devicemanager.kubelet.host.numa import as_content
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import Snapshot
 from devicemanager.snapshot.packing import pack

@@ -7,11 +7,11 @@ import os
 from types import TracebackType
 from typing import Any, Self
 
-from devicemanager.clock import Clock
-from devicemanager.events import Event
+from devicemanager.events.stream import Event
+from devicemanager.io.clock import Clock
 from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
+from devicemanager.kubelet.settings import Settings
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-from devicemanager.settings import Settings
 
 __all__ = ["Closing", "MockKubeletFactory", "SimulatedPluginFactory"]
 

@@ -1,6 +1,6 @@
 """Plugins without a socket, for tests of whatever sits on the manager.
 
-``FakePlugin`` is the other side of ``devicemanager.manager.state.PluginClient``: it answers as
+``FakePlugin`` is the other side of ``PluginClient`` of the manager: it answers as
 its fields say, writes down what it was asked, and can let something else happen at the
 very moment it is asked, which makes races repeatable without threads.
 """
@@ -18,8 +18,8 @@ from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.core.runoptions import ContainerSettings
-from devicemanager.manager.handler import ClientHandler
-from devicemanager.wire import settings as wire
+from devicemanager.kubelet.manager.plugin_handler import ClientHandler
+from devicemanager.kubelet.wire import settings as wire
 
 __all__ = [
     "ALLOCATE",

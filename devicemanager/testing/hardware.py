@@ -19,7 +19,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 
 __all__ = ["FakeDev", "FakeSysfs", "HardwareError"]
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from devicemanager.clock import Cancel
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.printable import printable
-from devicemanager.events import EventKind
+from devicemanager.events.stream import EventKind
+from devicemanager.io.clock import Cancel
 from devicemanager.kubelet.arguments import check_awaited
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.plugin.processes.backoff import CrashLoopBackOff
+from devicemanager.plugin.processes.namespace import node_binds
+from devicemanager.plugin.processes.run import SupervisedRun
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
-from devicemanager.processes.backoff import CrashLoopBackOff
-from devicemanager.processes.namespace import node_binds
-from devicemanager.processes.run import SupervisedRun
 
 __all__ = ["PluginProcess", "ProcessEnded"]
 

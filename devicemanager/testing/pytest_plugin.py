@@ -16,7 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.mock import MockKubelet
-    from devicemanager.settings import Settings
+    from devicemanager.kubelet.settings import Settings
     from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
     from devicemanager.testing.processfactory import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
@@ -39,7 +39,7 @@ _KEEPS_ENGINES: pytest.StashKey[bool] = pytest.StashKey()
 def mock_kubelet_version() -> str:
     """The version that the kubelets of a test have. To run a test on several:
     ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``."""
-    from devicemanager.versions.version import PROVED
+    from devicemanager.core.versions.version import PROVED
 
     return f"1.{PROVED}"
 
@@ -54,8 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @functools.cache
 def _settings(kubelet_version: str | None = None) -> Settings:
-    from devicemanager.settings import Settings
-    from devicemanager.versions.version import PROVED
+    from devicemanager.core.versions.version import PROVED
+    from devicemanager.kubelet.settings import Settings
 
     # Tests kill processes and do not cut the power, so nothing waits for the disk.
     return Settings(kubelet_version=kubelet_version or f"1.{PROVED}", durability="process")
@@ -114,7 +114,7 @@ def _keep_engines(config: pytest.Config) -> None:
         import grpc
 
         from devicemanager.io import observers
-        from devicemanager.registration.loop import loops
+        from devicemanager.kubelet.registration.event_loop import loops
 
         config.stash[_KEEPS_ENGINES] = True
         stack = contextlib.ExitStack()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from itertools import groupby
 
-from devicemanager.events import EventKind
+from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
-from devicemanager.recording import Recording, ReplayPlugin
+from devicemanager.plugin.recording import Recording, ReplayPlugin
 from devicemanager.testing.factories import Closing
 
 __all__ = ["ReplayPluginFactory"]

@@ -6,9 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from devicemanager.clock import Clock
-from devicemanager.scripted import Script, ScriptedPodResources, load_script, read_script
+from devicemanager.io.clock import Clock
 from devicemanager.testing.factories import Closing
+from devicemanager.testing.mock_podresources import (
+    Script,
+    ScriptedPodResources,
+    load_script,
+    read_script,
+)
 
 __all__ = ["PodResourcesServerFactory"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.factories import Closing, MockKubeletFactory
 
 __all__ = ["SharedKubelet", "with_marks"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from devicemanager.core.errors import InternalError
-from devicemanager.packages import NAMES
+from devicemanager.io.own_packages import NAMES
 
 __all__ = ["hide_our_frames"]
 

@@ -1,5 +1,5 @@
 """The versions of kubelets to test on."""
 
-from devicemanager.versions.version import ANCHORS as KUBELET_VERSIONS
+from devicemanager.core.versions.version import ANCHORS as KUBELET_VERSIONS
 
 __all__ = ["KUBELET_VERSIONS"]

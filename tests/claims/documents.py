@@ -1,7 +1,7 @@
 """Documents of the API for tests, as short as they can be."""
 
-from devicemanager.claims.devmgmt.objects import API_VERSION
-from devicemanager.claims.devmgmt.reading import read_object
+from devicemanager.claims.v1alpha1.objects import API_VERSION
+from devicemanager.claims.v1alpha1.reading import read_object
 
 
 def document(kind, name, spec, **metadata):

@@ -4,10 +4,10 @@ import pytest
 from attrs import evolve
 
 from devicemanager.claims.allocator import Allocator
-from devicemanager.claims.core.ir import Limits
-from devicemanager.claims.devmgmt.objects import ClaimStatus
+from devicemanager.claims.core.model import Limits
 from devicemanager.claims.errors import ClaimsError, DoesNotFit, InvalidObject, TryAgain
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1.objects import ClaimStatus
 from tests.claims.documents import claim, config, device, device_class, pool, read
 
 NODE = "n0"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from devicemanager.claims.allocator import Allocator
-from devicemanager.claims.core.ir import Limits
+from devicemanager.claims.core.model import Limits
 from devicemanager.claims.errors import ClaimsError, DoesNotFit
 from devicemanager.claims.store import ObjectStore
 from tests.claims.documents import claim, device, device_class, pool, read

@@ -6,15 +6,15 @@ import pytest
 
 import checkpoint
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.devmgmt.objects import DeviceStatus
 from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError, DoesNotFit
 from devicemanager.claims.manager import ClaimManager, claims_of
+from devicemanager.claims.v1alpha1.objects import DeviceStatus
 from devicemanager.core.errors import AllocationError, StartError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.refusal import Refused
-from devicemanager.events import EventKind, EventStream
+from devicemanager.core.rejection import Refused
+from devicemanager.events.stream import EventKind, EventStream
 from tests.claims.documents import claim, device_class, pool, read
 
 DRIVER = "d.example.com"

@@ -9,8 +9,8 @@ from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.manager import ClaimManager
 from devicemanager.claims.statefile import parse_state
-from devicemanager.core.refusal import Refused
-from devicemanager.events import EventStream
+from devicemanager.core.rejection import Refused
+from devicemanager.events.stream import EventStream
 from tests import strategies
 from tests.claims.documents import claim, device_class, pool, read
 from tests.claims.test_manager import DRIVER, MemoryFile, pod

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.claims.attributes import AttributeValue, Kind
-from devicemanager.claims.devmgmt import objects as api
-from devicemanager.claims.devmgmt.reading import check, read_object
-from devicemanager.claims.devmgmt.texts import read_text
-from devicemanager.claims.devmgmt.validate import MAX_DEVICES
-from devicemanager.claims.devmgmt.writing import write_object
 from devicemanager.claims.errors import InvalidObject
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.reading import check, read_object
+from devicemanager.claims.v1alpha1.texts import read_text
+from devicemanager.claims.v1alpha1.validate import MAX_DEVICES
+from devicemanager.claims.v1alpha1.writing import write_object
 from devicemanager.core.quantity import Quantity
 from tests.claims.documents import claim, config, device_class, document, pool
 from tests.strategies import examples

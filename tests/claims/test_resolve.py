@@ -3,10 +3,10 @@
 import pytest
 
 from devicemanager.claims import cel
-from devicemanager.claims.core.ir import Match, Mode
-from devicemanager.claims.devmgmt.resolve import Resolver
+from devicemanager.claims.core.model import Match, Mode
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1.resolve import Resolver
 from devicemanager.core.quantity import parse_quantity
 from tests.claims.documents import claim, device, device_class, pool, read
 

@@ -7,8 +7,7 @@ import pytest
 from attrs import evolve
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.ir import Allocation, Grant, Mode
-from devicemanager.claims.devmgmt.objects import ClaimStatus, DeviceAllocation
+from devicemanager.claims.core.model import Allocation, Grant, Mode
 from devicemanager.claims.statefile import (
     ClaimRecord,
     ClaimsState,
@@ -16,6 +15,7 @@ from devicemanager.claims.statefile import (
     StateWriter,
     parse_state,
 )
+from devicemanager.claims.v1alpha1.objects import ClaimStatus, DeviceAllocation
 from tests.claims.documents import claim, read
 
 A, B = DeviceKey("d.example.com", "p", "a"), DeviceKey("d.example.com", "p", "b")

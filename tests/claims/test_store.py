@@ -2,9 +2,9 @@
 
 import pytest
 
-from devicemanager.claims.devmgmt.objects import ConfigReference
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1.objects import ConfigReference
 from tests.claims.documents import config, device_class, pool, read
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from devicemanager.claims.devmgmt.reading import read_object
-from devicemanager.claims.devmgmt.texts import read_text, to_json, to_yaml
 from devicemanager.claims.errors import InvalidObject
+from devicemanager.claims.v1alpha1.reading import read_object
+from devicemanager.claims.v1alpha1.texts import read_text, to_json, to_yaml
 from tests.claims.documents import claim, config, device_class, pool
 
 OBJECTS = [read_object(each) for each in (pool(), device_class(), claim(), config(spec={"a": "ü"}))]

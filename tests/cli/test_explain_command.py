@@ -15,8 +15,8 @@ import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.cli import main
 from devicemanager.core.runoptions import ContainerSettings
+from devicemanager.kubelet.wire.settings import settings_to_bytes
 from devicemanager.testing import pod_manifest
-from devicemanager.wire.settings import settings_to_bytes
 from tests.paths import ROOT
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devicemanager.cli import main
-from devicemanager.cluster.stub import StubServer
+from devicemanager.cluster.fake_apiserver import StubServer
 from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")

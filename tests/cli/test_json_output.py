@@ -12,15 +12,15 @@ import pytest
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
-from devicemanager.calls import CallLog
-from devicemanager.calls.file import CallsFile
 from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.offline_node import OfflineNode
 from devicemanager.core.ids import ResourceName
-from devicemanager.events import EventStream
-from devicemanager.manifests import parse
-from devicemanager.settings import Settings
+from devicemanager.events.calls import CallLog
+from devicemanager.events.calls.file import CallsFile
+from devicemanager.events.stream import EventStream
+from devicemanager.kubelet.settings import Settings
+from devicemanager.objects.manifests import parse
 from devicemanager.testing import pod_manifest
 from podresources import (
     Allocatable,
@@ -130,7 +130,7 @@ def test_names_are_in_snake_case_and_numbers_are_numbers(printed: dict[str, Any]
 
 def test_the_container_on_the_page_is_one_of_run(printed: dict[str, Any]) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
-    from devicemanager.pods.data import container_data
+    from devicemanager.kubelet.pods.data import container_data
 
     node = OfflineNode(Settings(), {})
     admitted = node.admit(parse(pod_manifest("a", {})))

@@ -13,8 +13,8 @@ import pytest
 
 from devicemanager.cli import live
 from devicemanager.cli.kubelet_log import KubeletLog
-from tests.terminal import pictures
-from tests.terminal.watching import DEADLINE, Watched
+from tests.observe.terminal import pictures
+from tests.observe.terminal.watching import DEADLINE, Watched
 
 ARGUMENTS = argparse.Namespace(output="text", plain=False, no_color=False)
 

@@ -23,7 +23,7 @@ from devicemanager.core.runoptions import (
     NetworkInterface,
     PciDevice,
 )
-from devicemanager.wire.settings import settings_to_bytes
+from devicemanager.kubelet.wire.settings import settings_to_bytes
 from podresources import (
     Allocatable,
     ClaimResource,

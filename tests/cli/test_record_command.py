@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from devicemanager.cli import main
-from devicemanager.recording import Recording
+from devicemanager.plugin.recording import Recording
 from devicemanager.testing import pod_manifest
-from tests.recording.conftest import devices
-from tests.recording.test_replay import Script
+from tests.plugin.recording.conftest import devices
+from tests.plugin.recording.test_replay import Script
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
 GPU = "vendor.com/gpu"

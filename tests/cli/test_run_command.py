@@ -20,12 +20,12 @@ from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.offline_node import OfflineNode
 from devicemanager.core.ids import ResourceName
-from devicemanager.manifests import parse
+from devicemanager.kubelet.settings import Settings
+from devicemanager.objects.manifests import parse
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-from devicemanager.settings import Settings
 from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient, ids_by_resource
-from tests.faults import hostile
+from tests.hostile import hostile
 from tests.paths import ROOT
 from tools.demo.processes import Process
 
@@ -84,10 +84,10 @@ def test_a_start_waits_for_no_import_that_only_plugins_pods_or_refusals_need(
     assert "devicemanager.kubelet.mock" in imported
     assert not imported & {
         "devicemanager.core.allocation.explain",
-        "devicemanager.manifests",
+        "devicemanager.objects.manifests",
         "devicemanager.plugin.manager",
         "devicemanager.plugin.values",
-        "devicemanager.pods.static",
+        "devicemanager.kubelet.pods.static",
         "devicemanager.control",
         "kubernetes",
         "msgspec",

@@ -12,9 +12,9 @@ import pytest
 from devicemanager.cli import http_option, main
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.control import ControlServer
-from devicemanager.web import HttpServer
+from devicemanager.observe.web import HttpServer
 from tests.cli.records import until_ready
-from tests.web.conftest import asked
+from tests.observe.web.conftest import asked
 
 RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
 
@@ -82,9 +82,9 @@ def test_flags_that_do_not_fit(flags, text, capsys):
 
 
 def test_without_the_library(monkeypatch, capsys):
-    for name in [name for name in sys.modules if name.startswith("devicemanager.metrics.")]:
+    for name in [name for name in sys.modules if name.startswith("devicemanager.observe.metrics.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "devicemanager.web.server", raising=False)
+    monkeypatch.delitem(sys.modules, "devicemanager.observe.web.server", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert main(["run", "--http"]) == 2
     assert "pip install 'kubelet-devicemanager[http]'" in capsys.readouterr().err

@@ -17,8 +17,8 @@ from devicemanager.cli.device_option import device_option
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology, NumaTopologyError, PolicyName, ScopeName
-from devicemanager.host.numa import NumaError
-from devicemanager.settings import QUIRKS, Settings
+from devicemanager.kubelet.host.numa import NumaError
+from devicemanager.kubelet.settings import QUIRKS, Settings
 
 CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 

@@ -18,8 +18,8 @@ from podresources import (
     Pod,
     PodResourcesServer,
 )
-from tests.terminal.test_signals import COMMAND, under_a_shell
-from tests.terminal.watching import Watched
+from tests.observe.terminal.test_signals import COMMAND, under_a_shell
+from tests.observe.terminal.watching import Watched
 
 GPU = "vendor.com/gpu"
 

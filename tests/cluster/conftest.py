@@ -6,7 +6,7 @@ import pytest
 
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import load
-from devicemanager.cluster.stub import StubServer
+from devicemanager.cluster.fake_apiserver import StubServer
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from devicemanager.cluster.client.errors import (
     NotFound,
     Unavailable,
 )
-from devicemanager.cluster.stub import StubServer
+from devicemanager.cluster.fake_apiserver import StubServer
 
 NODE = {"metadata": {"name": "a"}}
 

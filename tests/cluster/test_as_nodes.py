@@ -6,8 +6,8 @@ import pytest
 
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
 from devicemanager.cluster.client.errors import Forbidden
+from devicemanager.cluster.fake_apiserver.rights import Right
 from devicemanager.cluster.preflight import needs
-from devicemanager.cluster.stub.rights import Right
 from tests.cluster.objects import GPU, gpu_pod
 
 

@@ -10,13 +10,13 @@ from devicemanager.cluster import Cluster, ClusterError, Facts, NodeOptions, Spa
 from devicemanager.cluster.client import api as api_module
 from devicemanager.cluster.client import watch as watch_module
 from devicemanager.cluster.client.protocol import Priority
-from devicemanager.cluster.members import address, light_members
+from devicemanager.cluster.fake_apiserver import Controllers
+from devicemanager.cluster.fake_apiserver.kinds import target
+from devicemanager.cluster.fake_apiserver.rights import Right
+from devicemanager.cluster.node_specs import address, light_members
 from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.cluster.preflight import needs
 from devicemanager.cluster.shard import Shard
-from devicemanager.cluster.stub import Controllers
-from devicemanager.cluster.stub.kinds import target
-from devicemanager.cluster.stub.rights import Right
 from tests.cluster.objects import GPU, gpu_pod
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from devicemanager.cluster.client.errors import ClusterError
+from devicemanager.cluster.fake_apiserver.rights import Right
 from devicemanager.cluster.nodes.faults import Fault, parse_faults
-from devicemanager.cluster.stub.rights import Right
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
-from devicemanager.events import EventKind
+from devicemanager.events.stream import EventKind
+from devicemanager.kubelet.inmemory.devices import numbered
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.light.devices import numbered
-from devicemanager.light.kubelet import LightKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.fakes import FakePlugin
 from tests.cluster.world import GPU, World
 

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from devicemanager.cluster import Cluster, NodeOptions
+from devicemanager.cluster.fake_apiserver import Controllers
+from devicemanager.cluster.fake_apiserver.rights import Right, rights_of
 from devicemanager.cluster.preflight import needs, shard_needs
-from devicemanager.cluster.stub import Controllers
-from devicemanager.cluster.stub.rights import Right, rights_of
 from tests.cluster.objects import GPU, gpu_pod
 from tests.paths import ROOT
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.cluster.client.fanout import NodeFanout, PodFanout
+from devicemanager.cluster.client.shared_informer import NodeFanout, PodFanout
 
 
 class Told:

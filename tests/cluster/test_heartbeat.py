@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from devicemanager.cluster.client import heartbeat
+from devicemanager.cluster.client import lease_controller
 from devicemanager.cluster.client.errors import Conflict, NotFound, Unavailable
-from devicemanager.cluster.client.heartbeat import PATH, HeartbeatLane
+from devicemanager.cluster.client.lease_controller import PATH, HeartbeatLane
 
 
 class Leases:
@@ -54,7 +54,7 @@ def leases():
 
 @pytest.fixture
 def lane(leases, monkeypatch):
-    monkeypatch.setattr(heartbeat, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(lease_controller, "FIRST_WAIT", 0.01)
     found = HeartbeatLane(leases, duration=0.2)
     yield found
     found.close()
@@ -153,7 +153,7 @@ def test_an_unavailable_server_is_tried_again(leases, lane):
 
 
 def test_an_answer_that_is_none_ends_no_thread(leases, monkeypatch):
-    monkeypatch.setattr(heartbeat, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(lease_controller, "LONGEST_WAIT", 0.01)
     lane = HeartbeatLane(leases, duration=0.2, threads=1)
     leases.errors = [KeyError("metadata")]
     lane.add("a", "uid")
@@ -224,7 +224,7 @@ class Time:
 @pytest.fixture
 def time_(monkeypatch):
     found = Time()
-    monkeypatch.setattr(heartbeat, "time", found)
+    monkeypatch.setattr(lease_controller, "time", found)
     return found
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.cluster.client.errors import ClientClosing, NotFound
-from devicemanager.cluster.client.lane import WorkLane
 from devicemanager.cluster.client.protocol import Priority
+from devicemanager.cluster.client.work_queue import WorkLane
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 
 from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.cluster.client.listing import pages
-from devicemanager.cluster.client.telling import Rarely
+from devicemanager.cluster.client.rate_limited_warning import Rarely
 from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.members import Members, address, light_members
+from devicemanager.cluster.node_specs import Members, address, light_members
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.cluster.pods.state import made_up_ip
-from devicemanager.light import LightKubelet
+from devicemanager.kubelet.inmemory import LightKubelet
 
 GPU = "vendor.com/gpu"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from devicemanager.cluster.client.errors import NotFound
-from devicemanager.light.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
 from tests.cluster.world import GPU, World
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -10,8 +10,8 @@ from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.cluster.facts import Facts, Span
 from devicemanager.core.errors import RequestError
 from devicemanager.core.topology import NumaTopology
-from devicemanager.light.kubelet import LightKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import GPU, World
 
 

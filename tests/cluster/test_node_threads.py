@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from devicemanager.clock import SystemClock
 from devicemanager.cluster.client.errors import ApiError
-from devicemanager.cluster.client.lane import WorkLane
+from devicemanager.cluster.client.work_queue import WorkLane
 from devicemanager.cluster.nodes.node import ClusterNode
-from devicemanager.light.kubelet import LightKubelet
+from devicemanager.io.clock import SystemClock
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
 from tests.cluster.world import GPU, World
 
 NODES, PODS, SEED = 6, 150, 7

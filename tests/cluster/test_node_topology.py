@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.stub.rights import Right
+from devicemanager.cluster.fake_apiserver.rights import Right
 from devicemanager.core.topology import NumaTopology
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import GPU, World
 
 

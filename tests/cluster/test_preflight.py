@@ -3,9 +3,9 @@
 import pytest
 
 from devicemanager.cluster.client.errors import ClusterError
+from devicemanager.cluster.fake_apiserver import StubServer
+from devicemanager.cluster.fake_apiserver.rights import Right
 from devicemanager.cluster.preflight import Need, check, needs
-from devicemanager.cluster.stub import StubServer
-from devicemanager.cluster.stub.rights import Right
 
 LABEL = ("x/virtual", "true")
 

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 import pytest
 
-from devicemanager.clock import ManualClock
 from devicemanager.cluster.client.errors import ApiError
 from devicemanager.cluster.client.protocol import Priority
 from devicemanager.cluster.client.recorder import Recorder, Subject
+from devicemanager.io.clock import ManualClock
 
 NODE = Subject("Node", "n", "n-uid")
 EVENTS = "/api/v1/namespaces/default/events"

@@ -9,7 +9,7 @@ import pytest
 
 from devicemanager import cli
 from devicemanager.core.topology import NumaTopology
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import World
 
 NODES = 200

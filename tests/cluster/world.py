@@ -11,22 +11,22 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devicemanager.clock import ManualClock
 from devicemanager.cluster.client.errors import ClientClosing, api_error
 from devicemanager.cluster.client.protocol import JsonObject, Priority
 from devicemanager.cluster.facts import Facts
+from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.faults import Faults
+from devicemanager.cluster.fake_apiserver.handling import Handling
+from devicemanager.cluster.fake_apiserver.objects import Objects
+from devicemanager.cluster.fake_apiserver.rights import Rights
+from devicemanager.cluster.fake_apiserver.store import Store
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.nodecontext import Shared
 from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.stub.answers import Refusal
-from devicemanager.cluster.stub.faults import Faults
-from devicemanager.cluster.stub.handling import Handling
-from devicemanager.cluster.stub.objects import Objects
-from devicemanager.cluster.stub.rights import Rights
-from devicemanager.cluster.stub.store import Store
-from devicemanager.light.kubelet import LightKubelet
-from devicemanager.settings import Settings
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.settings import Settings
 
 GPU = "vendor.com/gpu"
 _CONTENT = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from devicemanager.conformance import Limits, Subject
-from devicemanager.conformance.subject import Hook
+from devicemanager.conformance.plugin_under_test import Hook
 from tests.paths import ROOT
 
 RESOURCE = "conformance.example.com/device"

@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from devicemanager.conformance.hygiene import usage
+from devicemanager.conformance.process_checks import usage
 
 
 def test_listening_sockets_are_counted_whatever_the_paths_are(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager.conformance import Check, Outcome, Scene, checks, run, select
-from devicemanager.settings import Settings
+from devicemanager.conformance import Check, Outcome, Scene, all_checks, run, select
+from devicemanager.kubelet.settings import Settings
 from tests.conformance.matrix import CASES, GOOD, NOTHING_FAILS, Case, broken, limits, subject
 
 _SETTINGS = Settings(durability="process", dial_timeout=1.0)
@@ -22,7 +22,7 @@ _PART = {
 
 def test_every_check_can_fail() -> None:
     failing = {id_ for case in CASES for id_ in case.fails}
-    assert failing | set(NOTHING_FAILS) == {each.id for each in checks()}
+    assert failing | set(NOTHING_FAILS) == {each.id for each in all_checks()}
     assert not failing & set(NOTHING_FAILS)
 
 

@@ -24,15 +24,15 @@ from devicemanager.conformance import (
     Outcome,
     Scene,
     Subject,
-    checks,
+    all_checks,
     run,
     select,
 )
+from devicemanager.conformance.check_run import Stages, Trial
 from devicemanager.conformance.links import addresses
 from devicemanager.conformance.pytest import pytest_checks
 from devicemanager.conformance.scarcity import scarce, scarce_fault
-from devicemanager.conformance.trial import Stages, Trial
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tests.conformance.matrix import PLUGIN, RESOURCE, limits, subject
 from tests.paths import ROOT
 from tools.conformance_page import PAGE, page
@@ -41,14 +41,14 @@ SETTINGS = Settings(durability="process")
 
 
 def test_every_check_is_told_in_full() -> None:
-    for each in checks():
+    for each in all_checks():
         for text in (each.title, each.does, each.expects, each.production):
             assert text and text == text.strip() and not text.endswith("."), each.id
         assert all(link.startswith("https://") for link in each.links), each.id
 
 
 def test_the_order_is_by_family_and_number() -> None:
-    ids = [each.id for each in checks()]
+    ids = [each.id for each in all_checks()]
     assert ids[0] == "R01" and ids[-1] == "L11"
     assert len(set(ids)) == len(ids)
 
@@ -170,7 +170,7 @@ class Starts:
 
 def test_a_plugin_that_never_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Said while it is waited for, and at the end with what to do."""
-    monkeypatch.setattr("devicemanager.conformance.trial._FIRST_LINE", 0.0)
+    monkeypatch.setattr("devicemanager.conformance.check_run._FIRST_LINE", 0.0)
     lines: list[str] = []
     with pytest.raises(CheckError) as raised:
         run(_sleeping(), select(["R01"]), limits=_SOON, settings=SETTINGS, on_wait=lines.append)
@@ -357,7 +357,7 @@ def test_the_command_of_a_plugin_that_never_registers(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What there is to say is the last line, here as there."""
-    monkeypatch.setattr("devicemanager.conformance.trial._FIRST_LINE", 0.0)
+    monkeypatch.setattr("devicemanager.conformance.check_run._FIRST_LINE", 0.0)
     soon = ["check", "--only", "R01", "--limit", "start_seconds=0.5"]
     assert main([*soon, "--", "sleep", "100"]) == 2
     waits, error = capsys.readouterr().err.splitlines()

@@ -19,7 +19,6 @@ from devicemanager import (
     RpcError,
     WaitTimeout,
 )
-from devicemanager.calls import CallMismatch, Mark
 from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.control.podlife import ContainerState
@@ -27,13 +26,14 @@ from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.pods import Container
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated
 from devicemanager.core.runoptions import ContainerSettings
-from devicemanager.events import EventKind
+from devicemanager.events.calls import CallMismatch, Mark
+from devicemanager.events.stream import EventKind
 from devicemanager.faults import FaultError
+from devicemanager.kubelet.wire.errors import WireError
 from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest
-from devicemanager.wire.errors import WireError
 from protos import deviceplugin_v1beta1 as dp
-from tests.faults import hostile
+from tests.hostile import hostile
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.interface import AdmissionView, KubeletInterface

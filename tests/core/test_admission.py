@@ -16,7 +16,7 @@ from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod, pod_requests
-from devicemanager.core.refusal import Refused
+from devicemanager.core.rejection import Refused
 from devicemanager.core.topology import Hint
 from tests import strategies
 from tests.helpers import World, answer, container, device, devices, entries, pod

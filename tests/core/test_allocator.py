@@ -15,7 +15,7 @@ from devicemanager.core.errors import (
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid
 from devicemanager.core.inventory import EMPTY
 from devicemanager.core.ledger import Holding
-from devicemanager.core.refusal import Refused
+from devicemanager.core.rejection import Refused
 from tests.helpers import World, answer, container, device, device_list, devices, entries, pod
 from tests.strategies import GPU, NIC
 

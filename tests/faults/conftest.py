@@ -1,104 +1,128 @@
-"""What the tests of faults share: a root, a kubelet, and that nothing is left over."""
+"""One kubelet for all tests of faults on purpose, and peers that notice them."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import attrs
+import grpc
 import pytest
 
-from devicemanager.io import observers
-from devicemanager.io.kept import Kept
+from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.registration import loop
-from devicemanager.settings import Settings
-from tests.faults import hostile, residue
+from devicemanager.kubelet.settings import Settings
+from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tests.hostile import hostile, residue
 
-Start = Callable[..., MockKubelet]
-
-PATIENT = Settings(pod_resources_qps=None)
-"""With the kubelet's own deadlines: no test fails because the machine is busy."""
-
-IMPATIENT = attrs.evolve(PATIENT, dial_timeout=0.3, options_timeout=0.3)
-"""Short deadlines of dialing and of options, which the plugin does not meet anyway."""
-
-impatient = pytest.mark.parametrize("settings", [IMPATIENT], ids=["impatient"])
-"""For tests in which something never gets an answer."""
-
-
-several = pytest.mark.parametrize(
-    "settings", [attrs.evolve(PATIENT, kubelet_version="1.37")], ids=["1.37"]
+R = hostile.RESOURCE
+EAGER = PluginSettings(
+    register_backoff=0.01, register_backoff_limit=0.05, stream_delay=0.0, stop_grace=0.1
 )
-"""For tests of several plugins that serve one resource at a time."""
+"""A plugin that tries again at once."""
 
 
 @pytest.fixture(scope="session")
-def _warm() -> None:
-    """gRPC opens what it keeps for good with its first server and channel."""
-    root = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    with MockKubelet(root) as kubelet, hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
-        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
-        kubelet.wait_for_resource(hostile.RESOURCE)
-    shutil.rmtree(root)
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(_warm: None) -> Iterator[residue.Residue]:
-    """Every test must give back its threads and descriptors. What other tests of this process
-    keep for each other is neither used nor added to."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(observers, "_idle", Kept(0, observers._end))
-        patched.setattr(loop, "loops", Kept(0, loop._end))
-        before = residue.Residue.now()
-        yield before
-        residue.assert_back_to(before)
+def shared() -> Iterator[MockKubelet]:
+    settings = Settings(durability="process", pod_resources_qps=None)
+    with MockKubelet(settings=settings, clock=ManualClock()) as kubelet:
+        yield kubelet
 
 
 @pytest.fixture
-def root(nothing_left: residue.Residue) -> Iterator[Path]:
-    """A directory short enough for sockets, gone afterwards."""
-    path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    yield path
-    shutil.rmtree(path)
+def kubelet(shared: MockKubelet) -> Iterator[MockKubelet]:
+    """Serving, without faults, plugins and pods. Its clock is turned by hand."""
+    shared.faults.seed = 0
+    yield shared
+    shared.faults.clear()
+    for uid in shared.pods():
+        shared.terminate(uid)
+    shared.wait_for(lambda: not any(shared.allocatable().values()), what="all plugins to be gone")
+    shared.check()
 
 
 @pytest.fixture
-def start(root: Path) -> Iterator[Start]:
-    """Start kubelets, on ``root`` unless told otherwise; they stop with the test, and what
-    went wrong on their threads fails it."""
-    kubelets: list[MockKubelet] = []
+def clock(kubelet: MockKubelet) -> ManualClock:
+    assert isinstance(kubelet.clock, ManualClock)
+    return kubelet.clock
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
+    """Runs a call on a thread of its own: ``elsewhere(call, *arguments)``."""
+    with ThreadPoolExecutor(thread_name_prefix="elsewhere") as pool:
+        yield pool.submit
+
+
+@attrs.frozen
+class Outcome:
+    """What a client was answered."""
+
+    code: str
+    text: str
+
+
+def register(kubelet: MockKubelet, endpoint: str, resource: str = R) -> Outcome:
+    """Register once."""
+    request = dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
+    with grpc.insecure_channel(sockets.target(kubelet.plugin_socket)) as channel:
+        try:
+            dp_grpc.RegistrationStub(channel).Register(request, timeout=30)
+        except grpc.RpcError as error:
+            return Outcome(error.code().name, error.details())
+    return Outcome("OK", "")
+
+
+@pytest.fixture
+def plugin(kubelet: MockKubelet) -> Iterator[hostile.RawPlugin]:
+    """Serves two devices of ``R`` on ``p.sock``, and does not register by itself."""
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
+        yield plugin
+
+
+@pytest.fixture
+def simulated(kubelet: MockKubelet) -> Iterator[Callable[..., SimulatedPlugin]]:
+    """Runs plugins that stay registered: ``simulated("vendor.com/gpu", pre_start=True)``."""
     with ExitStack() as stack:
 
-        def start(settings: Settings = PATIENT, at: Path = root) -> MockKubelet:
-            kubelets.append(stack.enter_context(MockKubelet(at, settings)))
-            return kubelets[-1]
+        def start(resource: str, **more: Any) -> SimulatedPlugin:
+            name = resource.rpartition("/")[2]
+            settings = SimulationSettings(
+                resource_name=resource, plugin_name=name, device_id_prefix=name, **more
+            )
+            plugin = SimulatedPlugin(settings, kubelet.plugin_dir, EAGER)
+            stack.enter_context(plugin)
+            kubelet.wait_for_resource(resource, settings.number_devices)
+            return plugin
 
         yield start
-    for kubelet in kubelets:
-        kubelet.check()
 
 
-@pytest.fixture
-def settings() -> Settings:
-    return PATIENT
+def holds_up(kubelet: MockKubelet, count: int = 1) -> bool:
+    """Wait until the faults hold up so many calls and streams."""
+    return residue.eventually(
+        lambda: sum(state.holding for state in kubelet.faults.list()) == count
+    )
 
 
-@pytest.fixture
-def kubelet(start: Start, settings: Settings) -> MockKubelet:
-    return start(settings)
+def endpoint_of(kubelet: MockKubelet, resource: str) -> str:
+    """The file name of the socket that the resource's plugin registered last."""
+    return kubelet.calls(resource, rpc="Register")[-1].plugin
 
 
-def pod(name: str, count: int = 1, resource: str = hostile.RESOURCE, **metadata: str) -> Any:
-    """A pod of one container that wants ``count`` devices."""
-    limits = {resource: count} if count else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {"containers": [{"name": "main", "image": "i", "resources": {"limits": limits}}]},
-    }
+def cancelled_in(waiting: threading.Event) -> hostile.Unary:
+    """A handler that waits until its caller gives up, and sets the event then."""
+
+    def handler(request: bytes, context: grpc.ServicerContext) -> bytes:
+        hostile.until_cancelled(context)
+        waiting.set()
+        return b""
+
+    return handler

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from devicemanager.conformance import Outcome, Subject, run, select
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tests.conformance.matrix import HOOKS, limits
 
 SETTINGS = Settings(durability="process")

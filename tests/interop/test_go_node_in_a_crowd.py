@@ -5,8 +5,8 @@ import time
 import pytest
 
 from devicemanager.cluster import Cluster, Facts, NodeOptions
-from devicemanager.cluster.members import light_members
-from devicemanager.cluster.stub import Controllers, StubServer
+from devicemanager.cluster.fake_apiserver import Controllers, StubServer
+from devicemanager.cluster.node_specs import light_members
 from tests.cluster.objects import GPU, gpu_pod
 
 

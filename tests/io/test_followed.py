@@ -9,8 +9,8 @@ import pytest
 from devicemanager.claims.directory import ClaimsDirectory
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.io.followed import FollowedDirectory
-from devicemanager.pods.static import ManifestDirectoryError, StaticPods
+from devicemanager.io.directory_watch import FollowedDirectory
+from devicemanager.kubelet.pods.static import ManifestDirectoryError, StaticPods
 
 
 class Followed(FollowedDirectory):

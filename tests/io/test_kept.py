@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from devicemanager.io.kept import Kept
+from devicemanager.io.idle_pool import Kept
 
 
 def things() -> tuple[Kept[str], list[str]]:

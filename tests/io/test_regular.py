@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from devicemanager.io.regular import NotRegular, TooLarge, read_regular
+from devicemanager.io.safe_read import NotRegular, TooLarge, read_regular
 
 
 def test_files_and_links_to_them_up_to_the_limit(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 import checkpoint
 from devicemanager.core.ids import ResourceName
-from devicemanager.events import EventKind
+from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.factories import MockKubeletFactory
 from devicemanager.testing.fakes import FakePlugin

@@ -11,7 +11,7 @@ from devicemanager import MockKubelet, RequestError, RpcError, WaitTimeout
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.plugin.simulated import PreferredPolicy, SimulatedPlugin, SimulationSettings
-from tests.faults import hostile
+from tests.hostile import hostile
 
 GPU = "vendor.com/gpu"
 RAW = "vendor.com/raw"

@@ -14,7 +14,7 @@ from checkpoint import CHECKPOINT_NAME
 from devicemanager import MockKubelet
 from devicemanager.core.errors import StartError
 from devicemanager.kubelet.directories import Directories
-from devicemanager.kubelet.owned import OwnedDirectory
+from devicemanager.kubelet.directory_lock import OwnedDirectory
 
 
 @pytest.fixture

@@ -18,22 +18,23 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from devicemanager import EventKind, MockKubelet, RequestError, Settings, manifests
+from devicemanager import EventKind, MockKubelet, RequestError, Settings
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import RpcError, StartError, StopError
 from devicemanager.core.ids import DeviceId
-from devicemanager.events import EventStream
+from devicemanager.events.stream import EventStream
 from devicemanager.kubelet import process
 from devicemanager.kubelet.lifecycle import Lifecycle
-from devicemanager.manager.manager import DeviceManager
-from devicemanager.pods.records import PodStore
-from devicemanager.pods.workers import PodWorkers
-from devicemanager.registration.server import RegistrationServer
-from devicemanager.registration.watcher import PluginWatcher
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.records import PodStore
+from devicemanager.kubelet.pods.workers import PodWorkers
+from devicemanager.kubelet.registration.server import RegistrationServer
+from devicemanager.kubelet.registration.watcher import PluginWatcher
+from devicemanager.objects import manifests
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import FakeCall, FakePlugin
 from podresources.server import PodResourcesServer
-from tests.faults import hostile
+from tests.hostile import hostile
 
 GPU = hostile.RESOURCE
 

@@ -61,8 +61,8 @@ LOOKED_AT = {
     "devicemanager.core.status",
     "devicemanager.kubelet.inventory",
     "devicemanager.kubelet.telemetry",
-    "devicemanager.manager.looking",
-    "devicemanager.pods.apistatus",
+    "devicemanager.kubelet.manager.state_snapshot",
+    "devicemanager.kubelet.pods.apistatus",
 }
 """What somebody who looks at a kubelet asks for."""
 SELDOM = {
@@ -70,11 +70,11 @@ SELDOM = {
     "devicemanager.claims.manager",
     "devicemanager.core.explanation",
     "devicemanager.faults.fault",
-    "devicemanager.host.pci",
+    "devicemanager.kubelet.host.pci",
     "devicemanager.core.runoptions",
-    "devicemanager.manifests",
-    "devicemanager.pods.admission",
-    "devicemanager.wire.settings",
+    "devicemanager.objects.manifests",
+    "devicemanager.kubelet.pods.admission",
+    "devicemanager.kubelet.wire.settings",
     "google.protobuf.descriptor_pb2",
     "grpc.experimental",
     "yaml",

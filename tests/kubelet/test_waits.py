@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from devicemanager import Event, EventKind, Expected, MockKubelet, RequestError, WaitTimeout
-from devicemanager.calls import Mark
-from devicemanager.calls.log import CallLog
-from devicemanager.events import EventStream
-from devicemanager.kubelet.watching import Watch
+from devicemanager.events.calls import Mark
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.stream import EventStream
+from devicemanager.kubelet.log_watch import Watch
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import FakePlugin

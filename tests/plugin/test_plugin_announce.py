@@ -12,7 +12,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as rpc
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as registration
-from tests.faults.residue import eventually
+from tests.hostile.residue import eventually
 from tests.plugin.stubkubelet import PATIENCE
 
 GPU = "vendor.com/gpu"

@@ -45,7 +45,7 @@ from devicemanager.plugin import (
 from devicemanager.plugin.resource import Resource, ResourceState
 from devicemanager.plugin.service import Service
 from protos import deviceplugin_v1beta1 as dp
-from tests.faults.residue import Residue, assert_back_to, eventually
+from tests.hostile.residue import Residue, assert_back_to, eventually
 from tests.plugin.stubkubelet import PATIENCE, StubKubelet
 
 GPU = "vendor.com/gpu"

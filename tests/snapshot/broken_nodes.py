@@ -17,7 +17,7 @@ import attrs
 import checkpoint
 from checkpoint import CHECKPOINT_NAME, Checkpoint, PodDevicesEntry
 from devicemanager.core.runoptions import ContainerSettings
-from devicemanager.wire.settings import settings_to_bytes
+from devicemanager.kubelet.wire.settings import settings_to_bytes
 from podresources import (
     Allocatable,
     Container,

@@ -10,7 +10,7 @@ import attrs
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.core.topology import NumaTopology
-from devicemanager.host.numa import NumaMachine
+from devicemanager.kubelet.host.numa import NumaMachine
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import (
     KubeletConfig,

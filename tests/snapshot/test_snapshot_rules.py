@@ -16,7 +16,7 @@ import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from checkpoint.fnv import fnv1a_32
 from devicemanager.core.topology import NumaTopology
-from devicemanager.host.numa import NumaMachine
+from devicemanager.kubelet.host.numa import NumaMachine
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import (
     KubeletConfig,

@@ -244,6 +244,6 @@ def test_a_kubelet_that_nobody_stops_leaves_no_directory():
 def test_an_import_that_fails_otherwise_stays_what_it_is(monkeypatch):
     # Once loaded a name stays; another test may have done so.
     monkeypatch.delitem(vars(devicemanager), "Admission", raising=False)
-    monkeypatch.setitem(sys.modules, "devicemanager.pods.admission", None)
-    with pytest.raises(ImportError, match=r"devicemanager\.pods\.admission"):
+    monkeypatch.setitem(sys.modules, "devicemanager.kubelet.pods.admission", None)
+    with pytest.raises(ImportError, match=r"devicemanager\.kubelet\.pods\.admission"):
         _ = devicemanager.Admission

@@ -8,8 +8,8 @@ import pytest
 from devicemanager import NumaTopology, Settings
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
-from devicemanager.host.numa import from_host
-from devicemanager.host.pci import addresses
+from devicemanager.kubelet.host.numa import from_host
+from devicemanager.kubelet.host.pci import addresses
 from devicemanager.testing import FakeDev, FakeSysfs, HardwareError
 
 TWO = NumaTopology.of([0, 2], [[10, 21], [21, 10]])

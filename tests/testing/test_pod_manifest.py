@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicemanager import manifests
+from devicemanager.objects import manifests
 from devicemanager.testing import pod_manifest
 
 

@@ -380,7 +380,7 @@ def test_what_tests_share_what_marks_change_and_what_fails(session):
         from devicemanager import Settings
         from devicemanager.claims.simulated import SimulatedHardware, serve
         from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-        from devicemanager.recording import Recorder
+        from devicemanager.plugin.recording import Recorder
         from devicemanager.testing import pod_manifest
 
         GPU = "vendor.com/gpu"

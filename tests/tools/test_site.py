@@ -10,7 +10,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from devicemanager import events, settings
+from devicemanager.events import stream
+from devicemanager.kubelet import settings
 from tests.paths import ROOT
 from tools.site import sources
 
@@ -72,8 +73,8 @@ def documented(owner: type, source: str) -> set[str]:
 
 
 def test_every_event_is_documented() -> None:
-    assert documented(events.EventKind, inspect.getsource(events)) == set(
-        events.EventKind.__members__
+    assert documented(stream.EventKind, inspect.getsource(stream)) == set(
+        stream.EventKind.__members__
     )
 
 

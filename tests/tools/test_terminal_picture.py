@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.terminal import pictures
+from tests.observe.terminal import pictures
 from tools.terminal_picture import BEGIN, crowd, svg
 
 

@@ -25,7 +25,7 @@ _GOOD = {
 _READER = """
 import sys
 from pathlib import Path
-from devicemanager.runtime import cdi
+from devicemanager.kubelet.runtime import cdi
 registry = cdi.load([Path(sys.argv[1])])
 registry.resolve(["good.example.com/device=d0"])
 print(len(registry.errors), max(map(len, registry.errors), default=0))

@@ -52,7 +52,7 @@ def _server(kubelet: MockKubelet, serves: str = "") -> contextlib.AbstractContex
         case "control":
             return ControlServer(kubelet)
         case "http":
-            from devicemanager.web import HttpServer
+            from devicemanager.observe.web import HttpServer
 
             return HttpServer(kubelet, "127.0.0.1:0", control=ControlServer(kubelet))
     return contextlib.nullcontext()

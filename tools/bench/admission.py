@@ -10,7 +10,7 @@ from statistics import median
 
 from devicemanager.core.pods import Pod
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tools.bench.baseline import Baseline
 from tools.bench.clock import timed
 from tools.bench.environment import admit, node, pod

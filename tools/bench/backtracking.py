@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from devicemanager.claims.core.inventory import Device, Inventory, PoolKey
-from devicemanager.claims.core.ir import Alternative, Claim, Mode
+from devicemanager.claims.core.model import Alternative, Claim, Mode
 from tools.bench.claimcases import ClaimCase
 
 

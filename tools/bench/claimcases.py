@@ -12,7 +12,7 @@ from random import Random
 import attrs
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
-from devicemanager.claims.core.ir import Alternative, Claim, Mode, Request
+from devicemanager.claims.core.model import Alternative, Claim, Mode, Request
 
 DRIVER = "gpu.example.com"
 

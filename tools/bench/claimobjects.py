@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from devicemanager.claims.allocator import Allocator
-from devicemanager.claims.devmgmt import objects as api
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.core.quantity import NANOS, Quantity
 
 NODE = "n1"

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from devicemanager.claims.allocator import Allocator
-from devicemanager.claims.core.ir import Solution
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import Solution
 from devicemanager.claims.core.solve import solve
 from tools.bench import claimcases, claimobjects
 from tools.bench.backtracking import backtrack

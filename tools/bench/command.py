@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from devicemanager.terminal.progress import Work
+from devicemanager.observe.terminal.progress import Work
 from tools.bench import chart, page, report
 from tools.bench.model import Case, Measurement, Row, rows
 from tools.bench.registry import BenchmarkFailed, cases, measure

@@ -14,7 +14,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.topology import NumaTopology
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tools.bench.plugin import resource_name, socket_name
 
 _TIMEOUT = 60.0

@@ -11,7 +11,7 @@ from typing import Final
 
 import grpc
 
-from devicemanager.events import Event, EventKind
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from podresources import sockets
 from protos import deviceplugin_v1beta1_grpc as dp_grpc

@@ -14,7 +14,7 @@ from typing import Final
 import grpc
 
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from podresources import sockets
 from tools.bench.client import LIST, NOTHING, SAME
 from tools.bench.clock import now, timed

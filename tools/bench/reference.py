@@ -27,7 +27,7 @@ from typing import Any, Final
 import attrs
 
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tools.bench.baseline import Baseline
 from tools.bench.clock import now, timed
 from tools.bench.environment import admit, pod, topology

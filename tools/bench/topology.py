@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tools.bench.admission import admission
 from tools.bench.clock import in_turns, timed
 from tools.bench.environment import admit, node, pod, topology

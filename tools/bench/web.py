@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.web import HttpServer
+from devicemanager.observe.web import HttpServer
 from tools.bench.clock import now, timed
 from tools.bench.environment import Helper, admit, node, pod
 from tools.bench.model import Case, Measurement

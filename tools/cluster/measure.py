@@ -25,7 +25,7 @@ import psutil
 from devicemanager.cluster import Cluster, NodeOptions
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import load
-from devicemanager.light.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
 from tools.cluster.build import BuildError, binaries
 from tools.cluster.peer import ControlPlane
 

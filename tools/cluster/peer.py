@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from devicemanager.conformance.hygiene import cpu_seconds
+from devicemanager.conformance.process_checks import cpu_seconds
 from tools.cluster.certificates import Authority, Pair
 
 __all__ = ["ControlPlane"]

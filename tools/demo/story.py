@@ -20,7 +20,7 @@ import podresources
 from devicemanager.cli import pods, resources
 from devicemanager.cli.options import CommandError
 from devicemanager.cli.output import print_table
-from devicemanager.manifests import parse
+from devicemanager.objects.manifests import parse
 from podresources import PodResourcesClient, ids_by_resource
 from tools.demo import claims, topology
 from tools.demo.processes import Process, Record

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from devicemanager.terminal.progress import Work
+from devicemanager.observe.terminal.progress import Work
 from tools.differential.building import BuildError, build
 from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenarios

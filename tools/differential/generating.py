@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from devicemanager.core.runoptions import ContainerSettings, DeviceSpec, Mount
-from devicemanager.wire import settings as wire
+from devicemanager.kubelet.wire import settings as wire
 
 __all__ = ["scenario", "scenarios"]
 

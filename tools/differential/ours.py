@@ -17,12 +17,12 @@ import grpc
 
 import checkpoint
 from checkpoint import PodDevicesEntry
-from devicemanager import manifests
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
+from devicemanager.objects import manifests
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc

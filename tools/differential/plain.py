@@ -16,10 +16,10 @@ from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.topology import Hint, Hints
-from devicemanager.pods.admission import Admission
+from devicemanager.kubelet.pods.admission import Admission
+from devicemanager.kubelet.wire import settings as wire
 from devicemanager.testing import fakes
 from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
-from devicemanager.wire import settings as wire
 
 __all__ = [
     "RESPONSE",

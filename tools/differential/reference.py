@@ -25,7 +25,7 @@ PLUGIN_DIR: Final = Path("/var/lib/kubelet/device-plugins")
 _LAUNCH: Final = """
 import os, sys
 from pathlib import Path
-from devicemanager.processes.namespace import Bind, NamespaceError, enter
+from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
 try:
     enter([Bind(Path(sys.argv[1]), Path(sys.argv[2]))])
 except NamespaceError as error:

@@ -28,7 +28,7 @@ def targets() -> list[Target]:
             "claim-object",
             "a pool, class or claim, of anybody",
             _object,
-            ("devicemanager.claims", "devicemanager.manifests"),
+            ("devicemanager.claims", "devicemanager.objects.manifests"),
             ("DevicePool", "DeviceClass", "ResourceClaim", "spec", "devices", "attributes"),
         ),
         Target(
@@ -49,10 +49,10 @@ def targets() -> list[Target]:
 
 
 def _object() -> Run:
-    from devicemanager.claims.devmgmt.reading import read_object
     from devicemanager.claims.errors import InvalidObject
-    from devicemanager.manifests import ManifestError
-    from devicemanager.manifests.documents import load_documents
+    from devicemanager.claims.v1alpha1.reading import read_object
+    from devicemanager.objects.manifests import ManifestError
+    from devicemanager.objects.manifests.documents import load_documents
 
     def run(data: bytes) -> None:
         try:

@@ -14,7 +14,7 @@ from tools.fuzz.guard import Run
 from tools.fuzz.model import Target
 
 if TYPE_CHECKING:
-    from devicemanager.runtime.oci import HostNode
+    from devicemanager.kubelet.runtime.oci import HostNode
 
 _YAML: Final = ("- ", ": ", "&a ", "*a", "<<: ", "!!", "---\n", "{", "}", "[", "]", "null", "|\n")
 _LONGEST: Final = 4000
@@ -28,28 +28,28 @@ def targets() -> list[Target]:
             "checkpoint",
             "kubelet_internal_checkpoint, of any kubelet",
             _checkpoint,
-            ("checkpoint", "devicemanager.manager", "devicemanager.core"),
+            ("checkpoint", "devicemanager.kubelet.manager", "devicemanager.core"),
             ('"Data"', '"PodDeviceEntries"', '"RegisteredDevices"', '"DeviceIDs"', '"AllocResp"'),
         ),
         Target(
             "manifest",
             "a pod's manifest, of a user",
             _manifest,
-            ("devicemanager.manifests",),
+            ("devicemanager.objects.manifests",),
             (*_YAML, "limits", "requests", "initContainers", "restartPolicy", "example.com/d"),
         ),
         Target(
             "cdi",
             "a CDI specification, of any program; and what OCI rendering makes of it",
             _cdi,
-            ("devicemanager.runtime", "devicemanager.api"),
+            ("devicemanager.kubelet.runtime", "devicemanager.core.api"),
             (*_YAML, "cdiVersion", "containerEdits", "deviceNodes", "mounts", "hooks", "env"),
         ),
         Target(
             "numa",
             "a description of NUMA nodes, of a user; or sysfs",
             _numa,
-            ("devicemanager.host",),
+            ("devicemanager.kubelet.host",),
             (*_YAML, "nodes", "distances", "cpus", "memory", "MemTotal:", " kB", "0-3"),
         ),
         Target(
@@ -63,7 +63,7 @@ def targets() -> list[Target]:
             "recording",
             "what `devicemanager record` wrote, on any machine; and the answers it holds",
             _recording,
-            ("devicemanager.recording",),
+            ("devicemanager.plugin.recording",),
             ('"rpc": "', '"stream": ', '"code": "', '"redacted": [', "Register", "ListAndWatch"),
         ),
     ]
@@ -86,7 +86,7 @@ def _checkpoint() -> Run:
     import checkpoint
     from devicemanager import Settings
     from devicemanager.core.errors import DeviceManagerError
-    from devicemanager.manager.manager import DeviceManager
+    from devicemanager.kubelet.manager.manager import DeviceManager
 
     def run(data: bytes) -> None:
         found, mended = checkpoint.inspect(data), checkpoint.repair(data)
@@ -109,7 +109,7 @@ def _checkpoint() -> Run:
 
 
 def _manifest() -> Run:
-    from devicemanager.manifests import ManifestError, parse
+    from devicemanager.objects.manifests import ManifestError, parse
 
     def run(data: bytes) -> None:
         try:
@@ -122,8 +122,8 @@ def _manifest() -> Run:
 
 def _cdi() -> Run:
     from devicemanager.core.runoptions import RunOptions
-    from devicemanager.runtime import cdi
-    from devicemanager.runtime.oci import HostNode, OciError, render
+    from devicemanager.kubelet.runtime import cdi
+    from devicemanager.kubelet.runtime.oci import HostNode, OciError, render
 
     directory = scratch()
 
@@ -148,7 +148,7 @@ def _cdi() -> Run:
 
 def _numa() -> Run:
     from devicemanager.core.errors import RequestError
-    from devicemanager.host.numa import NumaMachine, from_file, from_host
+    from devicemanager.kubelet.host.numa import NumaMachine, from_file, from_host
 
     root = scratch()
     nodes = root / "sys/devices/system/node"
@@ -189,9 +189,9 @@ def _control() -> Run:
 
 
 def _recording() -> Run:
-    from devicemanager.recording import Recording
-    from devicemanager.recording.answers import Answers
-    from devicemanager.recording.errors import RecordingError
+    from devicemanager.plugin.recording import Recording
+    from devicemanager.plugin.recording.answers import Answers
+    from devicemanager.plugin.recording.errors import RecordingError
 
     path = scratch() / "recording"
 

@@ -12,7 +12,7 @@ from tools.fuzz.guard import Run
 from tools.fuzz.model import Target
 
 if TYPE_CHECKING:
-    from devicemanager.runtime.oci import HostNode
+    from devicemanager.kubelet.runtime.oci import HostNode
 
 
 def targets() -> list[Target]:
@@ -22,21 +22,29 @@ def targets() -> list[Target]:
             "list",
             "two ListAndWatchResponses, of a plugin",
             _list,
-            ("devicemanager.wire", "devicemanager.core"),
+            ("devicemanager.kubelet.wire", "devicemanager.core"),
             ("Healthy", "Unhealthy"),
         ),
         Target(
             "allocate",
             "a ContainerAllocateResponse, of a plugin; and what OCI rendering makes of it",
             _allocate,
-            ("devicemanager.wire", "devicemanager.core.runoptions", "devicemanager.runtime"),
+            (
+                "devicemanager.kubelet.wire",
+                "devicemanager.core.runoptions",
+                "devicemanager.kubelet.runtime",
+            ),
             ("/dev/null", "rwm", "vendor.com/class=name", "0000:3b:00.0"),
         ),
         Target(
             "register",
             "a RegisterRequest, of a plugin",
             _register,
-            ("devicemanager.registration", "devicemanager.api", "devicemanager.core.messages"),
+            (
+                "devicemanager.kubelet.registration",
+                "devicemanager.core.api",
+                "devicemanager.core.messages",
+            ),
             ("v1beta1", "example.com/d", "kubernetes.io/", "requests."),
         ),
         Target(
@@ -50,8 +58,8 @@ def targets() -> list[Target]:
 
 def _list() -> Run:
     from devicemanager.core.inventory import EMPTY, device_list_from
-    from devicemanager.wire.errors import WireError
-    from devicemanager.wire.lists import ListReader, device_columns
+    from devicemanager.kubelet.wire.errors import WireError
+    from devicemanager.kubelet.wire.lists import ListReader, device_columns
 
     def run(data: bytes) -> None:
         middle = data[0] * len(data) // 256 if data else 0
@@ -74,10 +82,10 @@ def _list() -> Run:
 def _allocate() -> Run:
     from devicemanager.core.ids import ResourceName
     from devicemanager.core.runoptions import merge
-    from devicemanager.runtime import cdi
-    from devicemanager.runtime.oci import HostNode, OciError, render
-    from devicemanager.wire.errors import WireError
-    from devicemanager.wire.settings import settings_from_bytes, settings_to_bytes
+    from devicemanager.kubelet.runtime import cdi
+    from devicemanager.kubelet.runtime.oci import HostNode, OciError, render
+    from devicemanager.kubelet.wire.errors import WireError
+    from devicemanager.kubelet.wire.settings import settings_from_bytes, settings_to_bytes
 
     def nodes(path: str) -> Mapping[str, HostNode]:
         return {"": HostNode("c", 1, 3)}
@@ -101,9 +109,9 @@ def _allocate() -> Run:
 def _register() -> Run:
     from google.protobuf.message import DecodeError
 
-    from devicemanager.api.names import extended_resource_fault, is_extended_resource_name
+    from devicemanager.core.api.names import extended_resource_fault, is_extended_resource_name
     from devicemanager.core.messages import go_quoted
-    from devicemanager.registration.server import endpoint_fault
+    from devicemanager.kubelet.registration.server import endpoint_fault
     from protos import deviceplugin_v1beta1 as dp
 
     def run(data: bytes) -> None:

@@ -24,7 +24,7 @@ def targets() -> list[Target]:
             "snapshot-part",
             "a file in a snapshot: its name, a line end, its contents",
             _part,
-            ("devicemanager.snapshot", "devicemanager.host", "checkpoint"),
+            ("devicemanager.snapshot", "devicemanager.kubelet.host", "checkpoint"),
             (
                 "pod-resources.json\n",
                 "sockets.json\n",

@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from devicemanager.claims.core.ir import Mode
 from devicemanager.claims.core.ledger import Ledger, LedgerError
-from devicemanager.claims.devmgmt.objects import API_VERSION
+from devicemanager.claims.core.model import Mode
 from devicemanager.claims.statefile import ClaimsState, StateCorrupt, parse_state
+from devicemanager.claims.v1alpha1.objects import API_VERSION
 from devicemanager.core.quantity import parse_quantity
 
 PREFIX = "claim:"

@@ -22,8 +22,8 @@ import threading
 from typing import Any
 
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.pods.admission import Admission
-from devicemanager.settings import Settings
+from devicemanager.kubelet.pods.admission import Admission
+from devicemanager.kubelet.settings import Settings
 from devicemanager.testing import pod_manifest
 from tools.kill import claims
 

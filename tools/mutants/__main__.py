@@ -28,7 +28,7 @@ MODULES = (
     "checkpoint",
     "devicemanager/core",
     "devicemanager/kubelet",
-    "devicemanager/registration",
+    "devicemanager/kubelet/registration",
 )
 # Peers in Go and Rust are other processes: what runs there has no coverage.
 TESTS = ("-n", "2", "-m", "not interop")

@@ -18,16 +18,16 @@ from devicemanager.core.devices import Device
 from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.refusal import Refused
+from devicemanager.core.rejection import Refused
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
-from devicemanager.manager.manager import DeviceManager
-from devicemanager.settings import Settings
+from devicemanager.core.versions.quirks import quirks_of
+from devicemanager.core.versions.version import KubeletVersion, VersionError
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.settings import Settings
+from devicemanager.kubelet.wire import settings as wire
 from devicemanager.testing import fakes
 from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
-from devicemanager.versions.quirks import quirks_of
-from devicemanager.versions.version import KubeletVersion, VersionError
-from devicemanager.wire import settings as wire
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
 
 __all__ = ["replay_file", "replay_scenario"]

@@ -12,15 +12,15 @@ from typing import Any
 from devicemanager.claims import cel
 from devicemanager.claims.attributes import AttributeValue
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.devmgmt.fields import Fields
-from devicemanager.claims.devmgmt.objects import Attribute
-from devicemanager.claims.devmgmt.reading import read_attribute, read_object
 from devicemanager.claims.dynamic import dynamic_resource
 from devicemanager.claims.errors import CompileError, EvaluationError, InvalidObject
 from devicemanager.claims.semver import SemVer
+from devicemanager.claims.v1alpha1.fields import Fields
+from devicemanager.claims.v1alpha1.objects import Attribute
+from devicemanager.claims.v1alpha1.reading import read_attribute, read_object
 from devicemanager.core.quantity import Quantity, round_down, round_up, whole_units
-from devicemanager.manifests.documents import load_documents
-from devicemanager.manifests.errors import ManifestError
+from devicemanager.objects.manifests.documents import load_documents
+from devicemanager.objects.manifests.errors import ManifestError
 from tools.replay import claims_objects
 from tools.replay.claims_alloc import scenario_differences
 from tools.replay.report import Outcome, ReplayError, difference

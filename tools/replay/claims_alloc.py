@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devicemanager.claims.allocator import Allocator
-from devicemanager.claims.devmgmt.objects import (
+from devicemanager.claims.errors import ClaimsError, DoesNotFit
+from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1.objects import (
     DeviceAllocation,
     DeviceClaim,
     DeviceClass,
     DevicePool,
 )
-from devicemanager.claims.devmgmt.reading import read_object
-from devicemanager.claims.errors import ClaimsError, DoesNotFit
-from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1.reading import read_object
 from devicemanager.core.quantity import Quantity
 from tools.replay import claims_objects
 from tools.replay.report import ReplayError, difference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from devicemanager.claims.devmgmt.objects import API_VERSION
+from devicemanager.claims.v1alpha1.objects import API_VERSION
 from tools.replay.report import ReplayError
 
 Plain = dict[str, Any]

@@ -17,8 +17,8 @@ from sphinx.pycode import ModuleAnalyzer
 from devicemanager.cli import whole_parser
 from devicemanager.control import operations
 from devicemanager.control.nodes import operations as nodes
-from devicemanager.events import EventKind
-from devicemanager.settings import Settings
+from devicemanager.events.stream import EventKind
+from devicemanager.kubelet.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
 
 __all__ = ["write"]

@@ -18,7 +18,7 @@ import attrs
 import checkpoint
 from devicemanager.core.errors import InternalError
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tools.bench.baseline import Baseline
 from tools.bench.clock import in_turns, now
 from tools.bench.environment import Helper, pod

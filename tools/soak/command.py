@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.terminal.progress import Work
+from devicemanager.observe.terminal.progress import Work
 from tools.soak.churn import Amount, Soak
 from tools.soak.readings import HEAD, Lap, grown, line, verdict
 

@@ -11,7 +11,7 @@ from typing import Final, Self
 import attrs
 
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 from tools.bench.clock import now
 from tools.bench.environment import Helper
 from tools.bench.plugin import RESOURCE

@@ -13,9 +13,9 @@ from operator import add, ge, sub
 
 import attrs
 
-from devicemanager.claims.core.flow import Demand
 from devicemanager.claims.core.inventory import Kind
-from devicemanager.claims.core.steps import Steps
+from devicemanager.claims.core.max_flow import Demand
+from devicemanager.claims.core.step_budget import Steps
 from devicemanager.claims.core.view import View
 from devicemanager.core import bitset
 

@@ -6,7 +6,7 @@ the first answer of the whole is the first answers of the parts.
 
 from __future__ import annotations
 
-from devicemanager.claims.core.ir import Mode
+from devicemanager.claims.core.model import Mode
 from devicemanager.claims.core.problem import Problem, Slot
 
 

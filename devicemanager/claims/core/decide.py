@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from devicemanager.claims.core import budgets, flow
+from devicemanager.claims.core import budgets, max_flow
 from devicemanager.claims.core.firstfit import Part
-from devicemanager.claims.core.ir import Mode
+from devicemanager.claims.core.model import Mode
 from devicemanager.claims.core.problem import Problem
 from devicemanager.core import bitset
 
@@ -74,7 +74,7 @@ class _Decision:
         if any(devices.bit_count() < count for devices, count in demands):
             return None
         steps = self._problem.steps
-        found = flow.assign(demands, steps)
+        found = max_flow.assign(demands, steps)
         if found is None or not self._charges:
             return found
         return budgets.assign(self._problem.view, demands, steps)

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from devicemanager.claims.core.ir import Mode
+from devicemanager.claims.core.allocated import Taken
+from devicemanager.claims.core.model import Mode
 from devicemanager.claims.core.problem import Problem, Slot, Tiers, reach
-from devicemanager.claims.core.taken import Taken
 from devicemanager.core import bitset
 
 ANY_POOLS = -1

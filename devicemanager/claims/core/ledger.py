@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from devicemanager.claims.core.inventory import Amounts, Device, DeviceKey, Inventory, PoolKey
-from devicemanager.claims.core.ir import Allocation, Grant, LedgerState, Mode
+from devicemanager.claims.core.model import Allocation, Grant, LedgerState, Mode
 
 
 class LedgerError(Exception):

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from devicemanager.claims.core.ir import Alternative, Claim, Mode
-from devicemanager.claims.core.steps import Steps
+from devicemanager.claims.core.model import Alternative, Claim, Mode
+from devicemanager.claims.core.step_budget import Steps
 from devicemanager.claims.core.view import View
 
 Choice = tuple[int, int, int]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from devicemanager.claims.core import decide, firstfit
-from devicemanager.claims.core.ir import (
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import (
     Allocation,
     Alternative,
     Cause,
@@ -16,9 +17,8 @@ from devicemanager.claims.core.ir import (
     Mode,
     Refusal,
 )
-from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.problem import Choice, Problem, Slot, reach
-from devicemanager.claims.core.steps import OrderLostError, OutOfStepsError, Steps
+from devicemanager.claims.core.step_budget import OrderLostError, OutOfStepsError, Steps
 from devicemanager.claims.core.view import View, affords
 from devicemanager.core import bitset
 

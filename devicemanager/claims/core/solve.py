@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from devicemanager.claims.core import decide, firstfit, flow, reasons
+from devicemanager.claims.core import decide, firstfit, max_flow, reasons
 from devicemanager.claims.core.components import components
 from devicemanager.claims.core.firstfit import Part
 from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.ir import (
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import (
     Allocation,
     Alternative,
     Budget,
@@ -29,9 +30,8 @@ from devicemanager.claims.core.ir import (
     Outcome,
     Solution,
 )
-from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.problem import Choice, Problem
-from devicemanager.claims.core.steps import OrderLostError, OutOfStepsError, Steps
+from devicemanager.claims.core.step_budget import OrderLostError, OutOfStepsError, Steps
 from devicemanager.claims.core.view import View
 from devicemanager.core import bitset
 
@@ -152,7 +152,7 @@ class _Call:
                 devices = bitset.union(self.view.usable(each) for each in found)
                 demands.append((devices, min(each.count for each in found)))
         self.steps.work(len(demands))
-        return flow.fits(demands, self.steps)
+        return max_flow.fits(demands, self.steps)
 
     def _fill(self, choices: list[Choice]) -> list[Answer] | None:
         """Serve these alternatives; None if that cannot be."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import attrs
 
 from devicemanager.claims.core.inventory import Amounts, Inventory, Kind
-from devicemanager.claims.core.ir import Alternative, Mode
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import Alternative, Mode
 
 
 @attrs.frozen(eq=False)

@@ -18,9 +18,9 @@ from urllib.parse import quote, urlencode
 from devicemanager.cluster.client.credentials import Credentials
 from devicemanager.cluster.client.errors import ClientClosing, Unauthorized, Unavailable, api_error
 from devicemanager.cluster.client.protocol import JsonObject, Patch
+from devicemanager.cluster.client.rate_limited_warning import Rarely, Warn
 from devicemanager.cluster.client.streams import OpenStreams
-from devicemanager.cluster.client.telling import Rarely, Warn
-from devicemanager.cluster.client.wellformed import decoded
+from devicemanager.cluster.client.validation import decoded
 from devicemanager.io.retry import retry
 
 if TYPE_CHECKING:

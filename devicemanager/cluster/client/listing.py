@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from devicemanager.cluster.client.errors import Unavailable
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.wellformed import list_items, list_metadata
+from devicemanager.cluster.client.validation import list_items, list_metadata
 
 __all__ = ["pages"]
 

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from devicemanager.apiobjects.times import timestamp
-from devicemanager.clock import Clock
 from devicemanager.cluster.client.errors import ApiError
 from devicemanager.cluster.client.protocol import Api, JsonObject, Lane, Priority
+from devicemanager.io.clock import Clock
+from devicemanager.objects.status.times import timestamp
 
 __all__ = ["EventType", "Recorder", "Subject"]
 

@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 from devicemanager.cluster.client.errors import ApiError, ClientClosing, Gone, Unavailable
 from devicemanager.cluster.client.listing import pages
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.telling import Warn, cut
-from devicemanager.cluster.client.wellformed import decoded, defect, list_items, list_metadata
+from devicemanager.cluster.client.rate_limited_warning import Warn, cut
+from devicemanager.cluster.client.validation import decoded, defect, list_items, list_metadata
 
 __all__ = ["Reflector", "Sink", "Source", "pods_on"]
 

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from devicemanager.cluster.client.api import ApiClient, node_path
 from devicemanager.cluster.client.errors import ClusterError, NotFound
-from devicemanager.cluster.client.fanout import Member, NodeFanout, PodFanout, Receiver
 from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.rate_limited_warning import Warn
+from devicemanager.cluster.client.shared_informer import Member, NodeFanout, PodFanout, Receiver
 from devicemanager.cluster.client.streams import OpenStreams
-from devicemanager.cluster.client.telling import Warn
+from devicemanager.cluster.client.validation import defect, list_items
 from devicemanager.cluster.client.watch import Reflector, pods_on
-from devicemanager.cluster.client.wellformed import defect, list_items
 
 __all__ = ["OwnWatches", "SharedWatches", "Watches", "check_descriptors"]
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Literal
 
-from devicemanager.clock import Clock
 from devicemanager.cluster.client.api import node_path
 from devicemanager.cluster.client.errors import Conflict, Forbidden, Invalid, NotFound
 from devicemanager.cluster.client.protocol import Api, Heartbeats, JsonObject, Lane, Priority
+from devicemanager.cluster.client.rate_limited_warning import Warn
 from devicemanager.cluster.client.recorder import EventType, Recorder
-from devicemanager.cluster.client.telling import Warn
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.nodecontext import NodeContext, Shared
@@ -28,7 +27,8 @@ from devicemanager.cluster.pods.mirrors import Mirrors
 from devicemanager.cluster.pods.sync import PodSync
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
-from devicemanager.events import Event
+from devicemanager.events.stream import Event
+from devicemanager.io.clock import Clock
 
 __all__ = ["ClusterNode", "Leave"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from devicemanager.apiobjects.node import default_labels, node_object
 from devicemanager.cluster.client.api import node_path
 from devicemanager.cluster.client.errors import ClusterError, Conflict
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.wellformed import defect
+from devicemanager.cluster.client.validation import defect
 from devicemanager.cluster.nodecontext import NodeContext
 from devicemanager.cluster.nodes.status import NodeStatusUpdater
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL
+from devicemanager.objects.status.node import default_labels, node_object
 
 __all__ = ["register"]
 

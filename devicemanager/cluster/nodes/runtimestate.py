@@ -10,7 +10,7 @@ from typing import Final
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.qos import QosClass, qos_class
-from devicemanager.core.refusal import Refused
+from devicemanager.core.rejection import Refused
 
 __all__ = ["RuntimeState"]
 

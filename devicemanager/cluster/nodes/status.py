@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from devicemanager.apiobjects.node import node_status_object
 from devicemanager.cluster.client.api import node_path
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.nodecontext import NodeContext
@@ -13,6 +12,7 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import node_amounts
 from devicemanager.core.nodestatus.changes import digest, node_patch
 from devicemanager.core.nodestatus.conditions import NodeCondition, node_conditions
+from devicemanager.objects.status.node import node_status_object
 
 __all__ = ["NodeStatusUpdater"]
 

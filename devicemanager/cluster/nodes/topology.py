@@ -8,15 +8,15 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from devicemanager.apiobjects.node import node_reference
-from devicemanager.apiobjects.topology import PlacedDevice, topology_object
 from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
 from devicemanager.cluster.client.protocol import Api, JsonObject, Lane, Priority
-from devicemanager.cluster.client.telling import Warn
+from devicemanager.cluster.client.rate_limited_warning import Warn
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.core.status import Health
 from devicemanager.core.topology import NumaTopology
-from devicemanager.events import Event, EventKind
+from devicemanager.events.stream import Event, EventKind
+from devicemanager.objects.status.node import node_reference
+from devicemanager.objects.status.topology import PlacedDevice, topology_object
 
 __all__ = ["NodeTopology"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devicemanager.apiobjects.podstatus import container_statuses_of, held_devices
-from devicemanager.apiobjects.times import seconds_of
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.nodecontext import NodeContext
 from devicemanager.cluster.pods.manager import PodManager
@@ -19,9 +17,11 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodFacts
-from devicemanager.core.refusal import Refused
-from devicemanager.manifests.bound import bound_pod
-from devicemanager.manifests.errors import ManifestError
+from devicemanager.core.rejection import Refused
+from devicemanager.objects.manifests.bound import bound_pod
+from devicemanager.objects.manifests.errors import ManifestError
+from devicemanager.objects.status.podstatus import container_statuses_of, held_devices
+from devicemanager.objects.status.times import seconds_of
 
 __all__ = ["AdmitHandler", "PodAdmission"]
 

@@ -17,10 +17,6 @@ from typing import Any, Final
 
 import attrs
 
-from devicemanager.apiobjects.node import node_reference
-from devicemanager.apiobjects.pods import pod_object
-from devicemanager.apiobjects.podstatus import status_object
-from devicemanager.apiobjects.times import timestamp
 from devicemanager.cluster.client.api import pod_path
 from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
 from devicemanager.cluster.client.protocol import JsonObject, Priority
@@ -29,6 +25,10 @@ from devicemanager.cluster.pods.state import MIRROR, made_up_ip
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
+from devicemanager.objects.status.node import node_reference
+from devicemanager.objects.status.pods import pod_object
+from devicemanager.objects.status.podstatus import status_object
+from devicemanager.objects.status.times import timestamp
 
 __all__ = ["Mirrors"]
 

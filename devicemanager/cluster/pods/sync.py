@@ -22,7 +22,7 @@ from devicemanager.cluster.pods.syncloop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
 from devicemanager.cluster.pods.timers import ContainerTimers
 from devicemanager.core.errors import RequestError
-from devicemanager.events import Event, EventKind
+from devicemanager.events.stream import Event, EventKind
 
 __all__ = ["PodSync"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from devicemanager.apiobjects.podstatus import held_devices, status_object
 from devicemanager.cluster.client.api import pod_path
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.nodecontext import NodeContext
@@ -12,6 +11,7 @@ from devicemanager.cluster.pods.state import PodState, Stage, made_up_ip
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
 from devicemanager.core.podstatus.status import refused_status
+from devicemanager.objects.status.podstatus import held_devices, status_object
 
 __all__ = ["PodWriter"]
 

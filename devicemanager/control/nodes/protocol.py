@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
+    from devicemanager.kubelet.pods.records import PodRecord
     from devicemanager.kubelet.telemetry import NodeTelemetry
-    from devicemanager.pods.records import PodRecord
 
 __all__ = ["Leave", "SteeredCluster", "SteeredKubelet", "SteeredNode"]
 

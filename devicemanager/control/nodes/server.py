@@ -12,10 +12,10 @@ from devicemanager.control.access import Gate
 from devicemanager.control.errors import problem_of
 from devicemanager.control.nodes.operations import OPERATIONS, document
 from devicemanager.control.nodes.protocol import SteeredCluster
+from devicemanager.control.router import TableApplication
 from devicemanager.control.server import SteeringServer
 from devicemanager.control.serving import HttpService
 from devicemanager.control.shapes import Problem
-from devicemanager.control.table import TableApplication
 
 __all__ = ["NodesControlServer"]
 

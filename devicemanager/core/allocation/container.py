@@ -7,7 +7,7 @@ holds its lock only while the generator runs, never over an RPC. On any refusal
 ``all_or_nothing`` drops the draft, so the ledger is as it was.
 
 Follows ``Allocate`` and ``allocateContainerResources`` of
-pkg/kubelet/cm/devicemanager/manager.go (v1.32).
+pkg/kubelet/cm/devicemanager/kubelet/manager.go (v1.32).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.registry import HintProviders
-from devicemanager.core.refusal import Refused, refused_by_allocation
+from devicemanager.core.rejection import Refused, refused_by_allocation
 from devicemanager.core.topology import Hint, NumaTopology, ProviderHints, TopologyPolicy
 
 Reusable = dict[ResourceName, frozenset[DeviceId]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from devicemanager.api.names import is_extended_resource_name
 from devicemanager.core.allocation.container import PodAllocation, ResourceSnapshot, Step
+from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
     ResourceExplanation,
@@ -14,7 +14,7 @@ from devicemanager.core.explanation.model import (
 )
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.pods import Pod
-from devicemanager.core.refusal import Refused
+from devicemanager.core.rejection import Refused
 from devicemanager.core.topology import TopologyPolicy
 
 

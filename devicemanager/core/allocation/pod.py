@@ -27,7 +27,7 @@ from devicemanager.core.errors import (
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceIndex
 from devicemanager.core.pods import Container, pod_requests
-from devicemanager.core.refusal import Refused, refused_by_topology
+from devicemanager.core.rejection import Refused, refused_by_topology
 from devicemanager.core.topology import (
     DeviceLayout,
     Hint,

@@ -5,7 +5,7 @@ gets the answer sent in. While an RPC is under way other pods may be admitted an
 may change, so after each answer the state is looked at afresh; what was chosen before
 is reserved in the draft and cannot be lost.
 
-Follows ``devicesToAllocate`` of pkg/kubelet/cm/devicemanager/manager.go (v1.32).
+Follows ``devicesToAllocate`` of pkg/kubelet/cm/devicemanager/kubelet/manager.go (v1.32).
 """
 
 from __future__ import annotations

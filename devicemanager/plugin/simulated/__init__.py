@@ -6,7 +6,7 @@ the deployment to a cluster. What never does: hardware, or anything of the kubel
 
 from __future__ import annotations
 
-from devicemanager.lazy import TYPE_CHECKING, lazy_names
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.plugin.simulated.command import add_arguments, run, simulate_main

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
+from devicemanager.core.api.deviceplugin import PLUGIN_DIRECTORY
 from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
 from devicemanager.plugin.simulated.deployment import deploy, undeploy

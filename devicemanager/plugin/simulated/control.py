@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from devicemanager.io.regular import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRefused, read_regular
 from devicemanager.io.watch import DirectoryWatch
 from devicemanager.plugin.simulated.table import GONE, HEALTH
 

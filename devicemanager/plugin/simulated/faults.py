@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import attrs
 
-from devicemanager.api.deviceplugin import HEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY
 from protos import deviceplugin_v1beta1 as dp
 
 __all__ = ["RPCS", "AllocateFault", "Faults", "ListFault", "SimulatedError", "faulty_lists"]

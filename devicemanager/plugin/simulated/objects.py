@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.api.deviceplugin import PLUGIN_DIRECTORY
+from devicemanager.core.api.deviceplugin import PLUGIN_DIRECTORY
 from devicemanager.plugin.errors import ConfigurationError
 from devicemanager.plugin.simulated.settings import SimulationSettings, as_text, title
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import attrs
 import grpc
 
-from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin import wire
 from devicemanager.plugin.author import Plugin
 from devicemanager.plugin.notifier import Notifier

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 import attrs
 import grpc
 
-from devicemanager.api.deviceplugin import MAX_NUMA_NODES
+from devicemanager.core.api.deviceplugin import MAX_NUMA_NODES
 from devicemanager.plugin.errors import ConfigurationError
 from devicemanager.plugin.names import check_resource_name
 from devicemanager.plugin.simulated.faults import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from devicemanager.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin.errors import UnknownDevice
 from devicemanager.plugin.simulated.ids import device_id
 from devicemanager.plugin.simulated.settings import SimulationSettings

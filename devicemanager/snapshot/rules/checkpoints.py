@@ -19,7 +19,7 @@ _SHOWN = 20
 
 def damaged(node: Node) -> Iterator[Finding]:
     """A kubelet that starts goes on without it: ``Start`` logs the error
-    (devicemanager/manager.go, v1.36)."""
+    (devicemanager/kubelet/manager.go, v1.36)."""
     saved = node.saved
     if saved is None or not saved.problems:
         return
@@ -194,7 +194,7 @@ def unreadable_answers(node: Node) -> Iterator[Finding]:
 def _objection(entry: PodDevicesEntry) -> str | None:
     from google.protobuf.message import DecodeError
 
-    from devicemanager.wire.settings import settings_from_bytes
+    from devicemanager.kubelet.wire.settings import settings_from_bytes
 
     try:
         settings_from_bytes(entry.alloc_resp or b"")

@@ -11,8 +11,8 @@ from itertools import combinations, product
 import attrs
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory
-from devicemanager.claims.core.ir import Allocation, Alternative, Claim, Grant, Mode
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import Allocation, Alternative, Claim, Grant, Mode
 
 Chosen = tuple[int, int, Alternative]
 """Claim, request, alternative."""

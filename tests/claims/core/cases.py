@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
-from devicemanager.claims.core.ir import Alternative, Claim, Match, Mode, Request
+from devicemanager.claims.core.model import Alternative, Claim, Match, Mode, Request
 
 ATTRIBUTES = ("model", "numa")
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
-from devicemanager.claims.core.ir import (
+from devicemanager.claims.core.ledger import Ledger, LedgerError
+from devicemanager.claims.core.model import (
     Allocation,
     Alternative,
     Claim,
@@ -20,7 +21,6 @@ from devicemanager.claims.core.ir import (
     Request,
     Solution,
 )
-from devicemanager.claims.core.ledger import Ledger, LedgerError
 from devicemanager.claims.core.solve import solve
 from tests.claims.core import cases
 

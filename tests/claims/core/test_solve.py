@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
-from devicemanager.claims.core.ir import (
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import (
     Alternative,
     Cause,
     Claim,
@@ -22,7 +23,6 @@ from devicemanager.claims.core.ir import (
     Request,
     Solution,
 )
-from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import solve
 from devicemanager.claims.core.view import View

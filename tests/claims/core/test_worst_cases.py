@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve
 
-from devicemanager.claims.core.ir import Budget, Infeasible, Limits, Mode, Solution
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import Budget, Infeasible, Limits, Mode, Solution
 from devicemanager.claims.core.solve import solve
 from tools.bench import claimcases
 from tools.bench.claimcases import ClaimCase

@@ -11,7 +11,7 @@ from devicemanager.cluster import Cluster
 from devicemanager.cluster.client.api import ApiClient, pod_path
 from devicemanager.cluster.client.credentials import load
 from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound
-from devicemanager.cluster.stub import Controllers, StubServer
+from devicemanager.cluster.fake_apiserver import Controllers, StubServer
 from tools.cluster.build import VARIABLE, BuildError, binaries
 
 GPU = "vendor.com/gpu"

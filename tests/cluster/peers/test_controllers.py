@@ -16,7 +16,7 @@ from devicemanager import cli
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
 from devicemanager.cluster.client.api import node_path, pod_path
 from devicemanager.cluster.client.errors import Forbidden
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 
 GPU = "vendor.com/gpu"
 COMMAND = Path(sys.executable).with_name("devicemanager")

@@ -7,7 +7,7 @@ from devicemanager.cluster.client.api import node_path, pod_path
 from devicemanager.cluster.client.errors import ClusterError, Forbidden, NotFound
 from devicemanager.cluster.facts import Facts, Span
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.settings import Settings
+from devicemanager.kubelet.settings import Settings
 
 GPU = "vendor.com/gpu"
 RESULT = ["Failed", "Running"]

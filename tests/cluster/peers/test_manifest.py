@@ -13,7 +13,7 @@ from devicemanager.cluster.client import api as api_module
 from devicemanager.cluster.client.api import node_path
 from devicemanager.cluster.client.errors import Conflict, NotFound
 from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.members import light_members
+from devicemanager.cluster.node_specs import light_members
 from devicemanager.testing import pod_manifest
 from tests.paths import ROOT
 

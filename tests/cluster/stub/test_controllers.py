@@ -2,8 +2,8 @@
 
 import pytest
 
-from devicemanager.cluster.stub import StubServer, jobs, scheduling
-from devicemanager.cluster.stub.lifecycle import Lifecycle
+from devicemanager.cluster.fake_apiserver import StubServer, jobs, scheduling
+from devicemanager.cluster.fake_apiserver.lifecycle import Lifecycle
 
 GPU = "vendor.com/gpu"
 MINE = {"key": "mine", "value": "true", "effect": "NoSchedule"}
@@ -29,7 +29,7 @@ def node(stub, name, gpus=2, *, taints=(), ready="True", labels=None):
         }
         return value
 
-    from devicemanager.cluster.stub.kinds import KINDS, Target
+    from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 
     stub.objects.change(Target(KINDS["nodes"], "", name), given)
     stub.objects.change(Target(KINDS["nodes"], "", name, "status"), status)
@@ -91,7 +91,7 @@ def job(stub, **spec):
 
 
 def ended(stub, phase):
-    from devicemanager.cluster.stub.kinds import KINDS, Target
+    from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 
     for each in stub.all("pods"):
         if each["status"]["phase"] == "Pending":

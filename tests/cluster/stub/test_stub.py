@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from devicemanager.cluster.stub.answers import Refusal
-from devicemanager.cluster.stub.kinds import KINDS, Kind, target
-from devicemanager.cluster.stub.merging import merge, strategic
-from devicemanager.cluster.stub.objects import Objects
-from devicemanager.cluster.stub.rights import Right, Rights, rights_of
-from devicemanager.cluster.stub.selectors import selector
-from devicemanager.cluster.stub.store import Store
-from devicemanager.cluster.stub.watching import Watching
+from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.kinds import KINDS, Kind, target
+from devicemanager.cluster.fake_apiserver.merging import merge, strategic
+from devicemanager.cluster.fake_apiserver.objects import Objects
+from devicemanager.cluster.fake_apiserver.rights import Right, Rights, rights_of
+from devicemanager.cluster.fake_apiserver.selectors import selector
+from devicemanager.cluster.fake_apiserver.store import Store
+from devicemanager.cluster.fake_apiserver.watching import Watching
 
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.apiobjects.node import (
-    NodeInfo,
-    default_labels,
-    node_object,
-    node_status_object,
-)
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import node_amounts
 from devicemanager.core.nodestatus.changes import digest, node_patch
 from devicemanager.core.nodestatus.conditions import Pressure, node_conditions
 from devicemanager.core.quantity import Quantity
+from devicemanager.objects.status.node import (
+    NodeInfo,
+    default_labels,
+    node_object,
+    node_status_object,
+)
 
 FIXED = {
     name: Quantity.parse(text)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager.apiobjects.podstatus import container_id, held_devices, status_object
-from devicemanager.apiobjects.times import micro_timestamp, seconds_of, timestamp
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
@@ -14,6 +12,8 @@ from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.qos import qos_class
 from devicemanager.core.podstatus.status import PodFacts, pod_status
 from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
+from devicemanager.objects.status.podstatus import container_id, held_devices, status_object
+from devicemanager.objects.status.times import micro_timestamp, seconds_of, timestamp
 
 UID = PodUid("u")
 LONG_AGO = "2020-01-01T00:00:00Z"

@@ -7,7 +7,6 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.apiobjects.podstatus import container_statuses_of, status_object
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus, initial_status
@@ -19,6 +18,7 @@ from devicemanager.core.podstatus.status import (
     pod_status,
     refused_status,
 )
+from devicemanager.objects.status.podstatus import container_statuses_of, status_object
 
 NAMES = st.sampled_from(["a", "b", "i", "s"])
 ACTS = st.lists(st.tuples(NAMES, st.sampled_from(["start", "end", "fail", "wait"])), max_size=12)

@@ -1,0 +1,184 @@
+"""Reading the fields of a mapping that may hold anything, noting every mistake."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from devicemanager.core.quantity import Quantity
+from devicemanager.objects.manifests.errors import FieldError, invalid, plain, required, wrong_type
+
+_T = TypeVar("_T")
+
+
+def json_value(value: object) -> Any:
+    """``value`` without what YAML or Python has and JSON has not: dates, bytes, sets, keys of any
+    type, halves of surrogate pairs."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, datetime.date):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return {_whole(str(key)): json_value(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(_whole(str(each)) for each in value)
+    return _whole(str(value))
+
+
+def _whole(text: str) -> str:
+    """``text`` as UTF-8 can spell it."""
+    return text.encode("utf-8", "replace").decode()
+
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class Fields:
+    """The fields of one mapping. What is absent or null gives the default.
+
+    Whatever cannot be read gives the default as well and is noted in ``errors``. ``finish``
+    notes the fields that nobody asked for.
+    """
+
+    def __init__(self, value: object, path: str, errors: list[FieldError]) -> None:
+        self.path = path
+        self.errors = errors
+        self._left: dict[Any, Any] = {}
+        if isinstance(value, Mapping):
+            self._left = dict(value)
+        elif value is not None:
+            errors.append(wrong_type(path or "object", "a mapping", value))
+
+    def under(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def take(self, name: str) -> object:
+        """The raw value, or None."""
+        return self._left.pop(name, None)
+
+    def take_any_case(self, name: str) -> object:
+        """The raw value of the field in whatever case it is spelled."""
+        spelled = [
+            key for key in self._left if isinstance(key, str) and key.lower() == name.lower()
+        ]
+        values = [self._left.pop(key) for key in spelled]
+        if len(values) > 1:
+            self.errors.append(invalid(self.under(name), spelled[1], "the field is given twice"))
+        return values[0] if values else None
+
+    def text(self, name: str) -> str:
+        return self.as_text(self.take(name), name)
+
+    def as_text(self, value: object, name: str) -> str:
+        text = self._checked(value, name, str, "a text", "")
+        if text.isascii() or text == _whole(text):
+            return text
+        self.errors.append(invalid(self.under(name), text, "must be Unicode text"))
+        return ""
+
+    def boolean(self, name: str) -> bool:
+        return self._checked(self.take(name), name, bool, "true or false", False)
+
+    def integer(self, name: str) -> int | None:
+        value = self.take(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
+            self.errors.append(wrong_type(self.under(name), "an integer of 64 bits", value))
+            return None
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        value = self.take(name)
+        return None if value is None else self.as_text(value, name)
+
+    def quantity(self, name: str) -> Quantity | None:
+        value = self.take(name)
+        return None if value is None else self._quantity(value, self.under(name))
+
+    def required_quantity(self, name: str) -> Quantity:
+        """Notes an absent one as such, and gives 0."""
+        value = self.take(name)
+        if value is None:
+            self.errors.append(required(self.under(name)))
+            return Quantity(0)
+        return self._quantity(value, self.under(name)) or Quantity(0)
+
+    def _quantity(self, value: object, path: str) -> Quantity | None:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            self.errors.append(wrong_type(path, "a quantity such as 500m or 1Gi", value))
+            return None
+        try:
+            # YAML and JSON numbers are quantities that somebody did not put in quotes.
+            return Quantity.parse(value if isinstance(value, str) else repr(value))
+        except ValueError as error:
+            self.errors.append(invalid(path, value, str(error)))
+            return None
+
+    def quantities(self, name: str) -> dict[str, Quantity]:
+        value, path = self.take(name), self.under(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.errors.append(wrong_type(path, "a mapping", value))
+            return {}
+        found = {}
+        for key, amount in value.items():
+            quantity = self._quantity(amount, f"{path}[{plain(key)}]")
+            if not isinstance(key, str):
+                self.errors.append(wrong_type(path, "a mapping with texts as keys", key))
+            elif quantity is not None:
+                found[key] = quantity
+        return found
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple([self.as_text(item, f"{name}[{i}]") for i, item in self._items(name)])
+
+    def each(self, name: str, read: Callable[[Fields], _T]) -> tuple[_T, ...]:
+        """The items of a list of mappings."""
+        path = self.under(name)
+        found = []
+        for number, item in self._items(name):
+            if not isinstance(item, Mapping):
+                self.errors.append(wrong_type(f"{path}[{number}]", "a mapping", item))
+                continue
+            fields = Fields(item, f"{path}[{number}]", self.errors)
+            found.append(read(fields))
+            fields.finish()
+        return tuple(found)
+
+    def raw_items(self, name: str) -> tuple[Any, ...]:
+        return tuple([json_value(item) for _, item in self._items(name)])
+
+    def _items(self, name: str) -> Iterator[tuple[int, object]]:
+        value = self._checked(self.take(name), name, list, "a list", [])
+        return enumerate(value)
+
+    def inner(self, name: str) -> Fields:
+        """The fields of a mapping inside; to be finished by whoever asks."""
+        return Fields(self.take(name), self.under(name), self.errors)
+
+    def rest(self) -> dict[str, Any]:
+        """All fields that nobody asked for, taken, as JSON has values."""
+        left, self._left = self._left, {}
+        return {_whole(str(key)): json_value(value) for key, value in left.items()}
+
+    def finish(self) -> None:
+        for name in self._left:
+            self.errors.append(FieldError(self.under(plain(name)), "no such field"))
+
+    def _checked(self, value: object, name: str, kind: type[_T], expected: str, default: _T) -> _T:
+        if value is None:
+            return default
+        if not isinstance(value, kind):
+            self.errors.append(wrong_type(self.under(name), expected, value))
+            return default
+        return value

@@ -1,0 +1,228 @@
+"""Plain YAML or JSON values into objects of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.errors import InvalidObject
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.fields import Fields, json_value
+from devicemanager.claims.v1alpha1.validate import object_line, object_name, rules_broken
+from devicemanager.objects.manifests.errors import FieldError, described, unsupported
+
+
+def read_object(document: object) -> api.Object:
+    """One document as a valid object.
+
+    A kind of another API is a ``ConfigObject``. Raises InvalidObject with a line for every
+    rule that the document breaks.
+    """
+    try:
+        return _read(document)
+    except RecursionError:
+        raise InvalidObject(("object: is nested too deep, or inside of itself",)) from None
+
+
+def _read(document: object) -> api.Object:
+    if not isinstance(document, Mapping):
+        text = f"must be a mapping with apiVersion and kind, not {described(document)}"
+        raise InvalidObject((text,))
+    errors: list[FieldError] = []
+    fields = Fields(document, "", errors)
+    version, kind = fields.text("apiVersion"), fields.text("kind")
+    metadata = _metadata(fields)
+    if not metadata.namespace and (version, kind) not in _CLUSTER_SCOPED:
+        metadata = attrs.evolve(metadata, namespace="default")
+    found: api.Object
+    if version == api.API_VERSION:
+        reader = _KINDS.get(kind)
+        if reader is None:
+            errors.append(unsupported("kind", kind, *_KINDS))
+            raise InvalidObject((object_line(kind, object_name(metadata), errors[-1]),))
+        found = reader(fields, metadata)
+        fields.finish()
+    else:
+        found = api.ConfigObject(version, kind, metadata, json_value(document))
+    # A document that cannot be read is not judged by the rules as well.
+    errors = errors or rules_broken(found)
+    if errors:
+        name = object_name(metadata)
+        raise InvalidObject(tuple([object_line(kind, name, error) for error in errors]))
+    return found
+
+
+def check(found: api.Object) -> None:
+    """Raises InvalidObject if an object that was not read from a document breaks a rule."""
+    errors = rules_broken(found)
+    if errors:
+        name = object_name(found.metadata)
+        kind = found.kind if isinstance(found, api.ConfigObject) else type(found).__name__
+        raise InvalidObject(tuple([object_line(kind, name, error) for error in errors]))
+
+
+def _metadata(fields: Fields) -> api.ObjectMeta:
+    meta = fields.inner("metadata")
+    name, namespace, uid = meta.text("name"), meta.text("namespace"), meta.text("uid")
+    return api.ObjectMeta(name, namespace, uid, meta.rest())
+
+
+def _class(fields: Fields, metadata: api.ObjectMeta) -> api.DeviceClass:
+    spec = fields.inner("spec")
+    fields.take("status")
+    # The tags of these two fields are broken in Go: it writes them capitalized.
+    driver = spec.as_text(spec.take_any_case("driver"), "driver")
+    device_type = spec.as_text(spec.take_any_case("deviceType"), "deviceType")
+    found = api.DeviceClass(
+        metadata,
+        driver,
+        device_type,
+        spec.text("constraints"),
+        spec.boolean("adminAccess"),
+        spec.each("configs", _class_config),
+    )
+    spec.finish()
+    return found
+
+
+def _class_config(fields: Fields) -> api.ConfigReference:
+    reference = _claim_config(fields)
+    return api.ConfigReference(
+        reference.api_version, reference.kind, reference.name, fields.text("namespace")
+    )
+
+
+def _claim_config(fields: Fields) -> api.ConfigReference:
+    return api.ConfigReference(fields.text("apiVersion"), fields.text("kind"), fields.text("name"))
+
+
+def _pool(fields: Fields, metadata: api.ObjectMeta) -> api.DevicePool:
+    spec, status = fields.inner("spec"), fields.inner("status")
+    found = api.DevicePool(
+        metadata,
+        spec.text("driver"),
+        spec.text("nodeName"),
+        spec.each("attributes", read_attribute),
+        spec.each("resources", _capacity),
+        spec.each("devices", _device),
+        status.integer("availableDevices"),
+    )
+    spec.finish()
+    status.finish()
+    return found
+
+
+def _device(fields: Fields) -> api.Device:
+    return api.Device(
+        fields.text("name"),
+        fields.each("attributes", read_attribute),
+        fields.quantities("requests"),
+        fields.each("resources", _capacity),
+    )
+
+
+def read_attribute(fields: Fields) -> api.Attribute:
+    """One attribute, valid or not."""
+    return api.Attribute(
+        fields.text("name"),
+        fields.optional_text("stringValue"),
+        fields.integer("intValue"),
+        fields.quantity("quantityValue"),
+        fields.optional_text("semVerValue"),
+    )
+
+
+def _capacity(fields: Fields) -> api.ResourceCapacity:
+    name, capacity = fields.text("name"), fields.required_quantity("capacity")
+    block = fields.quantity("blockSize")
+    return api.ResourceCapacity(name, capacity, api.ONE if block is None else block)
+
+
+def _claim(fields: Fields, metadata: api.ObjectMeta) -> api.DeviceClaim:
+    spec = fields.inner("spec")
+    found = api.DeviceClaim(
+        metadata,
+        spec.each("claims", _instance),
+        spec.texts("matchAttributes"),
+        read_status(fields.inner("status")),
+    )
+    spec.finish()
+    return found
+
+
+def _instance(fields: Fields) -> api.ClaimInstance:
+    name = fields.text("name")
+    one_of = fields.each("oneOf", _detail)
+    detail = _detail(fields)
+    if one_of and detail == api.ClaimDetail():
+        return api.ClaimInstance(None, one_of, name)
+    return api.ClaimInstance(detail, one_of, name)
+
+
+def _detail(fields: Fields) -> api.ClaimDetail:
+    return api.ClaimDetail(
+        fields.text("deviceType"),
+        fields.text("deviceClass"),
+        fields.text("constraints"),
+        fields.quantities("requests"),
+        fields.quantities("limits"),
+        fields.texts("matchAttributes"),
+        fields.each("configs", _claim_config),
+    )
+
+
+def read_status(fields: Fields) -> api.ClaimStatus:
+    """The status of a claim; takes and finishes ``fields``."""
+    found = api.ClaimStatus(
+        fields.each("allocations", _device_allocation),
+        fields.each("classConfigs", _config_object),
+        fields.each("claimConfigs", _config_object),
+        fields.each("deviceStatuses", read_device_status),
+        tuple(sorted(set(fields.texts("podNames")))),
+    )
+    fields.finish()
+    return found
+
+
+def _config_object(fields: Fields) -> api.ConfigObject:
+    content: dict[str, Any] = fields.rest()
+    again = Fields(content, fields.path, fields.errors)
+    version, kind = again.text("apiVersion"), again.text("kind")
+    return api.ConfigObject(version, kind, _metadata(again), content)
+
+
+def _device_allocation(fields: Fields) -> api.DeviceAllocation:
+    pool, device = fields.text("devicePoolName"), fields.text("deviceName")
+    return api.DeviceAllocation(pool, device, fields.each("allocations", _resource_allocation))
+
+
+def _resource_allocation(fields: Fields) -> api.ResourceAllocation:
+    return api.ResourceAllocation(fields.text("name"), fields.required_quantity("allocation"))
+
+
+def read_device_status(fields: Fields) -> api.DeviceStatus:
+    """One entry of ``deviceStatuses``."""
+    return api.DeviceStatus(
+        fields.text("devicePoolName"),
+        fields.text("deviceName"),
+        fields.each("conditions", Fields.rest),
+        fields.text("deviceIP"),
+        fields.each("deviceIPs", _ip),
+        fields.raw_items("deviceInfo"),
+        fields.each("allocations", _resource_allocation),
+    )
+
+
+def _ip(fields: Fields) -> str:
+    return fields.text("ip")
+
+
+_CLUSTER_SCOPED = {(api.API_VERSION, "DeviceClass"), (api.API_VERSION, "DevicePool")}
+_Reader = Callable[[Fields, api.ObjectMeta], api.Object]
+_KINDS: Mapping[str, _Reader] = {
+    "DeviceClass": _class,
+    "DeviceClaim": _claim,
+    "DevicePool": _pool,
+}

@@ -1,0 +1,113 @@
+"""The kubelet's feature gates that this device manager looks at, and their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from devicemanager.core.versions.version import PREVIEW, KubeletVersion, VersionError
+
+__all__ = ["GATES", "GateStep", "Stage", "resolve_gates"]
+
+
+class GateStep(NamedTuple):
+    """From ``since`` (a minor) on: the default, and whether it may be changed."""
+
+    since: int
+    default: bool
+    stage: str
+    locked: bool = False
+    unsure: bool = False
+    """Whether no source settles it."""
+
+
+Stage = tuple[GateStep, ...]
+_GONE = "gone"
+
+
+def _steps(
+    *steps: tuple[int, bool, str] | tuple[int, bool, str, bool] | tuple[int, bool, str, bool, bool],
+) -> Stage:
+    return tuple(GateStep(*step) for step in steps)
+
+
+GATES: Mapping[str, Stage] = {
+    "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA")),
+    "DevicePluginCDIDevices": _steps(
+        (28, False, "alpha"), (29, True, "beta"), (31, True, "GA", True), (34, True, _GONE)
+    ),
+    "DynamicResourceAllocation": _steps(
+        (26, False, "alpha"),
+        (32, False, "beta"),
+        (34, True, "GA"),
+        (35, True, "GA", True),
+        (38, True, _GONE),
+    ),
+    "KubeletPodResourcesDynamicResources": _steps(
+        (27, False, "alpha"), (34, True, "beta"), (36, True, "GA", True)
+    ),
+    "KubeletPodResourcesGet": _steps(
+        (27, False, "alpha"), (34, True, "beta"), (36, True, "GA", True)
+    ),
+    "KubeletPodResourcesGetAllocatable": _steps(
+        (21, False, "alpha"), (23, True, "beta"), (28, True, "GA"), (30, True, _GONE)
+    ),
+    "KubeletPodResourcesListUseActivePods": _steps(
+        (34, True, "deprecated"), (37, True, "deprecated", False, True)
+    ),
+    "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
+    "ResourceHealthStatus": _steps(
+        (31, False, "alpha"), (36, True, "beta"), (37, True, "beta", False, True)
+    ),
+    "SidecarContainers": _steps((28, False, "alpha"), (29, True, "beta"), (33, True, "GA", True)),
+    "TopologyManagerPolicyAlphaOptions": _steps((26, False, "alpha")),
+    "TopologyManagerPolicyBetaOptions": _steps((26, False, "beta"), (28, True, "beta")),
+    "TopologyManagerPolicyOptions": _steps(
+        (26, False, "alpha"), (28, True, "beta"), (32, True, "GA"), (36, True, "GA", True)
+    ),
+}
+"""By name, with ascending steps; before the first there is no such gate (``gone``: what it
+guarded is there for good)."""
+
+
+def step_at(name: str, version: KubeletVersion) -> GateStep | None:
+    """The gate as that version has it; None before it came."""
+    found = [step for step in GATES[name] if step.since <= version.minor]
+    return found[-1] if found else None
+
+
+def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mapping[str, bool]:
+    """Every gate's state in that version; what the version does not have yet is off.
+
+    Raises VersionError for a gate that the version lacks, or that it has locked.
+    """
+    for name in chosen:
+        _check(name, version, chosen[name])
+    steps = {name: step_at(name, version) for name in GATES}
+    return {
+        name: chosen.get(name, step.default) if step is not None else False
+        for name, step in sorted(steps.items())
+    }
+
+
+def _check(name: str, version: KubeletVersion, wanted: object) -> None:
+    if not isinstance(wanted, bool):
+        raise VersionError(f"feature gate {name} is True or False, not {wanted!r}")
+    step = step_at(name, version) if name in GATES else None
+    if step is None or step.stage == _GONE:
+        there = [gate for gate in GATES if _is_open(gate, version)]
+        raise VersionError(
+            f"kubelet {version} has no feature gate {name!r} that matters here: "
+            f"choose from {', '.join(there)}"
+        )
+    if step.locked and wanted is not step.default:
+        state = "on" if step.default else "off"
+        raise VersionError(f"feature gate {name} is locked {state} in kubelet {version}")
+
+
+def _is_open(name: str, version: KubeletVersion) -> bool:
+    step = step_at(name, version)
+    return step is not None and step.stage != _GONE
+
+
+assert all(step.since <= PREVIEW for steps in GATES.values() for step in steps)

@@ -1,0 +1,1 @@
+"""Everything that happens in a kubelet: one stream of events, and the log of RPCs."""

@@ -1,0 +1,80 @@
+"""The calls of a kubelet in a file, a JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from devicemanager.events.calls.call import call_data
+from devicemanager.events.calls.log import CallLog
+
+__all__ = ["SCHEMA", "CallsFile"]
+
+SCHEMA = "devicemanager.call/v1"
+
+
+class CallsFile:
+    """Writes every call from now on to a file, on a thread of its own: who makes a call does
+    not wait. A context manager; at its end all that is recorded has been written.
+
+    What the log drops before the thread comes to it is missing, and a line counts it.
+    """
+
+    def __init__(self, path: Path, calls: CallLog, failed: Callable[[OSError], None]) -> None:
+        """The file is made, or emptied. ``failed`` is called once, on the thread, if it cannot
+        be written. Raises OSError if it cannot be opened."""
+        self._file = path.open("w", encoding="utf-8")
+        self._calls = calls
+        self._failed = failed
+        self._last = calls.latest
+        self._closing = False
+        self._changed = threading.Event()
+        self._unsubscribe = calls.subscribe(lambda _: self._changed.set())
+        self._thread = threading.Thread(target=self._work, name="calls", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            with self._file:
+                while not self._closing:
+                    self._changed.wait()
+                    self._changed.clear()
+                    self._file.writelines(self._lines())
+                    self._file.flush()
+        except OSError as error:
+            self._failed(error)
+        finally:
+            self._unsubscribe()
+
+    def _lines(self) -> Iterator[str]:
+        for call in self._calls.later(self._last):
+            missing = call.number - self._last - 1
+            if missing:
+                yield _line({"number": call.number - 1, "dropped": missing})
+            yield _line(call_data(call))
+            self._last = call.number
+
+    def close(self) -> None:
+        """Write what is left. Closing twice does nothing."""
+        self._closing = True
+        self._changed.set()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _line(data: dict[str, object]) -> str:
+    return json.dumps({"schema": SCHEMA, **data}) + "\n"

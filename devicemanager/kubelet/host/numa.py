@@ -1,0 +1,281 @@
+"""Where NUMA nodes come from: this machine's sysfs, a file, or node ids on a flag."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from devicemanager.core.errors import RequestError
+from devicemanager.core.providers.cpu import CpuProvider
+from devicemanager.core.providers.memory import MemoryProvider
+from devicemanager.core.topology import NumaTopology, NumaTopologyError
+from devicemanager.io.safe_read import FileRefused, read_regular
+
+HOST = "host"
+SYSFS_NODES = Path("sys/devices/system/node")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_MEM_TOTAL = re.compile(r"MemTotal:\s+([0-9]+) kB")
+_MAX_SIZE = 1 << 20
+_MAX_LISTED = 1 << 16
+_KEYS = ("nodes", "distances", "cpus", "memory")
+
+
+class NumaError(RequestError):
+    """NUMA settings that cannot be used; the text is one line and says where."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()))
+
+
+@attrs.frozen
+class NumaMachine:
+    """NUMA nodes, and what CPUs and memory they have, as far as that was given."""
+
+    topology: NumaTopology
+    cpus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
+    """CPU ids by NUMA node id."""
+    memory: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
+    """Bytes by memory type (``memory``, ``hugepages-<size>``) and NUMA node id."""
+
+    def cpu_provider(self) -> CpuProvider | None:
+        """A provider of exclusive CPUs, if CPUs were given."""
+        return CpuProvider.of(self.topology, self.cpus) if self.cpus else None
+
+    def memory_provider(self) -> MemoryProvider | None:
+        """A provider of memory, if memory was given."""
+        return MemoryProvider.of(self.topology, self.memory) if self.memory else None
+
+
+def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
+    """Read what ``--numa`` names: ``host``, node ids such as ``0,1`` or ``0-3``, or a file.
+
+    ``host`` reads the sysfs under ``root``.
+    """
+    if text == HOST:
+        return from_host(root)
+    if re.fullmatch(r"[0-9,\-\s]*", text):
+        return from_ids(text)
+    if not os.path.lexists(text):
+        nodes = f"`{HOST}` or NUMA nodes such as 0,1 or 0-3"
+        raise NumaError(f"--numa: there is no file {text!r}, and it is not {nodes} either")
+    return from_file(Path(text))
+
+
+def from_ids(text: str) -> NumaMachine:
+    """Nodes by id with default distances; no CPUs and no memory."""
+    return NumaMachine(_topology("--numa", id_list("--numa", text)))
+
+
+def from_host(root: Path = Path("/")) -> NumaMachine:
+    """The online nodes of the machine whose file system starts at ``root``.
+
+    A kernel without NUMA support has one node, 0.
+    """
+    base = root / SYSFS_NODES
+    if not base.is_dir():
+        return NumaMachine(NumaTopology.of([0]))
+    nodes = id_list(base / "online", _line(base / "online"))
+    distances, cpus, memory = {}, {}, {}
+    for node in nodes:
+        path = base / f"node{node}"
+        distances[node] = _numbers(path / "distance", _line(path / "distance"))
+        cpus[node] = tuple(id_list(path / "cpulist", _line(path / "cpulist")))
+        memory[node] = _total_bytes(path / "meminfo")
+    return NumaMachine(_topology(base, nodes, distances), cpus, {"memory": memory})
+
+
+def from_file(path: Path) -> NumaMachine:
+    """A JSON or YAML file with ``nodes`` and maybe ``distances``, ``cpus``, ``memory``.
+
+    ``distances`` is a row per node (a list, or a mapping by node id). ``cpus`` maps a
+    node id to a list of CPU ids or a text such as ``0-3,8``. ``memory`` maps a type to
+    a mapping of node id to a quantity such as ``4Gi``.
+    """
+    return from_content(path, _load(path))
+
+
+def from_content(path: object, content: object) -> NumaMachine:
+    """Like ``from_file``, for content that is read already; ``path`` names it in errors."""
+    if not isinstance(content, Mapping) or not content:
+        raise NumaError(f"{path}: expected a mapping with `nodes`")
+    unknown = sorted(str(key) for key in content if key not in _KEYS)
+    if unknown:
+        raise NumaError(f"{path}: unknown key `{unknown[0]}`: choose from {', '.join(_KEYS)}")
+    where = f"{path}: nodes"
+    nodes = _ids(where, content.get("nodes"))
+    topology = _topology(path, nodes, _rows(path, content.get("distances")))
+    cpus = {
+        node: tuple(_ids(f"{path}: cpus of node {node}", ids))
+        for node, ids in _by_node(f"{path}: cpus", content.get("cpus"), topology)
+    }
+    memory = {
+        str(type_): {
+            node: _bytes(f"{path}: {type_} of node {node}", size)
+            for node, size in _by_node(f"{path}: memory `{type_}`", sizes, topology)
+        }
+        for type_, sizes in _mapping(f"{path}: memory", content.get("memory")).items()
+    }
+    _check_each_once(path, cpus)
+    return NumaMachine(topology, cpus, memory)
+
+
+def as_content(machine: NumaMachine) -> dict[str, object]:
+    """Return plain data from which ``from_content`` makes an equal machine."""
+    topology = machine.topology
+    distances = [list(row) for row in topology.distances] if topology.has_distances else None
+    return {
+        "nodes": list(topology.nodes),
+        "distances": distances,
+        "cpus": {str(node): list(ids) for node, ids in machine.cpus.items()},
+        "memory": {
+            type_: {str(node): size for node, size in sizes.items()}
+            for type_, sizes in machine.memory.items()
+        },
+    }
+
+
+def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTopology:
+    try:
+        if distances is None:
+            return NumaTopology.equidistant(nodes)
+        return NumaTopology.of(nodes, distances)
+    except NumaTopologyError as error:
+        raise NumaError(f"{where}: {error}") from None
+
+
+def id_list(where: object, text: str) -> list[int]:
+    """Ids from the kernel's list format: ``0-3,8``; empty is none."""
+    ids: list[int] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise NumaError(f"{where}: `{part}` is neither a number nor a range such as 0-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise NumaError(f"{where}: `{part}` is no range from a lower to a higher number")
+        if last - first >= _MAX_LISTED:
+            raise NumaError(f"{where}: `{part}` are more than {_MAX_LISTED} numbers")
+        ids.extend(range(first, last + 1))
+        if len(ids) > 2 * _MAX_LISTED:
+            raise NumaError(f"{where}: it lists more than {2 * _MAX_LISTED} numbers")
+    return ids
+
+
+def _ids(where: str, value: object) -> list[int]:
+    """Ids as a list of numbers or in the kernel's list format."""
+    if isinstance(value, str):
+        return id_list(where, value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [_id(where, value)]
+    if not isinstance(value, list):
+        raise NumaError(f"{where}: expected a list of numbers")
+    return [_id(where, item) for item in value]
+
+
+def _id(where: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise NumaError(f"{where}: `{value}` is not a number from 0 up")
+    return value
+
+
+def _numbers(where: object, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split()]
+    except ValueError:
+        raise NumaError(f"{where}: `{text}` is not a list of numbers") from None
+
+
+def _rows(path: object, value: object) -> dict[int, list[int]] | list[list[int]] | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        where = f"{path}: distances"
+        return {_node_key(where, key): _ids(where, row) for key, row in value.items()}
+    if not isinstance(value, list):
+        raise NumaError(f"{path}: distances: expected a row of numbers per node")
+    return [_ids(f"{path}: distances", row) for row in value]
+
+
+def _by_node(where: str, value: object, topology: NumaTopology) -> Iterator[tuple[int, object]]:
+    for key, item in _mapping(where, value).items():
+        node = _node_key(where, key)
+        if node not in topology.nodes:
+            raise NumaError(f"{where}: there is no NUMA node {node}")
+        yield node, item
+
+
+def _mapping(where: str, value: object) -> Mapping[Any, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise NumaError(f"{where}: expected a mapping by NUMA node id or memory type")
+    return value
+
+
+def _node_key(where: str, key: object) -> int:
+    # In JSON every key is a string.
+    if isinstance(key, str) and key.isascii() and key.isdigit():
+        return int(key)
+    return _id(where, key)
+
+
+def _bytes(where: str, value: object) -> int:
+    from devicemanager.objects.manifests.quantities import parse_quantity, whole_units
+
+    try:
+        size = whole_units(parse_quantity(str(value)))
+    except ValueError:
+        size = -1
+    if isinstance(value, bool) or size < 0:
+        raise NumaError(f"{where}: `{value}` is not a quantity of bytes such as 4Gi")
+    return size
+
+
+def _total_bytes(path: Path) -> int:
+    match = _MEM_TOTAL.search(_text(path))
+    if match is None:
+        raise NumaError(f"{path}: no line `MemTotal: <n> kB`")
+    return int(match[1]) * 1024
+
+
+def _check_each_once(path: object, cpus: Mapping[int, tuple[int, ...]]) -> None:
+    seen: set[int] = set()
+    for node, ids in cpus.items():
+        for cpu in ids:
+            if cpu in seen:
+                raise NumaError(f"{path}: cpus of node {node}: CPU {cpu} is listed twice")
+            seen.add(cpu)
+
+
+def _load(path: Path) -> object:
+    # Imported here, since only a file needs it.
+    from devicemanager.objects.manifests.documents import load_documents
+    from devicemanager.objects.manifests.errors import ManifestError
+
+    try:
+        documents = load_documents(_text(path))
+    except ManifestError as error:
+        raise NumaError(f"{path}: {error}") from None
+    return documents[0] if len(documents) == 1 else None
+
+
+def _line(path: Path) -> str:
+    return _text(path).strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path, _MAX_SIZE).decode()
+    except (OSError, FileRefused, UnicodeDecodeError) as error:
+        raise NumaError(f"cannot read {path}: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> object:
+    if isinstance(error, OSError):
+        return error.strerror
+    return "it is not text" if isinstance(error, UnicodeDecodeError) else f"it is {error}"

@@ -1,0 +1,127 @@
+"""One life of a light kubelet's process, and its checkpoint in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
+
+import checkpoint
+from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import PodUid
+from devicemanager.core.providers.provider import HintProvider
+from devicemanager.events.stream import EventStream
+from devicemanager.io.clock import Clock
+from devicemanager.kubelet.manager.checkpointing import Holdings, pod_entries
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.records import PodStore
+from devicemanager.kubelet.pods.workers import PodWorkers
+from devicemanager.kubelet.settings import Settings
+
+__all__ = ["LightLife", "LightProcess", "SharedStore"]
+
+_Contents: TypeAlias = tuple[
+    tuple[tuple[checkpoint.PodDevicesEntry, ...], ...], checkpoint.RegisteredDevices
+]
+"""Entries of each pod, and the resources."""
+
+
+class SharedStore:
+    """Keeps the last checkpoint, as values; no text is made of them."""
+
+    __slots__ = ("_made", "_written")
+
+    def __init__(self) -> None:
+        self._made: _Contents | None = None
+        self._written: _Contents | None = None
+
+    def make(self, contents: _Contents) -> bytes:
+        """What ``write`` keeps next; the text of that is empty."""
+        self._made = contents
+        return b""
+
+    def write(self, _: checkpoint.Contents) -> None:
+        """Never fails."""
+        self._written = self._made
+
+    def load(self) -> checkpoint.Checkpoint | None:
+        """None if nothing was ever written."""
+        if self._written is None:
+            return None
+        pods, registered = self._written
+        entries = tuple(entry for pod in pods for entry in pod)
+        return checkpoint.Checkpoint(entries or None, registered)
+
+
+class _Document:
+    """As ``manager.checkpointing.Document``, for the store: as values."""
+
+    __slots__ = ("_pods", "_store", "registered")
+
+    def __init__(self, store: SharedStore) -> None:
+        self._store = store
+        self._pods: dict[PodUid, tuple[checkpoint.PodDevicesEntry, ...]] = {}
+        self.registered: checkpoint.RegisteredDevices = {}
+
+    def set_registered(self, registered: checkpoint.RegisteredDevices) -> None:
+        self.registered = registered
+
+    def put(self, pod: PodUid, held: Holdings) -> None:
+        if entries := tuple(pod_entries(pod, held)):
+            self._pods[pod] = entries
+        else:
+            self.remove(pod)
+
+    def remove(self, pod: PodUid) -> None:
+        self._pods.pop(pod, None)
+
+    def snapshot(self) -> Callable[[], checkpoint.Contents]:
+        return partial(self._store.make, (tuple(self._pods.values()), self.registered))
+
+
+class LightProcess:
+    """Manager and workers."""
+
+    __slots__ = ("manager", "workers")
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SharedStore,
+        clock: Clock,
+        events: EventStream,
+        pods: PodStore,
+        claims: ClaimsDoor,
+        providers: Iterable[HintProvider] | None,
+    ) -> None:
+        self.manager = DeviceManager(
+            settings,
+            store=store,
+            clock=clock,
+            events=events,
+            providers=providers,
+            document=_Document(store),
+        )
+        self.manager.plugins.title_of = pods.title_of
+        self.workers = PodWorkers(pods, self.manager, settings, events, claims)
+
+    def stop(self) -> None:
+        """Nothing happens by itself any more."""
+        self.workers.life.close()
+        self.manager.close()
+
+
+class LightLife:
+    """Knows the process that serves."""
+
+    __slots__ = ("process",)
+
+    def __init__(self) -> None:
+        self.process: LightProcess | None = None
+
+    def serving(self) -> LightProcess:
+        """Raises RequestError if there is none."""
+        if self.process is None:
+            raise RequestError("the light kubelet is not running: start it")
+        return self.process

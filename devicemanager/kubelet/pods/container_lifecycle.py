@@ -1,0 +1,280 @@
+"""What becomes of containers that end: started again after a while, or the end of their pod.
+
+And graceful deletion: a pod that is to go keeps its devices until its containers have ended.
+Time is the kubelet's clock, so a test may turn it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import attrs
+
+from devicemanager.core.errors import DeviceManagerError, RequestError
+from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.pods import Container, RestartPolicy
+from devicemanager.core.podstatus.containers import KILLED, Running, Terminated
+from devicemanager.core.podstatus.phase import Phase, phase_of
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.io.clock import Cancel, Clock
+from devicemanager.kubelet.pods.backoff import BackOff, go_seconds
+from devicemanager.kubelet.pods.containers import Containers
+from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
+
+__all__ = ["ContainerLife"]
+
+_SHORTEST_GRACE = 1.0
+"""Seconds (``calculateEffectiveGracePeriod``, pkg/kubelet/pod_workers.go, v1.32)."""
+
+_Key = tuple[PodUid, ContainerName | None]
+"""A container, or with None the deletion of its pod."""
+
+
+class ContainerLife:
+    """Follows the containers of one kubelet's process. Back-offs end with it: the next one
+    starts at once what waits, as a kubelet does that has forgotten them."""
+
+    def __init__(
+        self,
+        store: PodStore,
+        containers: Containers,
+        clock: Clock,
+        events: EventStream,
+        finish: Callable[[PodRecord, Phase], None],
+        remove: Callable[[PodRecord], None],
+    ) -> None:
+        """``finish`` makes a pod Succeeded or Failed, ``remove`` deletes it; both free what
+        it holds."""
+        self._store = store
+        self._containers = containers
+        self._clock = clock
+        self._events = events
+        self._finish = finish
+        self._remove = remove
+        # Guards the three below.
+        self._lock = threading.Lock()
+        self._back_off: BackOff[_Key] = BackOff()
+        self._timers: dict[_Key, Cancel] = {}
+        self._closed = False
+
+    # -- the end of a container ------------------------------------------------------
+
+    def exited(self, uid: str, name: str, exit_code: int, reason: str) -> None:
+        """A running container has ended by itself. Raises RequestError if it does not run."""
+        with self._store.lock:
+            record = self._store.known(uid)
+            container, _ = record.container(name)
+            self._note_end(record, container, exit_code, reason)
+        self._after_end(record, container)
+
+    def _note_end(
+        self, record: PodRecord, container: Container, exit_code: int, reason: str
+    ) -> None:
+        """With the store's lock."""
+        state = record.status(container.name).state
+        if container.name not in record.running:
+            raise RequestError(
+                f"container {container.name} of pod {title(record.pod)} does not run: "
+                f"it is {type(state).__name__.lower()}"
+            )
+        reason = reason or ("Error" if exit_code else "Completed")
+        record.ended(container.name, exit_code, reason, self._clock.time())
+
+    def _after_end(self, record: PodRecord, container: Container) -> None:
+        finished_at = self._clock.monotonic()
+        ended = record.status(container.name).end
+        assert ended is not None
+        self._events.publish(
+            EventKind.CONTAINER_EXITED,
+            f"pod {title(record.pod)} container {container.name} exited with code "
+            f"{ended.exit_code} ({ended.reason})",
+            pod=record.pod.uid,
+            container=container.name,
+            exit_code=ended.exit_code,
+            reason=ended.reason,
+        )
+        if record.deletion_grace is not None:
+            if not record.running:
+                self._end_deletion(record)
+        elif _is_restarted(record, container, ended.exit_code):
+            self._restart_later(record, container, finished_at)
+        elif (phase := self._last_phase(record)) is not None:
+            self._finish(record, phase)
+
+    def _last_phase(self, record: PodRecord) -> Phase | None:
+        """Succeeded or Failed, once no app container runs or will run again. Sidecars are
+        stopped then."""
+        with self._store.lock:
+            apps = {container.name for container in record.pod.containers}
+            if record.running & apps:
+                return None
+            statuses = {name: s for name, s in record.statuses.items() if name in apps}
+        phase = phase_of(attrs.evolve(record.pod, init_containers=()), statuses)
+        return phase if phase.is_terminal else None
+
+    # -- starting again --------------------------------------------------------------
+
+    def _restart_later(self, record: PodRecord, container: Container, finished_at: float) -> None:
+        """Start a container as soon as its back-off is over: now, if it has none."""
+        key = record.pod.uid, container.name
+        with self._lock:
+            wait = self._back_off.wait(key, finished_at)
+        when = finished_at + wait
+        if when <= self._clock.monotonic():
+            self._restart(record, container, finished_at)
+            return
+        message = (
+            f"back-off {go_seconds(wait)} restarting failed container={container.name} "
+            f"pod={record.pod.name}_{record.pod.namespace}({record.pod.uid})"
+        )
+        with self._store.lock:
+            record.waits(container.name, "CrashLoopBackOff", message)
+        self._call_at(key, when, lambda: self._restart(record, container, finished_at))
+        self._events.publish(EventKind.CONTAINER_BACK_OFF, message, pod=record.pod.uid)
+
+    def _restart(self, record: PodRecord, container: Container, finished_at: float) -> None:
+        key = record.pod.uid, container.name
+        with self._lock:
+            self._timers.pop(key, None)
+            if self._closed:
+                return
+        if not self._may_start(record, container):
+            return
+        with self._lock:
+            self._back_off.starts(key, finished_at, self._clock.monotonic())
+        try:
+            self._containers.start(record, container.name)
+        except (DeviceManagerError, ValueError) as error:
+            if self._may_start(record, container):
+                self._containers.failed(record, container, error)
+                # Tried again like one that has ended, and when that one ended.
+                self._try_again(record, container, finished_at)
+
+    def _try_again(self, record: PodRecord, container: Container, finished_at: float) -> None:
+        key = record.pod.uid, container.name
+        with self._lock:
+            when = finished_at + self._back_off.wait(key, finished_at)
+        when = max(when, self._clock.monotonic() + _SHORTEST_GRACE)
+        self._call_at(key, when, lambda: self._restart(record, container, finished_at))
+
+    def _may_start(self, record: PodRecord, container: Container) -> bool:
+        with self._store.lock:
+            return (
+                self._store.is_current(record)
+                and record.is_active
+                and record.deletion_grace is None
+                and container.name not in record.running
+            )
+
+    def resume(self, record: PodRecord) -> None:
+        """A new process takes a pod over whose containers another one had started: what has
+        ended meanwhile or waits is started, and a deletion goes on with its whole grace."""
+        grace = record.deletion_grace
+        if grace is not None:
+            self._await_deletion(record, grace)
+            return
+        now = self._clock.monotonic()
+        for container, is_init in record.pod.all_containers():
+            status = record.statuses.get(container.name)
+            if status is None or isinstance(status.state, Running):
+                continue
+            if is_init and not container.restartable:
+                continue
+            ended = status.state if isinstance(status.state, Terminated) else None
+            if ended is None or _is_restarted(record, container, ended.exit_code):
+                self._restart(record, container, now)
+
+    # -- deletion --------------------------------------------------------------------
+
+    def delete(self, uid: str, grace: float) -> None:
+        """A pod is to be deleted: its containers have ``grace`` seconds, at least 1, to end."""
+        grace = max(grace, _SHORTEST_GRACE)
+        with self._store.lock:
+            record = self._store.known(uid)
+            before = record.deletion_grace
+            is_shorter = before is None or grace < before
+            if is_shorter:
+                record.deletion_grace = grace
+        if before is None:
+            self._events.publish(
+                EventKind.DELETING,
+                f"pod {title(record.pod)} is to be deleted: its containers have "
+                f"{go_seconds(grace)} to end",
+                pod=record.pod.uid,
+            )
+        self.forget(record)
+        if is_shorter:
+            self._await_deletion(record, grace)
+
+    def _await_deletion(self, record: PodRecord, grace: float) -> None:
+        if not record.running:
+            self._end_deletion(record)
+            return
+        when = self._clock.monotonic() + grace
+        self._call_at((record.pod.uid, None), when, lambda: self._kill(record))
+
+    def _kill(self, record: PodRecord) -> None:
+        """The grace is over: SIGKILL for what still runs."""
+        with self._lock:
+            self._timers.pop((record.pod.uid, None), None)
+            if self._closed:
+                return
+        with self._store.lock:
+            if not self._store.is_current(record):
+                return
+            running = [
+                container
+                for container, _ in record.pod.all_containers()
+                if container.name in record.running
+            ]
+            for container in running:
+                self._note_end(record, container, KILLED, "Error")
+        for container in running:
+            self._after_end(record, container)
+
+    def _end_deletion(self, record: PodRecord) -> None:
+        with self._lock:
+            if self._closed:
+                return
+        self._remove(record)
+
+    # -- timers ----------------------------------------------------------------------
+
+    def _call_at(self, key: _Key, when: float, callback: Callable[[], None]) -> None:
+        cancel = self._clock.call_at(when, callback)
+        with self._lock:
+            old, self._timers[key] = self._timers.pop(key, None), cancel
+            is_closed = self._closed
+        if old is not None:
+            old()
+        if is_closed:
+            cancel()
+
+    def forget(self, record: PodRecord) -> None:
+        """Nothing of this pod is started again."""
+        with self._lock:
+            keys = [key for key in self._timers if key[0] == record.pod.uid]
+            cancels = [self._timers.pop(key) for key in keys]
+            for container, _ in record.pod.all_containers():
+                self._back_off.forget((record.pod.uid, container.name))
+        for cancel in cancels:
+            cancel()
+
+    def close(self) -> None:
+        """Start and delete nothing any more; what is under way is waited for."""
+        with self._lock:
+            self._closed = True
+            cancels = list(self._timers.values())
+            self._timers.clear()
+        for cancel in cancels:
+            cancel()
+
+
+def _is_restarted(record: PodRecord, container: Container, exit_code: int) -> bool:
+    """Whether the kubelet starts a container again that has ended (``ShouldContainerBeRestarted``,
+    pkg/kubelet/container/helpers.go, v1.32)."""
+    if container.restartable:
+        return True
+    policy = record.pod.restart_policy
+    return policy is RestartPolicy.ALWAYS or (policy is RestartPolicy.ON_FAILURE and exit_code != 0)

@@ -1,0 +1,152 @@
+"""Starting the containers of a pod: the plugin's PreStartContainer, then the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.rejection import Refused
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.options import CdiRules
+from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
+
+if TYPE_CHECKING:
+    from devicemanager.core.runoptions import RunOptions
+    from devicemanager.kubelet.pods.admission import Admission
+
+
+class Containers:
+    """Starts containers of admitted pods. May be called from any thread."""
+
+    def __init__(
+        self,
+        store: PodStore,
+        manager: DeviceManager,
+        events: EventStream,
+        claims: ClaimsDoor,
+        cdi: CdiRules | None = None,
+    ) -> None:
+        self._cdi = cdi or CdiRules()
+        self._store = store
+        self._manager = manager
+        self._events = events
+        self._claims = claims
+
+    def start(self, record: PodRecord, name: str) -> RunOptions:
+        """Start one container by name. Raises RequestError and AllocationError."""
+        container, is_init = record.container(name)
+        self._check_starts(record)
+        return self._start(record, container, is_init)
+
+    def start_all(self, record: PodRecord, admission: Admission) -> Admission:
+        """Start every container in order; an init container that fails stops the rest."""
+        outcomes = dict(admission.containers)
+        for container, is_init in record.pod.all_containers():
+            outcome = outcomes[container.name]
+            try:
+                options = self._start(record, container, is_init)
+                outcomes[container.name] = attrs.evolve(outcome, options=options)
+            except (DeviceManagerError, ValueError) as error:
+                outcomes[container.name] = attrs.evolve(outcome, error=str(error))
+                self.failed(record, container, error)
+                if is_init:
+                    break
+        return attrs.evolve(admission, containers=outcomes)
+
+    def start_rest(self, record: PodRecord) -> None:
+        """Start every container that was never started, in order; one that cannot be started
+        waits, and if it is an init container, so does the rest. Raises RequestError if the pod
+        has ended or is to be deleted."""
+        for container, is_init in record.pod.all_containers():
+            if record.status(container.name).was_started:
+                continue
+            self._check_starts(record)
+            try:
+                self._start(record, container, is_init)
+            except (DeviceManagerError, ValueError) as error:
+                self.failed(record, container, error)
+                if is_init:
+                    break
+
+    def _check_starts(self, record: PodRecord) -> None:
+        if not record.is_active:
+            why = f": {record.message}" if record.message else ""
+            raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
+        if record.deletion_grace is not None:
+            raise RequestError(f"pod {title(record.pod)} is being deleted: it starts nothing")
+
+    def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
+        """A container could not be started."""
+        with self._store.lock:
+            # The error of generateContainerConfig (kuberuntime_container.go, v1.32).
+            record.waits(container.name, "CreateContainerConfigError", str(error))
+        self._events.publish(
+            EventKind.CONTAINER_FAILED,
+            f"pod {title(record.pod)} container {container.name} did not start: {error}",
+            pod=record.pod.uid,
+        )
+
+    def is_gone(self, record: PodRecord) -> bool:
+        """Whether the pod was terminated meanwhile. What it was given after that is freed:
+        nobody would do so later."""
+        known = self._store.get(record.pod.uid)
+        if known is None:
+            self._manager.release(record.pod.uid)
+            self._claims.leave(record.pod.uid)
+            self._claims.settle()
+        return known is not record
+
+    def _start(self, record: PodRecord, container: Container, is_init: bool) -> RunOptions:
+        pod = record.pod
+        # In the kubelet's order: a plugin that wants PreStartContainer is never asked to
+        # allocate at this point, for want of devices to prepare.
+        self._check_there(record)
+        requested = [name for name, count in container.limits.items() if count]
+        self._manager.pre_start(pod.uid, container.name, requested)
+        self._check_there(record)
+        self._allocate_missing(pod, container, is_init)
+        self._check_there(record)
+        self._claims.prepare(pod)
+        held = self._manager.holdings(pod.uid).get(container.name, {})
+        options = self._cdi.options(held, pod.uid, container.name)
+        fault = self._cdi.fault(options, pod.uid, container.name)
+        options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
+        with self._store.lock:
+            record.started(container, is_init, self._manager.clock.time())
+        where = f"pod {title(pod)} container {container.name}"
+        for conflict in options.conflicts:
+            self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)
+        if fault:
+            text = f"{where}: no annotation for its CDI devices: {fault}"
+            self._events.publish(EventKind.CONFLICT, text, pod=pod.uid)
+        self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
+        return options
+
+    def _check_there(self, record: PodRecord) -> None:
+        if self.is_gone(record):
+            raise RequestError(f"pod {title(record.pod)} was terminated meanwhile")
+
+    def _allocate_missing(self, pod: Pod, container: Container, is_init: bool) -> None:
+        """Allocate now what nothing is recorded for (``GetDeviceRunContainerOptions``)."""
+        held = self._manager.holdings(pod.uid).get(container.name, {})
+        wanted = [name for name, count in container.limits.items() if count and name not in held]
+        if not any(self._manager.is_known(name) for name in wanted):
+            return
+        try:
+            self._manager.allocate_now(pod, container, is_init)
+        except Refused as refused:
+            raise AllocationError(str(refused.cause or refused.message)) from refused
+
+
+def _with_cdi(options: RunOptions, names: tuple[str, ...]) -> RunOptions:
+    """What claims bring comes after what plugins bring (``GetResources``,
+    pkg/kubelet/cm/container_manager_linux.go, v1.32)."""
+    if not names:
+        return options
+    together = tuple(dict.fromkeys((*options.cdi_devices, *names)))
+    return attrs.evolve(options, cdi_devices=together)

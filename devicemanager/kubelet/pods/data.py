@@ -1,0 +1,87 @@
+"""What an admission answers, as plain data for JSON (docs/json.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from devicemanager.core.errors import RequestError
+from devicemanager.core.runoptions import ContainerSettings, RunOptions
+from devicemanager.kubelet.pods.admission import Admission, ContainerOutcome
+from devicemanager.kubelet.wire.errors import WireError
+
+__all__ = [
+    "container_data",
+    "explanation_data",
+    "explanation_lines",
+    "oci_data",
+    "settings_data",
+    "sorted_devices",
+]
+
+Data = dict[str, Any]
+
+
+def settings_data(settings: ContainerSettings | RunOptions) -> Data:
+    """What a container gets from its devices."""
+    return attrs.asdict(settings)
+
+
+def oci_data(given: ContainerOutcome) -> Data:
+    """What a runtime of this host would be told: ``oci``, or ``oci_error`` for why nothing."""
+    try:
+        return {"oci": given.oci().config, "oci_error": None}
+    except (RequestError, WireError) as error:
+        return {"oci": None, "oci_error": str(error)}
+
+
+def container_data(given: ContainerOutcome) -> Data:
+    """One container of an admitted pod."""
+    settings, error = None, None
+    try:
+        settings = settings_data(given.run_options)
+    except WireError as unreadable:
+        error = str(unreadable)
+    return {
+        "devices": sorted_devices(given),
+        "claims": {name: list(devices) for name, devices in sorted(given.claims.items())},
+        "numa_nodes": None if given.affinity is None else list(given.affinity),
+        "settings": settings,
+        "settings_error": error,
+        **oci_data(given),
+        "start_error": given.error or None,
+    }
+
+
+def sorted_devices(given: ContainerOutcome) -> dict[str, list[str]]:
+    """Device ids by resource, both sorted."""
+    return dict(sorted(given.devices.items()))
+
+
+def explanation_data(admission: Admission) -> Data | None:
+    """Why a pod got its devices or was refused; None if it did not ask for any."""
+    from devicemanager.core.explanation.data import as_dict
+
+    explanation = admission.explanation
+    if explanation is None:
+        return None
+    data = as_dict(explanation)
+    facts = {name: data[name] for name in ("policy", "steps", "holders")}
+    return {**facts, "text": explanation_lines(admission)}
+
+
+def explanation_lines(admission: Admission) -> list[str]:
+    """The same for people, a line each, as far as the pod got to ask for devices."""
+    from devicemanager.core.explanation.text import in_use, steps
+
+    explanation = admission.explanation
+    if explanation is None:
+        return []
+    policy = explanation.policy
+    lines = [
+        f"policy {policy.name}, scope {policy.scope}",
+        *steps(explanation),
+        *in_use(explanation),
+    ]
+    return [line for line in lines if line]

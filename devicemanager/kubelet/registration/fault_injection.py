@@ -1,0 +1,130 @@
+"""Calls to a plugin, and its lists, with the faults that are set: what the registry says, done.
+
+Nothing here is called while no fault is set at all. Each fault that fires is noted in the
+record of the call that it concerns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from devicemanager.core.api.codes import go_name
+from devicemanager.core.errors import InjectedError
+from devicemanager.core.ids import ResourceName
+from devicemanager.events.calls.log import CallInProgress
+from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.registry import FaultRegistry, Fired, named
+
+if TYPE_CHECKING:
+    from devicemanager.faults.holds import Hold
+
+__all__ = ["PluginFaults", "not_made", "note"]
+
+_BEFORE, _AFTER = "before", "after"
+
+
+class PluginFaults:
+    """The faults of one connection to a plugin."""
+
+    def __init__(self, registry: FaultRegistry, resource: ResourceName, name: str) -> None:
+        self.registry = registry
+        """Its ``armed`` says whether anything is set at all."""
+        self._resource = resource
+        self._plugin = Path(name).name
+        self._stalled: Hold | None = None
+
+    # -- calls -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def around(
+        self, rpc: str, call: CallInProgress | None, cut: Callable[[], None]
+    ) -> Iterator[None]:
+        """What happens before a call is made, during it and after it was answered; ``cut``
+        cuts the connection. Raises InjectedError in place of the call or of its answer."""
+        before = self._fired(rpc, _BEFORE, call)
+        for hold in _holds(before):
+            hold.wait()
+        _fail(before, cut)
+        with _cutting(before, cut):
+            yield
+        after = self._fired(rpc, _AFTER, call)
+        for hold in _holds(after):
+            hold.wait()
+        _fail(after, cut)
+
+    def _fired(self, rpc: str, phase: str, call: CallInProgress | None) -> tuple[Fired, ...]:
+        occasion = Occasion(self._resource, self._plugin, rpc, phase)
+        fired = self.registry.at(Point.CALL, occasion)
+        note(fired, call)
+        return fired
+
+    # -- lists -----------------------------------------------------------------------
+
+    def list_came(self) -> None:
+        """A list has come; whoever reads them waits here as long as a fault says."""
+        fired = self.registry.at(Point.LIST, Occasion(self._resource, self._plugin))
+        fault = named(fired, "stop-reading")
+        if fault is not None:
+            self._stalled = fault.hold()
+            self._stalled.wait()
+            self._stalled = None
+
+    def closed(self) -> None:
+        """The connection is closed: nobody waits for its lists any more."""
+        stalled = self._stalled
+        if stalled is not None:
+            stalled.release()
+
+
+def note(fired: Iterable[Fired], call: CallInProgress | None) -> None:
+    """Note in the record of a call what fired at it."""
+    if call is not None:
+        call.fault = "; ".join(filter(None, (call.fault, *map(str, fired))))
+
+
+def not_made(fault: Fired, call: CallInProgress | None) -> InjectedError:
+    """A call that a fault fails before it is made: what to raise; it is recorded."""
+    error = _injected(fault)
+    if call is not None:
+        note((fault,), call)
+        call.failed(error.code, error.description)
+    return error
+
+
+def _injected(fault: Fired) -> InjectedError:
+    return InjectedError(go_name(fault["code"]), fault["text"], str(fault))
+
+
+def _holds(fired: Iterable[Fired]) -> Iterator[Hold]:
+    return (each.hold() for each in fired if each.kind.name == "delay-call")
+
+
+def _is_during(fault: Fired) -> bool:
+    return fault.kind.name == "cut-call" and fault["when"] == "during"
+
+
+@contextlib.contextmanager
+def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
+    """Cut the connection while the call is under way, if a fault says so."""
+    holds = [each.hold() for each in fired if _is_during(each)]
+    for hold in holds:
+        hold.then(cut)
+    try:
+        yield
+    finally:
+        for hold in holds:
+            hold.cancel()
+
+
+def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
+    """Raise InjectedError if one of them fails the call; if it cuts the connection, do."""
+    fault = named((each for each in fired if not _is_during(each)), "fail-call", "cut-call")
+    if fault is None:
+        return
+    if fault.kind.name == "fail-call":
+        raise _injected(fault)
+    cut()
+    raise InjectedError("Unavailable", "the connection was cut", str(fault))

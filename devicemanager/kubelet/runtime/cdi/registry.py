@@ -1,0 +1,111 @@
+"""Finding CDI devices by name in directories of specification files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import attrs
+
+from devicemanager.kubelet.runtime.cdi.files import load_spec
+from devicemanager.kubelet.runtime.cdi.values import (
+    CdiSpec,
+    CdiSpecError,
+    ContainerEdits,
+    UnresolvedCdiDevices,
+    parse_name,
+)
+
+__all__ = ["DEFAULT_DIRECTORIES", "Registry", "load"]
+
+DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
+"""Static specifications, then those written at run time, which win."""
+
+
+_ERRORS_SHOWN = 10
+
+
+@attrs.frozen
+class Registry:
+    """All devices of some directories as they were when read.
+
+    ``devices`` maps a full name to its file. ``errors`` holds one line for each file that
+    was refused and each name that two files of one directory claim; neither stops other
+    devices from being used.
+    """
+
+    directories: tuple[Path, ...] = ()
+    devices: Mapping[str, CdiSpec] = attrs.field(factory=dict)
+    errors: tuple[str, ...] = ()
+
+    def resolve(self, names: Iterable[str]) -> tuple[tuple[str, ContainerEdits], ...]:
+        """The edits to apply, in order, each with the name it is for.
+
+        A file's own edits come once, before those of its first device. Raises
+        ``CdiError`` for a malformed name and ``UnresolvedCdiDevices`` for unknown ones.
+        """
+        asked = tuple(dict.fromkeys(names))
+        parsed = {name: parse_name(name) for name in asked}
+        unknown = tuple(name for name in asked if name not in self.devices)
+        if unknown:
+            raise UnresolvedCdiDevices(unknown, self._where())
+        edits: list[tuple[str, ContainerEdits]] = []
+        begun: set[Path] = set()
+        for name, (_, device) in parsed.items():
+            spec = self.devices[name]
+            if spec.path not in begun:
+                begun.add(spec.path)
+                edits.append((name, spec.edits))
+            edits.append((name, spec.devices[device]))
+        return tuple(edits)
+
+    def _where(self) -> str:
+        looked = ", ".join(map(str, self.directories)) or "no directory"
+        shown = self.errors[:_ERRORS_SHOWN]
+        rest = len(self.errors) - len(shown)
+        more = (f"and {rest} more errors",) if rest else ()
+        return "; ".join((f"looked in {looked}", *shown, *more))
+
+
+def load(directories: Iterable[Path] = DEFAULT_DIRECTORIES) -> Registry:
+    """Read every ``.json`` and ``.yaml`` file in the directories; later ones win.
+
+    A directory that is not there has no files. A name that two files of one directory have
+    is dropped, from earlier directories too: which one was meant is unknown.
+    """
+    searched = tuple(directories)
+    devices: dict[str, CdiSpec] = {}
+    errors: list[str] = []
+    for directory in searched:
+        devices.update(_read(directory, devices, errors))
+    return Registry(searched, devices, tuple(errors))
+
+
+def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> dict[str, CdiSpec]:
+    here: dict[str, CdiSpec] = {}
+    claimed: set[str] = set()
+    for path in _files(directory, errors):
+        try:
+            spec = load_spec(path)
+        except CdiSpecError as error:
+            errors.append(str(error))
+            continue
+        for name in (f"{spec.kind}={device}" for device in spec.devices):
+            if name in here or name in claimed:
+                errors.append(f"{path}: another file in {directory} has {name} too")
+                claimed.add(name)
+            here[name] = spec
+    for name in claimed:
+        here.pop(name, None)
+        earlier.pop(name, None)
+    return here
+
+
+def _files(directory: Path, errors: list[str]) -> list[Path]:
+    try:
+        return sorted(p for p in directory.iterdir() if p.suffix in (".json", ".yaml"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        errors.append(f"{directory}: {error.strerror}")
+        return []

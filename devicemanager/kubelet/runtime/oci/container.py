@@ -1,0 +1,197 @@
+"""What one container gets, collected edit by edit, and its OCI form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from devicemanager.core.printable import printable
+from devicemanager.core.runoptions import Conflict, DeviceSpec, Mount
+from devicemanager.kubelet.runtime.cdi.values import (
+    CdiDeviceNode,
+    CdiHook,
+    CdiMount,
+    ContainerEdits,
+)
+from devicemanager.kubelet.runtime.oci.checks import (
+    OciError,
+    check_annotation,
+    check_env,
+    check_interface,
+    container_path,
+    host_path,
+    shown,
+)
+from devicemanager.kubelet.runtime.oci.hostnodes import HostNode, HostNodes
+from devicemanager.kubelet.runtime.oci.latest import Latest
+
+__all__ = ["PLUGINS", "ContainerConfig"]
+
+PLUGINS = "device plugins"
+"""The source, in conflicts, of all that stands in the run options."""
+
+
+class ContainerConfig:
+    """Collects what a container gets; the last one who says something wins."""
+
+    def __init__(self, nodes: HostNodes) -> None:
+        self._nodes = nodes
+        self.conflicts: list[Conflict] = []
+        self.annotations: dict[str, str] = {}
+        self._envs = Latest[str]("env", self.conflicts)
+        self._mounts = Latest[dict[str, Any]]("mount", self.conflicts)
+        self._devices = Latest[tuple[dict[str, Any], str]]("device", self.conflicts)
+        self._interfaces = Latest[tuple[str, str]]("network interface", self.conflicts)
+        self._hooks: dict[str, list[dict[str, Any]]] = {}
+        self._gids: dict[int, None] = {}
+        self._intel_rdt: dict[str, Any] = {}
+
+    def annotate(self, source: str, key: str, value: str) -> None:
+        check_annotation(source, key)
+        self.annotations[key] = value
+
+    def env(self, source: str, name: str, value: str) -> None:
+        check_env(source, name, value)
+        self._envs.put(source, name, value, f"{name}={value}")
+
+    def bind(self, source: str, mount: Mount) -> None:
+        """Mount as CRI runtimes do for the kubelet: recursively, nothing coming back."""
+        access = "ro" if mount.read_only else "rw"
+        edit = CdiMount(
+            host_path=host_path(source, "a mount", mount.host_path),
+            container_path=mount.container_path,
+            options=("rbind", "rprivate", access),
+        )
+        self.mount(source, edit)
+
+    def mount(self, source: str, mount: CdiMount) -> None:
+        destination = container_path(source, "a mount", mount.container_path)
+        value: dict[str, Any] = {
+            "destination": destination,
+            "type": mount.type,
+            "source": mount.host_path,
+        }
+        if mount.options:
+            value["options"] = list(mount.options)
+        self._mounts.put(source, destination, mount.host_path, value)
+
+    def device(self, device: DeviceSpec) -> None:
+        """A node, all nodes below a directory, or else a path to mount (as in sysfs)."""
+        permissions = device.permissions
+        inside = container_path(PLUGINS, "a device", device.container_path)
+        outside = host_path(PLUGINS, "a device", device.host_path)
+        if not permissions or set(permissions) - set("rwm"):
+            raise OciError(
+                f"device {printable(inside)}: permissions must be letters of r, w, m, "
+                f"not {shown(permissions)}"
+            )
+        nodes = self._read(inside, outside)
+        for below, node in nodes.items():
+            path, source = (f"{p}/{below}" if below else p for p in (inside, outside))
+            value = _oci_device(path, node)
+            self._devices.put(PLUGINS, path, source, (value, permissions))
+        if not nodes:
+            self.bind(
+                PLUGINS,
+                Mount(
+                    container_path=inside,
+                    host_path=outside,
+                    read_only="w" not in permissions,
+                ),
+            )
+
+    def _read(self, device: str, path: str) -> Mapping[str, HostNode]:
+        try:
+            return self._nodes(path)
+        except OSError as error:
+            what = f"device {printable(device)}: {printable(path)} on the host"
+            raise OciError(f"{what}: {error.strerror or error}") from error
+
+    def interface(self, source: str, host_name: str, name: str) -> None:
+        check_interface(source, host_name)
+        check_interface(source, name)
+        self._interfaces.put(source, host_name, name, (host_name, name))
+        self._interfaces.drop_other_keys(source, host_name, name)
+
+    def edit(self, source: str, edits: ContainerEdits) -> None:
+        """Apply a CDI device's edits over what is there."""
+        for env in edits.env:
+            name, _, value = env.partition("=")
+            self.env(source, name, value)
+        for node in edits.device_nodes:
+            device = self._cdi_device(source, node)
+            self._devices.put(source, device["path"], node.host_path, (device, node.permissions))
+        for mount in edits.mounts:
+            self.mount(source, mount)
+        for interface in edits.net_devices:
+            self.interface(source, interface.host_interface_name, interface.name)
+        for hook in edits.hooks:
+            self._hooks.setdefault(hook.name, []).append(_oci_hook(hook))
+        self._gids.update(dict.fromkeys(edits.additional_gids))
+        self._intel_rdt.update(edits.intel_rdt or {})
+
+    def _cdi_device(self, source: str, edit: CdiDeviceNode) -> dict[str, Any]:
+        if edit.type == "p" or (edit.type and edit.major is not None):
+            node = HostNode(edit.type, edit.major or 0, edit.minor or 0)
+        else:
+            outside = host_path(source, "a device", edit.host_path)
+            found = self._read(f"{edit.path} of {source}", outside).get("")
+            if found is None or edit.type not in (None, found.type):
+                wanted = f" of type {edit.type}" if edit.type else ""
+                raise OciError(f"{source}: {edit.host_path} is no device node{wanted} on the host")
+            node = found
+        # Unlike a plugin's device, a CDI device takes only its numbers from the host.
+        own = {"fileMode": edit.file_mode, "uid": edit.uid, "gid": edit.gid}
+        inside = container_path(source, "a device", edit.path)
+        device = {**_oci_device(inside, node), **own}
+        return {key: value for key, value in device.items() if value is not None}
+
+    def config(self) -> dict[str, Any]:
+        granted = [value for value in self._devices.values() if value[0]["type"] != "p"]
+        # A runtime mounts first, and then makes no node at a path where something is; the
+        # rule for the device it gives all the same.
+        self._devices.drop_shadowed(self._mounts)
+        interfaces = {host: {"name": name} for host, name in self._interfaces.values()}
+        # Parents before children, or a parent would hide what is mounted below it.
+        mounts = sorted(self._mounts.values(), key=lambda m: str(m["destination"]).count("/"))
+        return _pruned(
+            {
+                "process": {
+                    "env": self._envs.values(),
+                    "user": {"additionalGids": list(self._gids)},
+                },
+                "mounts": mounts,
+                "hooks": self._hooks,
+                "annotations": self.annotations,
+                "linux": {
+                    "devices": [device for device, _ in self._devices.values()],
+                    "resources": {"devices": [_rule(*value) for value in granted]},
+                    "netDevices": interfaces,
+                    "intelRdt": self._intel_rdt,
+                },
+            }
+        )
+
+
+def _oci_device(path: str, node: HostNode) -> dict[str, Any]:
+    numbers = {} if node.type == "p" else {"major": node.major, "minor": node.minor}
+    owner = {"fileMode": node.mode, "uid": node.uid, "gid": node.gid}
+    return {"path": path, "type": node.type, **numbers, **owner}
+
+
+def _rule(device: Mapping[str, Any], access: str) -> dict[str, Any]:
+    # An unbuffered character device is a plain one to the device cgroup.
+    kind = "c" if device["type"] == "u" else device["type"]
+    numbers = {"major": device["major"], "minor": device["minor"]}
+    return {"allow": True, "type": kind, **numbers, "access": access}
+
+
+def _oci_hook(hook: CdiHook) -> dict[str, Any]:
+    given = {"args": list(hook.args), "env": list(hook.env), "timeout": hook.timeout}
+    return {"path": hook.path, **{key: value for key, value in given.items() if value}}
+
+
+def _pruned(config: dict[str, Any]) -> dict[str, Any]:
+    """Without what is empty, at any depth of mappings."""
+    pruned = {k: _pruned(v) if isinstance(v, dict) else v for k, v in config.items()}
+    return {key: value for key, value in pruned.items() if value not in ({}, [])}

@@ -1,0 +1,83 @@
+"""Run options and CDI devices to a fragment of an OCI configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from devicemanager.core.runoptions import Conflict, NetworkInterface, PciDevice, RunOptions
+from devicemanager.kubelet.runtime.cdi.registry import Registry
+from devicemanager.kubelet.runtime.oci.checks import OciError
+from devicemanager.kubelet.runtime.oci.container import PLUGINS, ContainerConfig
+from devicemanager.kubelet.runtime.oci.hostnodes import HostNodes, read_nodes
+
+__all__ = ["PCI_ANNOTATION_PREFIX", "Fragment", "render"]
+
+PCI_ANNOTATION_PREFIX = "pci.devicemanager/"
+"""``pci.devicemanager/8086.1572: 0000:3b:00.0,...``: OCI has no field for PCI devices, so
+a hypervisor's runtime reads an annotation."""
+
+
+@attrs.frozen
+class Fragment:
+    """A part of an OCI configuration, in plain JSON values, and what it had to drop.
+
+    ``config`` has only fields with a value. ``conflicts`` begins with
+    those of the run options; the rest are between device plugins and CDI devices, where
+    the later edit wins, as in a runtime.
+    """
+
+    config: Mapping[str, Any]
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def render(
+    options: RunOptions, cdi: Registry | None = None, nodes: HostNodes = read_nodes
+) -> Fragment:
+    """Render a container's run options, its CDI names resolved with ``cdi``.
+
+    ``nodes`` returns the device nodes at a host path. Raises ``OciError`` for a device that
+    is not on the host, permissions other than r, w and m, an interface outside the
+    runtime's network namespace and a PCI device without addresses, and ``CdiError`` for
+    CDI names that ``cdi`` does not have.
+    """
+    container = ContainerConfig(nodes)
+    for name, value in options.envs.items():
+        container.env(PLUGINS, name, value)
+    for mount in options.mounts:
+        container.bind(PLUGINS, mount)
+    for device in options.devices:
+        container.device(device)
+    for interface in options.network_interfaces:
+        container.interface(PLUGINS, _host_interface(interface), interface.container_name)
+    for key, text in {**options.annotations, **_pci_annotations(options.pci_devices)}.items():
+        container.annotate(PLUGINS, key, text)
+    if options.cdi_devices:
+        for name, edits in (cdi or Registry()).resolve(options.cdi_devices):
+            container.edit(name, edits)
+    config = container.config()
+    return Fragment(config, (*options.conflicts, *container.conflicts))
+
+
+def _host_interface(interface: NetworkInterface) -> str:
+    if interface.net_ns:
+        raise OciError(
+            f"network interface {interface.host_name} is in {interface.net_ns}: "
+            "a runtime moves only interfaces of the namespace it runs in"
+        )
+    return interface.host_name
+
+
+def _pci_annotations(devices: tuple[PciDevice, ...]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for device in devices:
+        if not device.addresses:
+            raise OciError(
+                f"PCI device {device.vendor_id}:{device.product_id} has no address yet: "
+                "resolve it at allocation"
+            )
+        key = f"{PCI_ANNOTATION_PREFIX}{device.vendor_id}.{device.product_id}"
+        found.setdefault(key, []).extend(device.addresses)
+    return {key: ",".join(addresses) for key, addresses in found.items()}

@@ -1,0 +1,1 @@
+"""Kubernetes objects in and out: manifests become pods, facts become statuses."""

@@ -1,0 +1,154 @@
+"""Pod manifests: from a dict, YAML text, a file or a client's ``V1Pod`` to a core Pod.
+
+Nothing here talks to an API server, and neither ``kubernetes`` nor ``yaml`` is imported
+before a source needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from devicemanager.core.pods import Pod
+from devicemanager.io.safe_read import NotRegular, TooLarge, read_regular
+from devicemanager.objects.manifests.documents import MAX_SIZE, TOO_LARGE, load_documents
+from devicemanager.objects.manifests.errors import (
+    FieldError,
+    ManifestError,
+    described,
+    plain,
+    shown,
+)
+from devicemanager.objects.manifests.spec import DefaultUid, pod_from, stable_uid
+
+__all__ = ["DefaultUid", "ManifestError", "Source", "document", "parse", "stable_uid"]
+
+Source = Mapping[str, Any] | str | Path | Pod | object
+"""A decoded manifest, YAML text, a path (as Path or text), a ``kubernetes`` V1Pod, or a pod
+that was parsed already."""
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
+    """The pod that ``source`` describes.
+
+    ``default_uid`` names a pod that has no ``metadata.uid``, from its namespace and
+    name. Raises ManifestError with one line: the file, the field, what is wrong with it.
+    """
+    try:
+        if isinstance(source, Pod):
+            return source
+        if isinstance(source, Mapping):
+            return pod_from(source, default_uid)
+        if isinstance(source, str):
+            path = _path_in(source)
+            return (
+                _from_text(source, default_uid)
+                if path is None
+                else parse(path, default_uid=default_uid)
+            )
+        if isinstance(source, Path):
+            return _from_file(source, default_uid)
+        if type(source).__module__.startswith("kubernetes."):
+            return pod_from(_from_client(source), default_uid)
+    except FieldError as error:
+        raise ManifestError(str(error)) from None
+    expected = "a dict, YAML text, a path or a V1Pod"
+    raise ManifestError(f"a manifest is {expected}, not {described(source)}")
+
+
+def document(source: Source) -> Mapping[Any, Any] | str:
+    """The manifest that ``source`` describes, decoded or as text, unchecked: to be sent to
+    whoever reads it. Raises ManifestError for what is no manifest, and for a Pod, which is
+    none any more."""
+    if isinstance(source, Mapping):
+        return source
+    path = _path_in(source) if isinstance(source, str) else source
+    if path is None:
+        return str(source)
+    try:
+        if isinstance(path, Path):
+            return _read(path)
+        if type(source).__module__.startswith("kubernetes."):
+            return _from_client(source)
+    except ManifestError as error:
+        where = f"{plain(str(path))}: " if isinstance(path, Path) else ""
+        raise ManifestError(f"{where}{error}") from None
+    expected = "a dict, YAML text, a path or a V1Pod"
+    raise ManifestError(f"a manifest is {expected}, not {described(source)}")
+
+
+def _path_in(text: str) -> Path | None:
+    """The file that ``text`` names, or None if it is a manifest itself."""
+    if "\n" in text or text.lstrip().startswith("{"):
+        return None
+    try:
+        exists = Path(text).is_file()
+    except OSError:
+        exists = False
+    if exists or text.endswith(_SUFFIXES):
+        return Path(text)
+    if ":" not in text:
+        raise ManifestError(f"{shown(text)} is neither an existing file nor a manifest")
+    return None
+
+
+def _from_file(path: Path, default_uid: DefaultUid) -> Pod:
+    try:
+        return _from_text(_read(path), default_uid)
+    except (ManifestError, FieldError) as error:
+        raise ManifestError(f"{plain(str(path))}: {error}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        data = read_regular(path, MAX_SIZE)
+    except NotRegular as error:
+        raise ManifestError(str(error)) from None
+    except TooLarge:
+        raise ManifestError(TOO_LARGE) from None
+    except (FileNotFoundError, ValueError):  # a name that no file can have
+        raise ManifestError("no such file") from None
+    except OSError as error:
+        raise ManifestError(f"cannot be read: {error.strerror}") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+
+
+def _from_text(text: str, default_uid: DefaultUid) -> Pod:
+    documents = load_documents(text)
+    if not documents:
+        raise ManifestError("empty; a manifest begins with apiVersion: v1 and kind: Pod")
+    pods = [each for each in documents if isinstance(each, Mapping) and each.get("kind") == "Pod"]
+    if len(pods) > 1:
+        raise ManifestError(f"holds {len(pods)} pods; give each Pod a file of its own")
+    if not pods and len(documents) > 1:
+        raise ManifestError(f"holds {len(documents)} documents, but none of kind Pod")
+    document = pods[0] if pods else documents[0]
+    if not isinstance(document, Mapping):
+        raise ManifestError(f"must be a mapping with kind: Pod, not {described(document)}")
+    return pod_from(document, default_uid)
+
+
+@lru_cache(maxsize=1)
+def _sanitizer() -> Any:
+    from kubernetes.client import ApiClient
+
+    return ApiClient()
+
+
+def _from_client(pod: object) -> Mapping[Any, Any]:
+    """A ``V1Pod`` as the JSON it stands for; the client leaves kind and version open."""
+    try:
+        plain = _sanitizer().sanitize_for_serialization(pod)
+    # The client fails in many ways on objects that hold what they should not.
+    except Exception as error:
+        raise ManifestError(f"{type(pod).__name__} cannot be read: {error}") from None
+    if type(pod).__name__ != "V1Pod" or not isinstance(plain, Mapping):
+        raise ManifestError(f"a V1Pod is expected, not {type(pod).__name__}")
+    return {"apiVersion": "v1", "kind": "Pod", **plain}

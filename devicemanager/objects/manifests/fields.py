@@ -1,0 +1,58 @@
+"""Fields that a pod's spec and its containers have in Kubernetes 1.37, and workloadRef of 1.35.
+
+A field of another name is most often a misspelt one, and to ignore it would silently run
+the pod without its devices. So it is refused, as the API server does under strict field
+validation.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from devicemanager.objects.manifests.errors import UnknownField, plain
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+POD_SPEC = _names(
+    """
+    activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy
+    enableServiceLinks ephemeralContainers evictionResponders hostAliases hostIPC hostNetwork
+    hostPID hostUsers hostname hostnameOverride imagePullSecrets initContainers nodeName
+    nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates
+    resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates
+    schedulingGroup securityContext serviceAccount serviceAccountName setHostnameAsFQDN
+    shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations
+    topologySpreadConstraints volumes workloadRef
+    """
+)
+CONTAINER = _names(
+    """
+    args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports
+    readinessProbe resizePolicy resources restartPolicy restartPolicyRules securityContext
+    startupProbe stdin stdinOnce terminationMessagePath terminationMessagePolicy tty
+    volumeDevices volumeMounts workingDir
+    """
+)
+RESOURCES = frozenset({"limits", "requests", "claims"})
+
+
+def check_known(fields: Mapping[Any, Any], known: frozenset[str]) -> None:
+    """Raises UnknownField for the first, by name, of the fields that are unknown."""
+    if fields.keys() <= known:
+        return
+    stranger = min(plain(name) for name in fields.keys() - known)
+    raise UnknownField(stranger, _hint(stranger, known))
+
+
+def _hint(stranger: str, known: frozenset[str]) -> str:
+    if known is CONTAINER and stranger in RESOURCES:
+        return f'did you mean "resources.{stranger}"?'
+    # Case is what is wrong most often, and would count as much as another letter.
+    by_lower = {name.lower(): name for name in sorted(known)}
+    close = difflib.get_close_matches(stranger.lower(), by_lower, n=1)
+    return f'did you mean "{by_lower[close[0]]}"?' if close else ""

@@ -1,0 +1,199 @@
+"""Nodes in a cluster on the screen: a row for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
+from rich.text import Text
+
+from devicemanager.observe.terminal.devices import shares
+from devicemanager.observe.terminal.panes import PHASES, events
+from devicemanager.observe.terminal.rows import CLUSTER_PANES, Pane, Rows, Shown
+from devicemanager.observe.terminal.text import STYLES, Glyphs, column, joined, safe
+from devicemanager.observe.view import ClusterNodeView, ClusterView, DeviceState, ResourceTotals
+
+__all__ = ["ClusterSubject"]
+
+_HELP: Final = """\
+1 nodes      whether each is ready, devices held, pods, and what went wrong last
+2 resources  the devices of all nodes together
+3 events     what happened, the latest at the end
+"""
+_NONE: Final = {
+    Pane.NODES: " none has joined yet",
+    Pane.RESOURCES: " none",
+    Pane.EVENTS: " none yet",
+}
+_STATES: Final = {"Ready": "green", "NotReady": "bold red", "silent": "magenta"}
+_BAR: Final = 24
+_GAP: Final = "  "
+
+
+@attrs.frozen
+class ClusterSubject:
+    """See ``Subject``."""
+
+    picture: ClusterView
+    panes: ClassVar[Sequence[Pane]] = CLUSTER_PANES
+    columns: ClassVar[Sequence[Sequence[Pane]]] = ((Pane.RESOURCES, Pane.NODES, Pane.EVENTS),)
+    help: ClassVar[str] = _HELP
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.picture.notes
+
+    def is_told(self, pane: Pane, shown: Shown) -> bool:
+        return pane is not Pane.EVENTS or shown.lines is not None
+
+    def header(self) -> Text:
+        picture = self.picture
+        pods: Counter[str] = Counter()
+        for node in picture.nodes:
+            pods.update(dict(node.pods))
+        parts = [f" {safe(picture.source)}", f"{len(picture.nodes)} nodes"]
+        parts += [_phase(phase, count) for phase, count in sorted(pods.items())]
+        return Text("  ".join(parts), "bold")
+
+    def legend(self, glyphs: Glyphs) -> Text:
+        legend = Text(" a node's devices: held/allocatable  ")
+        unhealthy = DeviceState.UNHEALTHY
+        return legend.append(f"{glyphs.states[unhealthy]} not allocatable", STYLES[unhealthy])
+
+    def title(self, pane: Pane, glyphs: Glyphs) -> Text:
+        title = Text()
+        if pane is Pane.NODES:
+            states = Counter(_state(node) for node in self.picture.nodes)
+            for state, style in _STATES.items():
+                if count := states[state]:
+                    title.append(f"{count} {state} ", style)
+        return title
+
+    def rows(self, pane: Pane, shown: Shown, width: int) -> Rows[Any]:
+        match pane:
+            case Pane.NODES:
+                columns = _Columns.of(self.picture, width)
+                return Rows(
+                    self.picture.nodes,
+                    _node_words,
+                    lambda node, width: _node_line(node, columns, shown.glyphs, width),
+                )
+            case Pane.RESOURCES:
+                return Rows(
+                    self.picture.resources,
+                    lambda each: each.name,
+                    lambda each, width: _resource_line(each, shown.glyphs, width),
+                )
+        return events(shown)
+
+    def none(self, pane: Pane) -> str:
+        return _NONE[pane]
+
+
+def _state(node: ClusterNodeView) -> str:
+    if node.silent:
+        return "silent"
+    return "Ready" if node.ready else "NotReady"
+
+
+def _node_words(node: ClusterNodeView) -> str:
+    resources = " ".join(each.name for each in node.resources)
+    pods = " ".join(phase for phase, _ in node.pods)
+    problems = " ".join(node.problems)
+    return f"{node.name} {_state(node)} {resources} {pods} {problems} {node.refusal}"
+
+
+@attrs.frozen
+class _Columns:
+    """So many cells for each."""
+
+    name: int
+    devices: int
+    pods: int
+
+    @classmethod
+    def of(cls, picture: ClusterView, width: int) -> _Columns:
+        """As wide as what stands in them, but leaving room for what went wrong."""
+        nodes, most = picture.nodes, max(width // 4, 8)
+        return cls(
+            min(max((len(node.name) for node in nodes), default=0), most),
+            min(max((len(_devices(node)) for node in nodes), default=0), most),
+            min(max((len(_pods(node)) for node in nodes), default=0), most),
+        )
+
+
+def _devices(node: ClusterNodeView) -> str:
+    return _GAP.join(_counts(each) + _gone(each, "x") for each in node.resources)
+
+
+def _pods(node: ClusterNodeView) -> str:
+    return _GAP.join(_phase(phase, count) for phase, count in node.pods)
+
+
+def _phase(phase: str, count: int) -> str:
+    return f"{count} {safe(phase, 40).lower()}"
+
+
+def _node_line(node: ClusterNodeView, columns: _Columns, glyphs: Glyphs, width: int) -> Text:
+    state, unhealthy = _state(node), DeviceState.UNHEALTHY
+    devices = Text(_GAP).join(
+        Text(_counts(each)).append(_gone(each, glyphs.states[unhealthy]), STYLES[unhealthy])
+        for each in node.resources
+    )
+    pods = Text(_GAP).join(
+        Text(_phase(phase, count), PHASES.get(phase, "yellow")) for phase, count in node.pods
+    )
+    told = [safe(each) for each in node.problems]
+    told += [f"refused {safe(node.refusal)}"] if node.refusal else []
+    return joined(
+        [
+            column(node.name, columns.name, "bold", glyphs),
+            _GAP,
+            column(state, 8, _STATES[state], glyphs),
+            _GAP,
+            _padded(devices, columns.devices, glyphs),
+            _GAP,
+            _padded(pods, columns.pods, glyphs),
+            _GAP,
+            Text("; ".join(told), "yellow" if node.problems else "dim"),
+        ],
+        width,
+        glyphs,
+    )
+
+
+def _counts(totals: ResourceTotals) -> str:
+    """``gpu 3/8``: devices held, and those that can be."""
+    return f"{safe(totals.name.rpartition('/')[2], 40)} {totals.held}/{totals.allocatable}"
+
+
+def _gone(totals: ResourceTotals, glyph: str) -> str:
+    """How many devices cannot be given to anybody."""
+    gone = totals.capacity - totals.allocatable
+    return f" {gone}{glyph}" if gone else ""
+
+
+def _padded(text: Text, width: int, glyphs: Glyphs) -> Text:
+    line = joined([text], width, glyphs)
+    line.pad_right(max(width - line.cell_len, 0))
+    return line
+
+
+def _resource_line(totals: ResourceTotals, glyphs: Glyphs, width: int) -> Text:
+    gone = max(totals.capacity - totals.allocatable, 0)
+    counts = {
+        DeviceState.HELD: totals.held,
+        DeviceState.FREE: max(totals.allocatable - totals.held, 0),
+        DeviceState.UNHEALTHY: gone,
+    }
+    room = min(_BAR, max(width - 60, len(counts)))
+    bar = Text()
+    for state, share in shares(counts, room).items():
+        bar.append(glyphs.states[state] * share, STYLES[state])
+    bar.pad_right(max(room - bar.cell_len, 0))
+    text = f"{totals.held} held of {totals.allocatable} allocatable"
+    if gone:
+        text += f", {gone} not"
+    return joined([column(totals.name, 24, "bold", glyphs), " ", bar, " ", text], width, glyphs)

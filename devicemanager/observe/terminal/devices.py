@@ -1,0 +1,195 @@
+"""Devices: as cells of a strip for each NUMA node, and one by one with who holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+
+import attrs
+from rich.text import Text
+
+from devicemanager.observe.terminal.rows import Rows, Shown
+from devicemanager.observe.terminal.text import STYLES, Glyphs, column, joined, safe
+from devicemanager.observe.view import DeviceState, NodeView, ResourceView
+
+__all__ = ["cells", "counted", "holders", "shares"]
+
+_NAME, _NODE, _COUNTS = 24, 8, 22
+_COUNTED = (
+    DeviceState.HELD,
+    DeviceState.FREE,
+    DeviceState.ALLOCATING,
+    DeviceState.UNHEALTHY,
+    DeviceState.GONE,
+)
+
+
+@attrs.frozen
+class _Strip:
+    """Devices of one resource on one NUMA node, or a part of them."""
+
+    resource: ResourceView
+    node: int | None
+    numbers: Sequence[int]
+    is_first: bool
+    """Of its resource."""
+    is_part: bool
+
+
+def cells(picture: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
+    """A strip for each NUMA node of each resource. With the screen for itself, so many that
+    each device has a cell."""
+    step = _cells_width(width) if shown.whole else None
+    strips = [strip for resource in picture.resources for strip in _strips(resource, step)]
+    return Rows(
+        strips,
+        lambda strip: strip.resource.name,
+        lambda strip, width: _strip_line(strip, shown.glyphs, width),
+    )
+
+
+def _cells_width(width: int) -> int:
+    return max(width - _NAME - _NODE - _COUNTS, 8)
+
+
+def _strips(resource: ResourceView, most: int | None) -> Iterator[_Strip]:
+    is_first = True
+    for node, numbers in resource.layout.by_node.items() or ((None, ()),):
+        step = most or max(len(numbers), 1)
+        for start in range(0, max(len(numbers), 1), step):
+            part = numbers[start : start + step]
+            yield _Strip(resource, node, part, is_first, len(numbers) > step)
+            is_first = False
+
+
+def _strip_line(strip: _Strip, glyphs: Glyphs, width: int) -> Text:
+    resource = strip.resource
+    members = _members(resource.states, strip.numbers)
+    room = _cells_width(width)
+    told = counted(members, glyphs)
+    if strip.is_part:  # its counts tell nothing: rather where we are
+        told = column(resource.layout.ids[strip.numbers[0]], _COUNTS - 1, "dim", glyphs)
+    return joined(
+        [
+            column(
+                resource.name if strip.is_first else "",
+                _NAME - 1,
+                "bold" if resource.connected else "bold magenta",
+                glyphs,
+            ),
+            " ",
+            column("" if strip.node is None else f"NUMA {strip.node}", _NODE - 1, "dim", glyphs),
+            " ",
+            _bar(members if len(members) <= room else _scaled(members, room), room, glyphs),
+            " ",
+            told,
+        ],
+        width,
+        glyphs,
+    )
+
+
+def _members(states: Sequence[DeviceState], numbers: Sequence[int]) -> Sequence[DeviceState]:
+    if len(numbers) < 2:
+        return [states[number] for number in numbers]
+    return itemgetter(*numbers)(states)  # type: ignore[no-any-return] # of a part of 10,000
+
+
+def _bar(states: Sequence[DeviceState], width: int, glyphs: Glyphs) -> Text:
+    bar = Text()
+    start = 0
+    for number in range(1, len(states) + 1):
+        state = states[start]
+        if number == len(states) or states[number] is not state:
+            bar.append(glyphs.states[state] * (number - start), STYLES[state])
+            start = number
+    return bar.append(" " * (width - len(states)))
+
+
+def _scaled(states: Sequence[DeviceState], width: int) -> list[DeviceState]:
+    """So many cells, in the shares of the states."""
+    counts = {state: states.count(state) for state in _COUNTED}
+    return [state for state, share in shares(counts, width).items() for _ in range(share)]
+
+
+def shares(counts: Mapping[DeviceState, int], width: int) -> dict[DeviceState, int]:
+    """So many cells, by how many devices are in each state; a state that occurs at all has a
+    cell. There are at least as many cells as states that occur."""
+    there = {state: count for state, count in counts.items() if count > 0}
+    if not there:
+        return {}
+    left, whole = width - len(there), sum(there.values())
+    found = {state: 1 + left * count // whole for state, count in there.items()}
+    found[max(there, key=there.__getitem__)] += width - sum(found.values())
+    return found
+
+
+def counted(
+    states: Sequence[DeviceState], glyphs: Glyphs, *more: Sequence[DeviceState], words: bool = False
+) -> Text:
+    """How many devices are in each state, without states that none is in."""
+    told = []
+    for state in _COUNTED:
+        if count := sum(each.count(state) for each in (states, *more)):
+            glyph = glyphs.states[state]
+            text = f"{glyph} {count} {state}" if words else f"{count}{glyph}"
+            told.append(Text(text, STYLES[state]))
+    return Text("  " if words else " ").join(told) if told else Text("no devices", "dim")
+
+
+# -- one by one --------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Device:
+    resource: ResourceView
+    number: int
+
+
+def holders(picture: NodeView, shown: Shown, _: int) -> Rows[_Device]:
+    """Every device, with its state, its NUMA nodes and who holds it."""
+    titles = {pod.uid: pod.title for pod in picture.pods}
+    return Rows(
+        [
+            _Device(resource, number)
+            for resource in picture.resources
+            for number in range(len(resource.states))
+        ],
+        lambda item: _words(item, titles),
+        lambda item, width: _device_line(item, titles, shown.glyphs, width),
+    )
+
+
+def _words(item: _Device, titles: Mapping[str, str]) -> str:
+    resource, number = item.resource, item.number
+    id_ = resource.layout.ids[number]
+    return f"{resource.name} {id_} {resource.states[number]} {_held_by(item, titles)}"
+
+
+def _held_by(item: _Device, titles: Mapping[str, str]) -> str:
+    id_ = item.resource.layout.ids[item.number]
+    return ", ".join(
+        f"{titles.get(holder.pod, holder.pod) or 'nobody'} {holder.container}".rstrip()
+        for holder in item.resource.holders.get(id_, ())
+    )
+
+
+def _device_line(item: _Device, titles: Mapping[str, str], glyphs: Glyphs, width: int) -> Text:
+    device = item.resource.device(item.number)
+    style = STYLES[device.state]
+    is_odd = device.state is DeviceState.UNHEALTHY and device.health != "Unhealthy"
+    return joined(
+        [
+            column(item.resource.name, 20, "dim", glyphs),
+            " ",
+            column(device.id, max((width - 46) // 2, 8), "", glyphs),
+            " ",
+            Text(f"{glyphs.states[device.state]} {device.state.value:10} ", style),
+            column(",".join(map(str, (device.numa or ())[:8])) or "-", 4, "dim", glyphs),
+            " ",
+            safe(_held_by(item, titles)),
+            Text(f" {safe(device.health)}" if is_odd else "", "red"),
+        ],
+        width,
+        glyphs,
+    )

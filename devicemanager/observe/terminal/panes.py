@@ -1,0 +1,205 @@
+"""Plugins, pods and events as rows; and the rows of every pane by its name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from rich.text import Text
+
+from devicemanager.observe.terminal import devices
+from devicemanager.observe.terminal.rows import LogLine, Pane, Rows, Shown
+from devicemanager.observe.terminal.text import Glyphs, column, joined, safe
+from devicemanager.observe.view import (
+    ContainerKind,
+    ContainerView,
+    LastCall,
+    NodeView,
+    PluginView,
+    PodView,
+    Stream,
+)
+
+__all__ = ["PHASES", "events", "rows"]
+
+_STREAMS = {Stream.SERVING: "green", Stream.STANDBY: "cyan"}
+PHASES: Final = {"Running": "green", "Succeeded": "cyan", "Pending": "yellow", "Failed": "bold red"}
+"""How the phase of a pod is coloured."""
+_MOST_IDS = 32
+"""So many ids of a container's devices are put into a row, which may show fewer."""
+
+
+def rows(pane: Pane, picture: NodeView, shown: Shown, width: int) -> Rows[Any]:
+    """The rows of a pane that is so many cells wide."""
+    return _ROWS[pane](picture, shown, width)
+
+
+# -- plugins -------------------------------------------------------------------------------
+
+
+def _plugins(picture: NodeView, shown: Shown, _: int) -> Rows[PluginView]:
+    return Rows(
+        picture.plugins or (),
+        lambda plugin: f"{plugin.resource} {plugin.endpoint} {plugin.stream}",
+        lambda plugin, width: _plugin_line(plugin, shown, width),
+    )
+
+
+def _plugin_line(plugin: PluginView, shown: Shown, width: int) -> Text:
+    glyphs = shown.glyphs
+    return joined(
+        [
+            column(plugin.resource, 23, "bold", glyphs),
+            " ",
+            column(plugin.endpoint, max((width - 40) // 3, 8), "dim", glyphs),
+            " ",
+            column(plugin.stream.value, 8, _STREAMS.get(plugin.stream, "magenta"), glyphs),
+            _doing(plugin, shown),
+        ],
+        width,
+        glyphs,
+    )
+
+
+def _doing(plugin: PluginView, shown: Shown) -> Text:
+    """What the plugin is asked now, or else what it answered last."""
+    if plugin.in_progress:
+        call = plugin.in_progress[0]
+        seconds = max(shown.now - call.time, 0.0)
+        return Text(f"{call.rpc} for {seconds:.0f} s", "bold yellow")
+    if not plugin.calls:
+        return Text("no call yet", "dim")
+    call_ = plugin.calls[-1]
+    return Text(_call_text(call_), "" if call_.code == "OK" else "bold red")
+
+
+def _call_text(call: LastCall) -> str:
+    when = _clock(call.time)
+    if call.code != "OK":
+        return safe(f"{when} {call.rpc} {call.code}: {call.message}")
+    if call.stream_message is not None:
+        return f"{when} list {call.stream_message}"
+    return f"{when} {safe(call.rpc)} {call.duration * 1000:.0f} ms"
+
+
+# -- pods ----------------------------------------------------------------------------------
+
+
+_PodRow = PodView | ContainerView
+
+
+def _pods(picture: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
+    """The latest first, where it is known which came last; alone on the screen with containers."""
+    pods = picture.pods if picture.events is None else picture.pods[::-1]
+    rows: Sequence[_PodRow] = pods
+    if shown.whole:
+        rows = list(chain.from_iterable((pod, *pod.containers) for pod in pods))
+    return Rows(rows, _pod_words, lambda row, width: _pod_line(row, shown.glyphs, width))
+
+
+def _pod_words(row: _PodRow) -> str:
+    if isinstance(row, ContainerView):
+        return f"{row.name} {row.state} {row.reason} {_holds_text(_held(row))}"
+    return f"{row.title} {row.phase} {row.reason} {row.message} {_pod_holds(row)}"
+
+
+def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
+    name_width = max(width // 3, 8)
+    if isinstance(row, ContainerView):
+        return _container_line(row, name_width, glyphs, width)
+    phase = "Deleting" if row.deleting else row.phase
+    if row.reason:
+        told = Text(safe(f"{row.reason}: {row.message}" if row.message else row.reason), "red")
+    else:
+        told = Text(_pod_holds(row), "" if row.holds else "dim")
+    return joined(
+        [
+            column(row.title, name_width, "bold", glyphs),
+            " ",
+            column(phase, 10, PHASES.get(phase, "yellow"), glyphs) if phase else "",
+            " " if phase else "",
+            told,
+        ],
+        width,
+        glyphs,
+    )
+
+
+def _pod_holds(pod: PodView) -> str:
+    """Each device once, also one that containers use after one another."""
+    held: dict[str, dict[str, None]] = {}
+    for container in pod.containers:
+        for name, ids in _held(container).items():
+            held.setdefault(name, {}).update(dict.fromkeys(ids))
+    return _holds_text({name: tuple(held[name]) for name in sorted(held)})
+
+
+def _held(container: ContainerView) -> Mapping[str, tuple[str, ...]]:
+    return {**container.devices, **{f"claim {name}": ids for name, ids in container.claims.items()}}
+
+
+def _holds_text(held: Mapping[str, tuple[str, ...]]) -> str:
+    parts = []
+    for name, ids in held.items():
+        short = safe(name.rpartition("/")[2], 80)
+        few = ",".join(safe(id_, 80) for id_ in ids[:_MOST_IDS])
+        parts.append(f"{short} {len(ids)}: {few}" if len(ids) > 1 else f"{short} {few}")
+    return "  ".join(parts) or "no devices"
+
+
+def _container_line(container: ContainerView, name_width: int, glyphs: Glyphs, width: int) -> Text:
+    kind = "" if container.kind is ContainerKind.APP else f" ({container.kind})"
+    state = container.state
+    if container.exit_code is not None:
+        state = f"exit {container.exit_code}"
+    told = [_holds_text(_held(container))] if _held(container) else []
+    if container.restarts:
+        told.append(f"restarted {container.restarts} times")
+    if container.reason:
+        told.append(safe(f"{container.reason} {container.message}".rstrip()))
+    return joined(
+        [
+            column(f"  {container.name}{kind}", name_width, "", glyphs),
+            " ",
+            column(state, 10, "dim", glyphs) if state else "",
+            " " if state else "",
+            "  ".join(told),
+        ],
+        width,
+        glyphs,
+    )
+
+
+# -- events --------------------------------------------------------------------------------
+
+
+def events(shown: Shown) -> Rows[LogLine]:
+    """The lines of the log."""
+    return Rows(
+        shown.lines or (),
+        lambda line: line.text,
+        lambda line, width: joined(
+            [
+                Text(_clock(line.time), "dim"),
+                " ",
+                Text(safe(line.text), "bold yellow" if line.is_warning else ""),
+            ],
+            width,
+            shown.glyphs,
+        ),
+    )
+
+
+def _clock(when: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(when))
+
+
+_ROWS: Mapping[Pane, Callable[[NodeView, Shown, int], Rows[Any]]] = {
+    Pane.DEVICES: devices.cells,
+    Pane.HOLDERS: devices.holders,
+    Pane.PLUGINS: _plugins,
+    Pane.PODS: _pods,
+    Pane.EVENTS: lambda _, shown, __: events(shown),
+}

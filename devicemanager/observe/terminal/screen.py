@@ -1,0 +1,252 @@
+"""The whole screen as lines: pure, of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import TypeAlias
+
+import attrs
+from rich.text import Text
+
+from devicemanager.observe.terminal.clustersubject import ClusterSubject
+from devicemanager.observe.terminal.keys import ScreenState
+from devicemanager.observe.terminal.nodesubject import NodeSubject
+from devicemanager.observe.terminal.rows import Pane, Rows, Shown
+from devicemanager.observe.terminal.subject import Subject
+from devicemanager.observe.terminal.text import Glyphs, joined, safe
+from devicemanager.observe.view import ClusterView, NodeView
+
+__all__ = ["Picture", "Screen", "draw", "whole"]
+
+_WIDE = 150
+"""From so many cells on there are two columns."""
+
+Picture: TypeAlias = NodeView | ClusterView
+"""What can be shown."""
+
+_HELP = """\
+Tab          the next of these; Shift-Tab the one before
+up down k j  a row; PageUp PageDown b f a page; Home End g G all the way
+/            shows only rows that contain what you type; Enter ends typing
+space        holds the picture still, and lets it go on
+q            quits, as Ctrl-C does; Ctrl-Z stops until `fg`
+"""
+_ALL = "0            everything at once; Escape does the same and drops the filter\n"
+
+
+def _subject(picture: Picture) -> Subject:
+    return NodeSubject(picture) if isinstance(picture, NodeView) else ClusterSubject(picture)
+
+
+@attrs.frozen
+class Screen:
+    """What is to be seen, and how far it may be scrolled."""
+
+    lines: tuple[Text, ...]
+    """As many as the screen has rows, none wider than the screen."""
+    page: int = 1
+    """Rows of a pane that has the screen for itself."""
+    last: int = 0
+    """The greatest offset."""
+    panes: Sequence[Pane] = ()
+    """In the order of their keys."""
+
+
+def draw(
+    picture: Picture,
+    state: ScreenState,
+    width: int,
+    height: int,
+    shown: Shown,
+    notice: str = "",
+    about: Sequence[str] = (),
+) -> Screen:
+    """The screen of so many cells and rows. ``notice`` is what the program itself has to say,
+    such as what it waits for; ``about`` stands below the help, such as where it serves."""
+    subject = _subject(picture)
+    head = [_header(subject, state, width, shown.glyphs)]
+    if notice:
+        head.append(joined([Text(f" {safe(notice)}", "bold yellow")], width, shown.glyphs))
+    body = max(height - len(head) - 1, 0)
+    last = 0
+    if state.help:
+        middle = _help(subject, about, shown.glyphs, width)
+    elif state.pane is not None:
+        middle, last = _alone(subject, state, width, body, shown)
+    elif width >= _WIDE and len(subject.columns) == 2:
+        middle = _two_columns(subject, width, body, shown)
+    else:
+        middle = _stacked(_panes(subject, shown, _overview(subject), width), width, body, shown)
+    if not state.help and len(middle) + len(subject.notes) < body:
+        middle += [Text(), *_notes(subject, width, shown.glyphs)]
+    lines = [*head, *middle[:body]]
+    lines += [Text()] * (height - 1 - len(lines))
+    lines.append(_keys_line(subject, state, width, shown))
+    return Screen(tuple(lines[:height]), max(body - 1, 1), last, subject.panes)
+
+
+def _overview(subject: Subject) -> list[Pane]:
+    return [pane for column in subject.columns for pane in column]
+
+
+# -- first and last line -------------------------------------------------------------------
+
+
+def _header(subject: Subject, state: ScreenState, width: int, glyphs: Glyphs) -> Text:
+    line = subject.header()
+    if state.held:
+        line.append("  held still", "bold yellow")
+    line = joined([line], width, glyphs)
+    line.pad_right(max(width - line.cell_len, 0))
+    line.stylize("reverse")
+    return line
+
+
+def _keys_line(subject: Subject, state: ScreenState, width: int, shown: Shown) -> Text:
+    glyphs = shown.glyphs
+    if state.typing:
+        return joined([Text(" /", "bold"), safe(state.filter), Text("_", "blink")], width, glyphs)
+    line = Text(" ")
+    for number, pane in enumerate([None, *subject.panes]):
+        if pane is not None and not subject.is_told(pane, shown):
+            continue
+        style = "bold reverse" if pane is state.pane else "bold"
+        line.append(str(number), style).append(f" {pane or 'all'} ", "")
+    rest = f"{glyphs.arrows} / filter ? help q quit"
+    if state.filter:
+        rest = f"only {safe(state.filter)!r} (Esc) {rest}"
+    return joined([line, Text(rest, "dim")], width, glyphs)
+
+
+def _help(subject: Subject, about: Sequence[str], glyphs: Glyphs, width: int) -> list[Text]:
+    text = _ALL + subject.help + _HELP
+    return [
+        *(joined([f" {line}"], width, glyphs) for line in text.splitlines()),
+        joined([subject.legend(glyphs)], width, glyphs),
+        Text(),
+        *(line for text in about for line in _folded(text, width)),
+        *_notes(subject, width, glyphs),
+    ]
+
+
+def _folded(text: str, width: int) -> list[Text]:
+    """All of a text, on as many lines as it takes: addresses are of no use if they are cut."""
+    text, room = safe(text), max(width - 2, 1)
+    return [
+        joined([f" {text[start : start + room]}"], width) for start in range(0, len(text), room)
+    ]
+
+
+def _notes(subject: Subject, width: int, glyphs: Glyphs) -> list[Text]:
+    """What this source cannot tell."""
+    return [joined([Text(f" {safe(note)}", "dim")], width, glyphs) for note in subject.notes]
+
+
+# -- panes ---------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Placed:
+    subject: Subject
+    pane: Pane
+    rows: Rows[object]
+
+
+def _panes(subject: Subject, shown: Shown, panes: Sequence[Pane], width: int) -> list[_Placed]:
+    return [
+        _Placed(subject, pane, subject.rows(pane, shown, width))
+        for pane in panes
+        if subject.is_told(pane, shown)
+    ]
+
+
+def _stacked(panes: Sequence[_Placed], width: int, height: int, shown: Shown) -> list[Text]:
+    """One above the other, each with a title."""
+    lines: list[Text] = []
+    for placed, share in zip(
+        panes, _shares([len(each.rows) for each in panes], height), strict=True
+    ):
+        if share:
+            lines += _pane(placed, width, share, shown)
+    return lines
+
+
+def _shares(wanted: Sequence[int], height: int) -> list[int]:
+    """Rows of each pane, title included: those that want little get it, the others the same."""
+    shares = [0] * len(wanted)
+    while height > 0:
+        hungry = [number for number, rows in enumerate(wanted) if shares[number] < max(rows, 1) + 1]
+        if not hungry:
+            break
+        for number in hungry[:height]:
+            shares[number] += 1
+        height -= min(len(hungry), height)
+    return shares
+
+
+def _pane(placed: _Placed, width: int, height: int, shown: Shown) -> list[Text]:
+    subject, pane, its_rows = placed.subject, placed.pane, placed.rows
+    count, room = len(its_rows), height - 1
+    hidden = count - room
+    first = max(hidden, 0) if pane is Pane.EVENTS else 0
+    more = f" {hidden} more" if hidden > 0 else ""
+    title = _title(subject, pane, width, shown.glyphs, more)
+    lines = its_rows.window(first, room, width)
+    if not count and room:
+        lines = [joined([Text(subject.none(pane), "dim")], width, shown.glyphs)]
+    return [title, *lines]
+
+
+def _title(subject: Subject, pane: Pane, width: int, glyphs: Glyphs, more: str) -> Text:
+    line = Text(f"{glyphs.line} ", "blue").append(f"{pane.value.capitalize()} ", "bold blue")
+    line.append_text(subject.title(pane, glyphs))
+    line.append(f"{more.strip()} " if more else "", "dim")
+    line = joined([line], width, glyphs)
+    return line.append(glyphs.line * max(width - line.cell_len, 0), "blue")
+
+
+def _alone(
+    subject: Subject, state: ScreenState, width: int, height: int, shown: Shown
+) -> tuple[list[Text], int]:
+    """The pane that is looked at, and the greatest offset."""
+    pane = state.pane
+    assert pane is not None
+    room = max(height - 1, 0)
+    its_rows = subject.rows(pane, attrs.evolve(shown, whole=True), width)
+    its_rows = its_rows.containing(state.filter)
+    count = len(its_rows)
+    last = max(count - room, 0)
+    offset = min(state.offset, last)
+    first = last - offset if pane is Pane.EVENTS else offset
+    where = f" {first + 1}-{min(first + room, count)} of {count}" if count > room > 0 else ""
+    title = _title(subject, pane, width, shown.glyphs, where)
+    lines = its_rows.window(first, room, width)
+    if not count:
+        none = f" nothing contains {safe(state.filter)!r}" if state.filter else subject.none(pane)
+        lines = [joined([Text(none, "dim")], width, shown.glyphs)]
+    return [title, *lines], last
+
+
+def _two_columns(subject: Subject, width: int, height: int, shown: Shown) -> list[Text]:
+    left_width = width // 2 - 1
+    right_width = width - left_width - 2
+    columns = [
+        _stacked(_panes(subject, shown, panes, its_width), its_width, height, shown)
+        for panes, its_width in zip(subject.columns, (left_width, right_width), strict=True)
+    ]
+    lines = []
+    for left, right in zip_longest(*columns, fillvalue=Text()):
+        line = left.copy()
+        line.pad_right(max(left_width + 2 - line.cell_len, 0))
+        lines.append(line.append_text(right))
+    return lines
+
+
+def whole(picture: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
+    """All that there is to see, however many lines that takes; for once, not for a screen."""
+    subject, shown = _subject(picture), Shown(glyphs=glyphs)
+    lines = [Text(safe(picture.source), "bold")]
+    for placed in _panes(subject, shown, _overview(subject), width):
+        lines += _pane(placed, width, max(len(placed.rows), 1) + 1, shown)
+    return [*lines, *_notes(subject, width, glyphs)]

@@ -1,0 +1,107 @@
+"""Plugins of a kubelet as values: their streams, and what was asked of them last."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from devicemanager.core.endpoints import Endpoint
+from devicemanager.events.calls.call import Call
+from devicemanager.events.calls.log import CallInProgress, CallLog
+from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
+from devicemanager.observe.view.reuse import kept, same_objects
+from devicemanager.observe.view.values import LastCall, Pending, PluginView, Stream
+
+__all__ = ["LATEST_CALLS", "Plugins"]
+
+LATEST_CALLS = 8
+"""So many calls of each plugin are shown."""
+
+_MOST_PLUGINS = 1024
+"""Of so many the calls are remembered; a plugin may register under any number of names."""
+
+_LIST_AND_WATCH = "ListAndWatch"
+
+_Key = tuple[str | None, str]
+"""Resource and endpoint."""
+
+
+class Plugins:
+    """The plugins as of the last look."""
+
+    def __init__(self, calls: CallLog) -> None:
+        self._log = calls
+        self._last = 0
+        self._calls: dict[_Key, deque[LastCall]] = {}
+        self._views: tuple[PluginView, ...] = ()
+
+    def look(self, seen: ManagerSnapshot | None) -> tuple[PluginView, ...]:
+        """All plugins as they are now; each that has not changed is the same object. None of
+        a kubelet that is stopped."""
+        self._read_calls()
+        before = {(view.resource, view.endpoint, view.stream): view for view in self._views}
+        views = [
+            kept(before.get((view.resource, view.endpoint, view.stream)), view)
+            for view in (() if seen is None else self._all(seen))
+        ]
+        self._views = same_objects(self._views, views)
+        return self._views
+
+    def _read_calls(self) -> None:
+        for call in self._log.later(self._last):
+            self._last = call.number
+            key = call.resource, call.plugin
+            latest = self._calls.pop(key, None) or deque(maxlen=LATEST_CALLS)
+            latest.append(_last_call(call))
+            self._calls[key] = latest  # the latest one comes last
+        while len(self._calls) > _MOST_PLUGINS:
+            del self._calls[next(iter(self._calls))]
+
+    def _all(self, seen: ManagerSnapshot) -> Iterator[PluginView]:
+        pending: dict[_Key, list[CallInProgress]] = {}
+        for call in self._log.in_progress:
+            pending.setdefault((call.resource, call.plugin), []).append(call)
+        standby: dict[str, list[Endpoint]] = {}
+        for endpoint in reversed(seen.connected):
+            if seen.serving.get(endpoint.resource) is not endpoint:
+                standby.setdefault(endpoint.resource, []).append(endpoint)
+        connected = {endpoint.id for endpoint in seen.connected}
+        for resource, endpoint in seen.serving.items():
+            stream = Stream.SERVING if endpoint.id in connected else Stream.ENDED
+            if not endpoint.id:
+                stream = Stream.AWAITED
+            yield self._view(endpoint, stream, pending)
+            for other in standby.get(resource, ()):
+                yield self._view(other, Stream.STANDBY, pending)
+
+    def _view(
+        self, endpoint: Endpoint, stream: Stream, pending: dict[_Key, list[CallInProgress]]
+    ) -> PluginView:
+        key = endpoint.resource, endpoint.name
+        calls = pending.get(key, ())
+        return PluginView(
+            endpoint.resource,
+            endpoint.name,
+            stream,
+            _lists(calls),
+            endpoint.options.pre_start_required,
+            endpoint.options.get_preferred_allocation_available,
+            tuple(self._calls.get(key, ())),
+            tuple([Pending(c.time, c.rpc) for c in calls if c.rpc != _LIST_AND_WATCH]),
+        )
+
+
+def _lists(pending: Iterable[CallInProgress]) -> int:
+    return max((call.received for call in pending if call.rpc == _LIST_AND_WATCH), default=0)
+
+
+def _last_call(call: Call) -> LastCall:
+    return LastCall(
+        call.number,
+        call.time,
+        call.rpc,
+        call.code,
+        call.message,
+        call.duration,
+        call.stream_message,
+    )

@@ -1,0 +1,176 @@
+"""A node as its kubelet's PodResources service tells of it: a real kubelet's, too.
+
+The service tells pods, what their containers hold, and which devices are allocatable. It
+knows no plugin, no event and no refused pod, and nothing of unhealthy devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import TypeVar
+
+import attrs
+
+import podresources
+from devicemanager.observe.view.devices import by_node
+from devicemanager.observe.view.reuse import kept, same_objects
+from devicemanager.observe.view.values import (
+    ContainerView,
+    DeviceState,
+    Holder,
+    Layout,
+    NodeView,
+    PodView,
+    ResourceView,
+)
+
+__all__ = ["NOTES", "PodResourcesView"]
+
+NOTES = (
+    "PodResources tells no unhealthy devices: those that nobody holds are missing here.",
+    "A held device that is not allocatable is shown as gone; it may be unhealthy.",
+    "Plugins, events and refused pods are not told either.",
+)
+"""What a picture made of these answers cannot show."""
+
+NO_ALLOCATABLE = "This kubelet does not tell allocatable devices: only held ones are shown."
+"""Of kubelets before 1.23, and of those that have the method switched off."""
+
+_Nodes = dict[str, tuple[int, ...]]
+"""Device id to its NUMA nodes, as far as they are told."""
+
+T = TypeVar("T")
+
+
+class PodResourcesView:
+    """Makes pictures of answers, one after another; what is equal stays the same object."""
+
+    def __init__(self, source: str) -> None:
+        """``source`` says for people where the answers come from."""
+        self._picture = NodeView(0, source, notes=NOTES)
+
+    def look(
+        self, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable | None
+    ) -> NodeView:
+        """The node by the answers to List and GetAllocatableResources; None for the latter if
+        the kubelet does not serve it."""
+        before = self._picture
+        notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
+        views = _kept(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
+        resources = _kept(
+            before.resources, _resources(before, pods, allocatable), attrgetter("name")
+        )
+        if views is before.pods and resources is before.resources and notes == before.notes:
+            return before
+        nodes = {node for each in resources for node in each.layout.by_node if node is not None}
+        self._picture = attrs.evolve(
+            before,
+            revision=before.revision + 1,
+            numa_nodes=tuple(sorted(nodes)),
+            resources=resources,
+            pods=views,
+            notes=notes,
+        )
+        return self._picture
+
+
+def _kept(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
+    """``after`` with the objects of before wherever they are equal."""
+    known = {key(view): view for view in before}
+    return same_objects(before, [kept(known.get(key(view)), view) for view in after])
+
+
+# -- pods --------------------------------------------------------------------------------
+
+
+def _pod(pod: podresources.Pod) -> PodView:
+    return PodView(
+        f"{pod.namespace}/{pod.name}",
+        pod.namespace,
+        pod.name,
+        containers=tuple(map(_container, pod.containers)),
+    )
+
+
+def _container(container: podresources.Container) -> ContainerView:
+    return ContainerView(
+        container.name,
+        devices={
+            name: tuple(sorted(ids))
+            for name, ids in sorted(podresources.ids_by_resource(container.devices).items())
+        },
+        claims={
+            claim.claim_name: tuple(
+                [f"{given.pool_name}/{given.device_name}" for given in claim.claim_resources]
+            )
+            for claim in container.dynamic_resources
+        },
+    )
+
+
+# -- resources ---------------------------------------------------------------------------
+
+
+def _resources(
+    before: NodeView,
+    pods: Sequence[podresources.Pod],
+    allocatable: podresources.Allocatable | None,
+) -> tuple[ResourceView, ...]:
+    listed: dict[str, _Nodes] = {}
+    for devices in () if allocatable is None else allocatable.devices:
+        _note(listed, devices)
+    others: dict[str, _Nodes] = {}
+    holders: dict[str, dict[str, tuple[Holder, ...]]] = {}
+    for pod in pods:
+        for container in pod.containers:
+            holder = (Holder(f"{pod.namespace}/{pod.name}", container.name),)
+            for devices in container.devices:
+                _note(others, devices)
+                held = holders.setdefault(devices.resource_name, {})
+                for id_ in devices.device_ids:
+                    if holder[0] not in held.get(id_, ()):
+                        held[id_] = held.get(id_, ()) + holder
+    if allocatable is None:
+        listed = others
+    layouts = {resource.name: resource.layout for resource in before.resources}
+    return tuple(
+        [
+            _resource(
+                name,
+                listed.get(name, {}),
+                others.get(name, {}),
+                holders.get(name, {}),
+                layouts.get(name),
+            )
+            for name in sorted(listed.keys() | others.keys())
+        ]
+    )
+
+
+def _note(nodes: dict[str, _Nodes], devices: podresources.ContainerDevices) -> None:
+    # A device on several nodes may come once for each.
+    of = nodes.setdefault(devices.resource_name, {})
+    for id_ in devices.device_ids:
+        before = of.get(id_)
+        of[id_] = devices.nodes if before is None else tuple({*before, *devices.nodes})
+
+
+def _resource(
+    name: str,
+    listed: _Nodes,
+    held: _Nodes,
+    holders: Mapping[str, tuple[Holder, ...]],
+    layout: Layout | None,
+) -> ResourceView:
+    ids = (*sorted(listed), *sorted(held.keys() - listed.keys()))
+    numa = tuple([tuple(sorted(listed.get(id_, held.get(id_, ())))) or None for id_ in ids])
+    if layout is None or (layout.ids, layout.numa) != (ids, numa):
+        layout = Layout(ids, numa, by_node(numa))
+    states = [
+        DeviceState.HELD if id_ in holders else DeviceState.FREE for id_ in ids[: len(listed)]
+    ]
+    gone = (DeviceState.GONE,) * (len(ids) - len(listed))
+    return ResourceView(
+        name, True, len(ids), len(listed), layout, (*states, *gone), (), dict(holders)
+    )

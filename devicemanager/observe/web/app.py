@@ -1,0 +1,74 @@
+"""What one server answers: the kubelet's endpoints, the page, and the control API if it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Router
+from starlette.types import Receive, Scope, Send
+
+from devicemanager.control.access import Gate
+from devicemanager.control.answering import Answering
+from devicemanager.control.app import Application
+from devicemanager.control.errors import problem_of
+from devicemanager.control.sending import Answer
+from devicemanager.observe.web.answers import NOSNIFF, TEXT
+
+__all__ = ["WebApplication"]
+
+_CONTROL: Final = ("/v1/", "/openapi.json")
+
+
+class WebApplication(Answering):
+    """Answers the requests of one server. To be made on the server's loop."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        routes: Sequence[BaseRoute],
+        *,
+        failed: Callable[[str], object],
+        closing: Callable[[], None] = lambda: None,
+        control: Application | None = None,
+    ) -> None:
+        """``failed`` is told of a mistake of ours, in one line; ``closing`` is called when the
+        server ends."""
+        self._gate = gate
+        self._failed = failed
+        self._closing = closing
+        self._control = control
+        super().__init__()
+        self._router = Router(list(routes), redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._control is not None and scope["path"].startswith(_CONTROL):
+            return await self._control(scope, receive, send)
+        await super().__call__(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gate.check_sender(scope)
+        await self._router(scope, receive, send)
+
+    def close(self) -> None:
+        """The server ends: let streams come to their ends."""
+        self._closing()
+        if self._control is not None:
+            self._control.close()
+
+    def _refusal(self, error: Exception, scope: Scope) -> Answer:
+        if isinstance(error, HTTPException):
+            status = HTTPStatus(error.status_code)
+            text = f"{scope['method']} {scope['path'][:200]!r}: {status.phrase.lower()}"
+            if scope["path"].startswith(_CONTROL):
+                text += ", since the control API is not served here"
+        else:
+            problem = problem_of(error)
+            status, text = HTTPStatus(problem.status), problem.detail
+            if problem.reason == "internal":
+                self._failed(f"HTTP: {text}")
+        # The rest of a body that was not read would be taken for the next request.
+        headers = [*NOSNIFF, (b"connection", b"close")]
+        return Answer(status, TEXT, f"{text}\n".encode(), headers=headers)

@@ -1,0 +1,54 @@
+"""What the kubelet's own HTTP server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+
+from devicemanager.control.sending import Answer
+from devicemanager.observe.metrics.exposition import CONTENT_TYPE
+from devicemanager.observe.metrics.kubelet import resource_text
+from devicemanager.observe.web import answers
+from devicemanager.observe.web.checks import checks_of, live_checks
+from devicemanager.observe.web.health import Check
+from devicemanager.observe.web.site import Site
+
+__all__ = ["routes"]
+
+
+def routes(site: Site) -> Sequence[BaseRoute]:
+    """The kubelet's endpoints."""
+    kubelet = site.kubelet
+    return [
+        *_health("healthz", checks_of(kubelet)),
+        *_health("livez", live_checks()),
+        *_health("readyz", checks_of(kubelet)),
+        _on_worker(site, "/metrics", CONTENT_TYPE, site.metrics.text),
+        _on_worker(site, "/metrics/resource", CONTENT_TYPE, lambda: resource_text(kubelet)),
+        _on_worker(site, "/pods", answers.JSON, lambda: answers.pods(kubelet)),
+        _on_worker(site, "/configz", answers.JSON, lambda: answers.configuration(kubelet)),
+    ]
+
+
+def _health(name: str, checks: Sequence[Check]) -> list[BaseRoute]:
+    """No worker is needed: a kubelet whose threads all wait still tells that it is alive."""
+
+    async def everything(request: Request) -> Answer:
+        return answers.all_checks(name, checks, request)
+
+    async def one(request: Request) -> Answer:
+        return answers.one_check(checks, request.path_params["check"])
+
+    return [Route(f"/{name}", everything), Route(f"/{name}/{{check}}", one)]
+
+
+def _on_worker(site: Site, path: str, kind: str, body: Callable[[], bytes]) -> Route:
+    async def endpoint(request: Request) -> Answer:
+        made = await anyio.to_thread.run_sync(body, limiter=site.workers)
+        return Answer(HTTPStatus.OK, kind, made, request.scope["account"], answers.NOSNIFF)
+
+    return Route(path, endpoint)

@@ -1,0 +1,141 @@
+"""What a recorded plugin answered to what: finding it again, and what comes nearest."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+from google.protobuf.message import DecodeError
+
+from devicemanager.plugin.recording.calls import RecordedCall
+from devicemanager.plugin.recording.messages import request_data
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["Answers", "Miss"]
+
+_SHOWN = 16
+
+Key = tuple[object, ...]
+
+
+@attrs.frozen
+class Miss:
+    """A request that was not recorded."""
+
+    rpc: str
+    """The method's name, such as ``Allocate``."""
+    request_bytes: bytes = attrs.field(repr=False)
+    nearest_bytes: bytes | None = attrs.field(repr=False)
+    """The recorded request that is nearest; None if the method was never called."""
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request as data, by the field names of the .proto file."""
+        return request_data(self.rpc, self.request_bytes)
+
+    @property
+    def nearest(self) -> dict[str, Any] | None:
+        """The nearest recorded request as data."""
+        if self.nearest_bytes is None:
+            return None
+        return request_data(self.rpc, self.nearest_bytes)
+
+    def __str__(self) -> str:
+        text = f"{self.rpc}{_shown(self.rpc, self.request_bytes)} was not recorded"
+        if self.nearest_bytes is None:
+            return f"{text}; no {self.rpc} was"
+        return f"{text}; nearest is {self.rpc}{_shown(self.rpc, self.nearest_bytes)}"
+
+
+class Answers:
+    """The answers of one resource's plugin. Thread-safe.
+
+    A request that was made several times is answered as it was each time, in turn; after
+    that as it was the last time. Device ids are compared as sets: a kubelet takes them from
+    maps, in any order.
+    """
+
+    def __init__(self, calls: Iterable[RecordedCall]) -> None:
+        # Guards the queues, which shrink to their last call.
+        self._lock = threading.Lock()
+        self._calls: defaultdict[tuple[str, Key], list[RecordedCall]] = defaultdict(list)
+        for call in calls:
+            self._calls[call.rpc, _key(call.rpc, call.request_bytes)].append(call)
+
+    def take(self, rpc: str, request: bytes) -> RecordedCall | None:
+        """The call that answers this request; None if it was never recorded."""
+        with self._lock:
+            found = self._calls.get((rpc, _key(rpc, request)))
+            if found is None:
+                return None
+            return found.pop(0) if len(found) > 1 else found[0]
+
+    def miss(self, rpc: str, request: bytes) -> Miss:
+        """What to say of a request that was not recorded."""
+        asked = _words(rpc, request)
+        recorded = [calls[0] for (name, _), calls in self._calls.items() if name == rpc]
+        nearest = min(
+            recorded,
+            key=lambda call: len(asked ^ _words(rpc, call.request_bytes)),
+            default=None,
+        )
+        return Miss(rpc, request, None if nearest is None else nearest.request_bytes)
+
+
+def _key(rpc: str, request: bytes) -> Key:
+    try:
+        match rpc:
+            case "Allocate":
+                allocate = dp.AllocateRequest.FromString(request)
+                return tuple(tuple(sorted(c.devices_ids)) for c in allocate.container_requests)
+            case "GetPreferredAllocation":
+                preferred = dp.PreferredAllocationRequest.FromString(request)
+                return tuple(
+                    (
+                        tuple(sorted(c.available_deviceIDs)),
+                        tuple(sorted(c.must_include_deviceIDs)),
+                        c.allocation_size,
+                    )
+                    for c in preferred.container_requests
+                )
+            case "PreStartContainer":
+                return tuple(sorted(dp.PreStartContainerRequest.FromString(request).devices_ids))
+    except DecodeError:
+        pass
+    return (request,)
+
+
+def _words(rpc: str, request: bytes) -> frozenset[str]:
+    """What a request asks for, to compare it with others: ids and numbers, by container."""
+    return frozenset(
+        f"{index} {field} {value}"
+        for index, container in enumerate(_containers(rpc, request))
+        for field, values in container.items()
+        for value in (values if isinstance(values, list) else [values])
+    )
+
+
+def _shown(rpc: str, request: bytes) -> str:
+    return f" of {'; '.join(map(_container, _containers(rpc, request))) or 'nothing'}"
+
+
+def _containers(rpc: str, request: bytes) -> list[dict[str, Any]]:
+    data = request_data(rpc, request)
+    return list(data.get("container_requests", [data]))
+
+
+def _container(asked: dict[str, Any]) -> str:
+    text = _ids([*asked.get("devices_ids", ()), *asked.get("available_deviceIDs", ())])
+    if "allocation_size" in asked:
+        text = f"{asked['allocation_size']} of {text}"
+    if must := asked.get("must_include_deviceIDs"):
+        text += f" with {_ids(must)}"
+    return text
+
+
+def _ids(ids: list[str]) -> str:
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return f"{', '.join(sorted(ids)[:_SHOWN])}{more}" or "nothing"

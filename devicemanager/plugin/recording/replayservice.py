@@ -1,0 +1,144 @@
+"""The service of a plugin that answers from a recording."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from devicemanager.plugin.author import Plugin
+from devicemanager.plugin.recording.answers import Answers, Miss
+from devicemanager.plugin.recording.calls import OK, EndedBy, RecordedCall
+from devicemanager.plugin.recording.recording import RecordedRegistration, RecordedStream
+from devicemanager.plugin.recording.status import code_of
+from devicemanager.plugin.service import Service
+from devicemanager.plugin.settings import PluginSettings
+from devicemanager.plugin.streams import Stream, Streams
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["Pace", "ReplayService"]
+
+Pace = Callable[[float], float]
+"""Recorded seconds to those that are waited."""
+
+
+class ReplayService(Service):
+    """Answers as the plugin of one recorded registration did.
+
+    The n-th list stream, counted from ``opened``, sends the lists of the n-th recorded one,
+    and the last list again if there were fewer. A stream ends where the recorded plugin ended
+    it, or left it for the registration ``after`` this one; where there is nothing after it,
+    it stays. ``missed`` takes each request that was not recorded.
+    """
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        settings: PluginSettings,
+        streams: Streams,
+        *,
+        registration: RecordedRegistration,
+        after: RecordedRegistration | None,
+        opened: int,
+        answers: Answers,
+        pace: Pace,
+        missed: Callable[[Miss], object],
+    ) -> None:
+        super().__init__(plugin, settings, streams)
+        self._registration = registration
+        self._after = after
+        self._answers = answers
+        self._pace = pace
+        self._missed = missed
+        # Guards the number of streams that were opened.
+        self._lock = threading.Lock()
+        self._opened = opened
+
+    def options(self) -> dp.DevicePluginOptions:
+        register = dp.RegisterRequest.FromString(self._registration.register.request_bytes)
+        return register.options
+
+    def GetDevicePluginOptions(self, request: dp.Empty, context: grpc.ServicerContext) -> bytes:
+        call = self._answers.take("GetDevicePluginOptions", request.SerializeToString())
+        if call is None:  # what it said in Register holds as well
+            return self.options().SerializeToString()
+        return self._repeat(call, context)
+
+    def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> bytes:
+        return self._answer("Allocate", request.SerializeToString(), context)
+
+    def GetPreferredAllocation(
+        self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> bytes:
+        return self._answer("GetPreferredAllocation", request.SerializeToString(), context)
+
+    def PreStartContainer(
+        self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> bytes:
+        return self._answer("PreStartContainer", request.SerializeToString(), context)
+
+    def ListAndWatch(self, request: dp.Empty, context: grpc.ServicerContext) -> Iterator[bytes]:
+        stream = self.streams.open(context)
+        recorded = self._next_stream()
+        sent_at = 0.0
+        for entry in recorded.lists:
+            self._wait(stream, entry.duration - sent_at)
+            if stream.ended():
+                return
+            sent_at = entry.duration
+            yield entry.response_bytes or b""
+        end = recorded.end
+        if end is None or not self._ends(recorded):
+            self._wait(stream, None)
+            return
+        self._wait(stream, end.duration - sent_at)
+        if not stream.ended() and end.ended_by is EndedBy.PLUGIN and end.code != OK:
+            context.abort(code_of(end.code), end.message)
+
+    def _ends(self, recorded: RecordedStream) -> bool:
+        """Whether the plugin let go of this stream; the kubelet's own doing is its own here."""
+        streams, after = self._registration.streams, self._after
+        if recorded is streams[-1]:
+            if after is None:
+                return False
+            if after.register.kubelet == self._registration.register.kubelet:
+                return True
+        return recorded.end is not None and recorded.end.ended_by is EndedBy.PLUGIN
+
+    def _next_stream(self) -> RecordedStream:
+        streams = self._registration.streams
+        with self._lock:
+            number, self._opened = self._opened, self._opened + 1
+        if number < len(streams):
+            return streams[number]
+        return RecordedStream(streams[-1].lists[-1:] if streams else (), None)
+
+    def _wait(self, stream: Stream, seconds: float | None) -> None:
+        """Until so many recorded seconds are over, None: for ever; or the stream has ended."""
+        devices = self.plugin.device_list
+        if seconds is None:
+            while devices.wait_newer(devices.current.version, stream.ended) is not None:
+                pass
+        elif (pause := self._pace(seconds)) > 0:
+            devices.pause(pause, stream.ended)
+
+    def _answer(self, rpc: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+        call = self._answers.take(rpc, request)
+        if call is None:
+            miss = self._answers.miss(rpc, request)
+            self._missed(miss)
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"replay: {miss}")
+        return self._repeat(call, context)
+
+    def _repeat(self, call: RecordedCall, context: grpc.ServicerContext) -> bytes:
+        gone = threading.Event()
+        if not context.add_callback(gone.set):
+            gone.set()
+        if call.ended_by is not EndedBy.PLUGIN:
+            gone.wait()  # it never answered: whoever asked gave up
+            return b""
+        gone.wait(max(self._pace(call.duration), 0))
+        if call.code != OK:
+            context.abort(code_of(call.code), call.message)
+        return call.response_bytes or b""

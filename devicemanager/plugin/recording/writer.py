@@ -1,0 +1,192 @@
+"""Writing a recording while it happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import IO
+
+import attrs
+
+from devicemanager.plugin.recording.calls import (
+    OK,
+    SCHEMA,
+    EndedBy,
+    RecordedCall,
+    is_stream,
+    line_of,
+)
+from devicemanager.plugin.recording.redaction import Redaction
+
+__all__ = ["CallInProgress", "RecordingWriter", "Registered", "open_new"]
+
+TO_PLUGIN, TO_KUBELET = "to-plugin", "to-kubelet"
+
+
+def open_new(path: str | os.PathLike[str]) -> IO[str]:
+    """A new file that only its owner may read: what plugins answer may be secret. Raises
+    OSError, FileExistsError if there is one."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.fdopen(descriptor, "w", encoding="utf-8")
+
+
+@attrs.frozen
+class Registered:
+    """Whose calls they are: a plugin, and the kubelet with which it registers."""
+
+    kubelet: int
+    registration: int
+    resource: str
+    plugin: str
+
+
+class RecordingWriter:
+    """Writes each call as a line when it ends. Thread-safe.
+
+    A line that cannot be written is reported once, by ``failed``, and nothing is written
+    afterwards: what passes between kubelet and plugin goes on.
+    """
+
+    def __init__(
+        self,
+        file: IO[str],
+        kubelet_dir: str,
+        redaction: Redaction,
+        failed: Callable[[OSError], object],
+    ) -> None:
+        self._file = file
+        self._redaction = redaction
+        self._failed = failed
+        # Guards all below, and the order of the lines.
+        self._lock = threading.Lock()
+        self._error: OSError | None = None
+        self._numbers = 0
+        self._streams = 0
+        self._in_progress: set[CallInProgress] = set()
+        self._closed = False
+        self._write(
+            json.dumps(
+                {
+                    "schema": SCHEMA,
+                    "time": round(time.time(), 6),
+                    "kubelet_dir": kubelet_dir,
+                    "redact_env": list(redaction.patterns),
+                }
+            )
+        )
+
+    @property
+    def error(self) -> OSError | None:
+        """Why nothing is written any more."""
+        return self._error
+
+    @property
+    def calls(self) -> int:
+        """How many calls, lists and ends of streams there were."""
+        return self._numbers
+
+    def begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
+        """A call begins."""
+        call = CallInProgress(self, plugin, rpc, request)
+        with self._lock:
+            if call.is_stream:
+                self._streams += 1
+                call.stream = self._streams
+            self._in_progress.add(call)
+        return call
+
+    def close(self) -> None:
+        """Write what is under way as ended by the recorder. The file stays open."""
+        with self._lock:
+            left = sorted(self._in_progress, key=lambda call: call.started)
+        for call in left:
+            call.ended("Canceled", "the recording ended", EndedBy.RECORDER)
+        with self._lock:
+            self._closed = True
+
+    def add(self, call: CallInProgress, entry: RecordedCall, *, last: bool) -> None:
+        """Write a line; ``last`` if it is the call's end. Nothing comes after its end."""
+        if entry.response_bytes is not None:
+            response, redacted = self._redaction.apply(entry.rpc, entry.response_bytes)
+            entry = attrs.evolve(entry, response_bytes=response, redacted=redacted)
+        with self._lock:
+            if self._closed or call not in self._in_progress:
+                return
+            if last:
+                self._in_progress.remove(call)
+            self._numbers += 1
+            self._write(line_of(attrs.evolve(entry, number=self._numbers)))
+
+    def _write(self, line: str) -> None:
+        if self._error is not None:
+            return
+        try:
+            self._file.write(line + "\n")
+            self._file.flush()
+        except OSError as error:
+            self._error = error
+            self._failed(error)
+
+
+class CallInProgress:
+    """A call that was begun. ``ended`` is called once; a stream has any number of messages
+    before."""
+
+    def __init__(
+        self, writer: RecordingWriter, plugin: Registered, rpc: str, request: bytes
+    ) -> None:
+        self._writer = writer
+        self._plugin = plugin
+        self._rpc = rpc
+        self._request = request
+        self._time = time.time()
+        self.started = time.monotonic()
+        self.is_stream = is_stream(rpc)
+        self.stream: int | None = None
+        self._messages = 0
+        self._response: bytes | None = None
+
+    def received(self, response: bytes) -> None:
+        """The answer, or a message of the stream."""
+        if not self.is_stream:
+            self._response = response
+            return
+        self._messages += 1
+        entry = self._entry(time.time(), response, OK, "", None, self._messages)
+        self._writer.add(self, entry, last=False)
+
+    def ended(self, code: str, message: str, ended_by: EndedBy) -> None:
+        """The call is over, with this status."""
+        entry = self._entry(self._time, self._response, code, message, ended_by, None)
+        self._writer.add(self, entry, last=True)
+
+    def _entry(
+        self,
+        at: float,
+        response: bytes | None,
+        code: str,
+        message: str,
+        ended_by: EndedBy | None,
+        stream_message: int | None,
+    ) -> RecordedCall:
+        return RecordedCall(
+            number=0,
+            time=at,
+            kubelet=self._plugin.kubelet,
+            registration=self._plugin.registration,
+            resource=self._plugin.resource,
+            plugin=self._plugin.plugin,
+            direction=TO_KUBELET if self._rpc == "Register" else TO_PLUGIN,
+            rpc=self._rpc,
+            request_bytes=self._request,
+            response_bytes=response,
+            code=code,
+            message=message,
+            duration=time.monotonic() - self.started,
+            stream=self.stream,
+            stream_message=stream_message,
+            ended_by=ended_by,
+        )

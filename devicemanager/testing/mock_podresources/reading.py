@@ -1,0 +1,163 @@
+"""From documents to a script, or to an error that names the field."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from devicemanager.core.versions.version import KubeletVersion, VersionError
+from devicemanager.faults import Fault, FaultError
+from devicemanager.faults.injection_point import Point
+from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.objects.manifests.documents import load_documents
+from devicemanager.objects.manifests.errors import ManifestError
+from devicemanager.testing.mock_podresources.content import ContentReader
+from devicemanager.testing.mock_podresources.fields import (
+    Read,
+    ScriptError,
+    Where,
+    fields,
+    flag,
+    listed,
+    number,
+    text,
+    whole,
+)
+from devicemanager.testing.mock_podresources.script import Script, Step
+
+__all__ = ["ScriptError", "load_script", "read_script"]
+
+MOST_BYTES = 64 << 20
+"""The most that a file of a script may have."""
+_MOST_NODES = 4_000_000
+_CONTENT = ("devices", "cpu_ids", "memory")
+"""What `resources -o json` has at its top level."""
+
+
+def load_script(
+    *paths: str | os.PathLike[str], contents: Mapping[str, bytes] | None = None
+) -> Script:
+    """Read one file, or several that make up a script together: YAML or JSON, also what
+    ``devicemanager pods -o json`` and ``resources -o json`` print. ``contents`` are those of
+    paths that are at hand, such as standard input's. Raises ScriptError."""
+    documents: list[tuple[str, Any]] = []
+    for path in paths:
+        name = str(path)
+        documents += [(name, each) for each in _documents(name, (contents or {}).get(name))]
+    return _read(documents)
+
+
+def read_script(*documents: Mapping[str, Any]) -> Script:
+    """The same of documents that are at hand. Raises ScriptError."""
+    return _read([(f"document {n}", each) for n, each in enumerate(documents, start=1)])
+
+
+def _documents(path: str, data: bytes | None) -> list[object]:
+    try:
+        content = (read_regular(path, MOST_BYTES) if data is None else data).decode()
+        return load_documents(content, MOST_BYTES, _MOST_NODES, "too large")
+    except OSError as error:
+        raise ScriptError(f"cannot read {path}: {error.strerror}") from error
+    except (FileRefused, UnicodeDecodeError) as error:
+        reason = error if isinstance(error, FileRefused) else "no text"
+        raise ScriptError(f"cannot read {path}: it is {reason}") from error
+    except ManifestError as error:
+        raise ScriptError(f"{path}: {error}") from error
+
+
+def _read(documents: Iterable[tuple[str, Any]]) -> Script:
+    content = ContentReader()
+    known = (*_readers(content), "schema", *_CONTENT)
+    whole_script: dict[str, tuple[Where, Any]] = {}
+    for name, document in documents:
+        where = Where.of(name)
+        plain = fields(where, document, dict.fromkeys(known, lambda _where, value: value))
+        offered = {key: plain.pop(key) for key in _CONTENT if key in plain}
+        if offered:
+            plain.setdefault("allocatable", offered)
+        plain.pop("schema", None)
+        for key, value in plain.items():
+            if key in whole_script:
+                raise where.wrong(f"{key} is in another document already")
+            whole_script[key] = (where.field(key), value)
+    found = {
+        key: reader(*whole_script[key])
+        for key, reader in _readers(content).items()
+        if key in whole_script
+    }
+    return _script(found, whole_script)
+
+
+def _script(found: dict[str, Any], places: dict[str, tuple[Where, Any]]) -> Script:
+    limit: dict[str, Any] = found.pop("rate_limit", {})
+    if "pod_resources" in found:
+        found["pods"] = found.pop("pod_resources")
+    steps = found.get("steps", ())
+    if found.get("repeat") and not sum(step.after for step in steps):
+        raise places["repeat"][0].wrong("the steps take no time: give one of them `after`")
+    return Script(**found, **limit)
+
+
+def _readers(content: ContentReader) -> dict[str, Read[Any]]:
+    return {
+        # First: containers may name devices of it by their number.
+        "allocatable": content.allocatable,
+        "pod_resources": content.pods,
+        "kubelet_version": _version,
+        "rate_limit": _rate_limit,
+        "seed": whole(0),
+        "faults": listed(_fault),
+        "steps": listed(lambda where, value: _step(content, where, value)),
+        "repeat": flag,
+    }
+
+
+def _step(content: ContentReader, where: Where, value: Any) -> Step:
+    found = fields(
+        where,
+        value,
+        {
+            "after": number(0),
+            "allocatable": content.allocatable,
+            "pod_resources": content.pods,
+            "set_pods": content.pods,
+            "delete_pods": listed(_pod_name),
+            "clear_faults": flag,
+            "faults": listed(_fault),
+            "serving": flag,
+        },
+    )
+    if "pod_resources" in found:
+        found["pods"] = found.pop("pod_resources")
+    return Step(**found)
+
+
+def _pod_name(where: Where, value: Any) -> tuple[str, str]:
+    namespace, slash, name = text(where, value).rpartition("/")
+    return (namespace if slash else "default"), name
+
+
+def _version(where: Where, value: Any) -> str:
+    # 1.30 is the number 1.3 in YAML, which is no version.
+    try:
+        KubeletVersion.parse(value)
+    except VersionError as error:
+        raise where.wrong(f"{error}; in quotes") from error
+    return text(where, value)
+
+
+def _rate_limit(where: Where, value: Any) -> dict[str, Any]:
+    if value == "none":
+        return {"qps": None}
+    return fields(where, value, {"qps": number(0, exclusive=True), "burst": whole(1)})
+
+
+def _fault(where: Where, value: Any) -> Fault:
+    try:
+        fault = Fault.from_data(value)
+    except FaultError as error:
+        raise where.wrong(str(error)) from error
+    if fault.point is not Point.POD_RESOURCES:
+        raise where.wrong(f"{fault.kind.name} needs a kubelet: choose a fault of pod-resources")
+    return fault

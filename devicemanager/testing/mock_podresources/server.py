@@ -1,0 +1,233 @@
+"""Serves a script: its content, its steps by the clock, its faults."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from devicemanager.core.errors import RequestError
+from devicemanager.faults import Fault, FaultRegistry
+from devicemanager.io.clock import Cancel, Clock, SystemClock
+from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
+from devicemanager.kubelet.faultyanswers import FaultyAnswers, past_answers
+from devicemanager.testing.mock_podresources.script import Script, Step, with_pods
+from podresources import MemorySource, PodResourcesError, PodResourcesServer
+from podresources.allocatable import Allocatable
+from podresources.profile import ALL, Profile
+from podresources.values import Pod
+
+if TYPE_CHECKING:
+    from devicemanager.faults.injection_point import Occasion
+
+__all__ = ["ScriptedPodResources"]
+
+_log = logging.getLogger(__name__)
+
+_WORKERS = 32
+"""A delayed answer holds a thread."""
+
+
+class ScriptedPodResources:
+    """A PodResources service that says what a script says, on ``socket_path``.
+
+    Without a path the socket is in a directory of its own, which goes with ``stop``.
+    ``clock`` decides when steps come and how long answers are delayed: with a
+    ``ManualClock`` a test turns it. ``report`` is called with a line for people about the
+    start and each step. A context manager: entering starts, leaving stops. May be used from
+    any thread. Raises PodResourcesError if it cannot serve there.
+    """
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        socket_path: str | os.PathLike[str] | None = None,
+        *,
+        clock: Clock | None = None,
+        report: Callable[[str], object] = _log.info,
+    ) -> None:
+        self.script = script or Script()
+        self._clock = clock or SystemClock()
+        self._report = report
+        self._temporary = None
+        if socket_path is None:
+            try:
+                self._temporary = short_directory()
+            except NoDirectory as error:
+                raise PodResourcesError(f"{error}: give a socket's path, or {ADVICE}") from error
+            socket_path = self._temporary / "kubelet.sock"
+        self.socket_path = Path(socket_path).absolute()
+        self.source = MemorySource(self.script.pods, self.script.allocatable)
+        profile = _profile(self.script.kubelet_version)
+        actions = _Actions(self.source, profile)
+        self.faults = FaultRegistry(self._clock, None, actions, self.script.seed)
+        """The faults that are set; ``set`` and ``clear`` change them."""
+        self._server = PodResourcesServer(
+            self.source,
+            self.socket_path,
+            qps=self.script.qps,
+            burst=self.script.burst,
+            clock=self._clock.monotonic,
+            profile=profile,
+            max_workers=_WORKERS,
+            answer=FaultyAnswers(self.faults),
+        )
+        # Guards all below, and lets one step be made at a time.
+        self._lock = threading.RLock()
+        self._cancel: Cancel | None = None
+        self._is_started = False
+        self._due = 0.0
+        self._steps = 0
+
+    def start(self) -> Self:
+        """Serve, and make the steps as their time comes."""
+        with self._lock:
+            for fault in self.script.faults:
+                self.faults.set(fault)
+            self._server.start()
+            self._is_started = True
+            self._due = self._clock.monotonic()
+            self._report(f"pod resources socket: {self.socket_path}")
+            self._report(f"ready: {len(self.script.pods)} pods, {len(self.script.steps)} steps")
+            self._schedule()
+        return self
+
+    def stop(self) -> None:
+        """Stop serving; no further step is made. Stopping twice does nothing."""
+        with self._lock:
+            cancel, self._cancel = self._cancel, None
+            self._is_started = False
+        # Not with the lock held: a step under way is waited for.
+        if cancel is not None:
+            cancel()
+        self.faults.stopping()
+        self._server.stop()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    # -- changes -----------------------------------------------------------------------
+
+    def replace(
+        self, *, pods: Iterable[Pod] | None = None, allocatable: Allocatable | None = None
+    ) -> None:
+        """Tell something else from now on; what is left out stays."""
+        self.apply(Step(pods=None if pods is None else tuple(pods), allocatable=allocatable))
+
+    def set_pods(self, *pods: Pod) -> None:
+        """Add pods, or put them in the place of those of the same namespace and name."""
+        self.apply(Step(set_pods=pods))
+
+    def delete_pods(self, *names: str) -> None:
+        """Take pods away: ``namespace/name``, or the name of one in ``default``."""
+        split = (name.rpartition("/") for name in names)
+        deleted = tuple((namespace or "default", name) for namespace, _, name in split)
+        self.apply(Step(delete_pods=deleted))
+
+    def pause_serving(self) -> None:
+        """The socket is gone, as that of a kubelet that is away, until ``resume_serving``."""
+        self.apply(Step(serving=False))
+
+    def resume_serving(self) -> None:
+        """Serve again."""
+        self.apply(Step(serving=True))
+
+    def apply(self, step: Step) -> None:
+        """Make a step now, whatever its ``after`` says."""
+        with self._lock:
+            pods = self.source.pods() if step.pods is None else step.pods
+            if step.set_pods or step.delete_pods:
+                pods = with_pods(pods, step.set_pods, step.delete_pods)
+            # One change: nobody sees a half of it.
+            self.source.replace(pods=pods, allocatable=step.allocatable)
+            if step.clear_faults:
+                self.faults.clear()
+            for fault in step.faults:
+                self.faults.set(fault)
+            if step.serving is not None:
+                self._serve(step.serving)
+
+    def _serve(self, serving: bool) -> None:
+        if serving and not self._is_started:
+            self._server.start()
+            self._is_started = True
+        elif not serving:
+            self._server.stop()
+            self._is_started = False
+
+    # -- reading -----------------------------------------------------------------------
+
+    @property
+    def steps(self) -> int:
+        """How many steps of the script were made."""
+        return self._steps
+
+    def counters(self) -> Mapping[tuple[str, str], int]:
+        """(metric name, ``server_api_version``) → count, under the kubelet's names."""
+        return self._server.counters()
+
+    # -- the script's steps ------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        steps = self.script.steps
+        if not steps or (self._steps >= len(steps) and not self.script.repeat):
+            return
+        self._due += steps[self._steps % len(steps)].after
+        self._cancel = self._clock.call_at(self._due, self._next)
+
+    def _next(self) -> None:
+        """On the clock's thread."""
+        with self._lock:
+            if self._cancel is None:
+                return
+            if self._clock.monotonic() < self._due:  # a clock may call early
+                self._cancel = self._clock.call_at(self._due, self._next)
+                return
+            step = self.script.steps[self._steps % len(self.script.steps)]
+            self._steps += 1
+            self.apply(step)
+            self._report(f"step {self._steps}: {len(self.source.pods())} pods")
+            self._schedule()
+
+
+class _Actions:
+    """What the registry of faults needs: the past, and no kubelet."""
+
+    def __init__(self, source: MemorySource, profile: Profile) -> None:
+        self._source = source
+        self._profile = profile
+
+    def prepare(self, fault: Fault) -> object:
+        if fault.kind.is_action:
+            raise _no_kubelet(fault)
+        if fault.kind.name != "stale-pod-resources":
+            return None
+        return past_answers(self._source, self._profile)
+
+    def execute(self, fault: Fault, occasion: Occasion) -> None:
+        raise _no_kubelet(fault)
+
+    def start(self, fault: Fault, occasion: Occasion) -> None:
+        raise _no_kubelet(fault)
+
+
+def _no_kubelet(fault: Fault) -> RequestError:
+    return RequestError(f"there is no kubelet here for {fault.kind.name}")
+
+
+def _profile(version: str | None) -> Profile:
+    if version is None:
+        return ALL
+    from devicemanager.kubelet.apiprofile import api_profile
+    from devicemanager.kubelet.settings import Settings
+
+    return api_profile(Settings(kubelet_version=version))

@@ -1,0 +1,273 @@
+"""Durable writes that concurrent callers share."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from checkpoint import CheckpointWriteError
+from checkpoint.shared_writer import MemoryStore, Writer
+
+PATIENCE = 20.0
+"""Seconds until a test that waits gives up; none of them takes that long."""
+
+
+class Gate:
+    """A store whose writes begin and end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[bytes] = []
+        self.written: list[bytes] = []
+        self.errors: dict[int, BaseException] = {}
+        """By the number of the write, what it fails with."""
+        self._changed = threading.Condition()
+        self._let_go = 0
+
+    def write(self, data: bytes) -> None:
+        with self._changed:
+            number = len(self.begun)
+            self.begun.append(data)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._let_go > number, PATIENCE)
+        if number in self.errors:
+            raise self.errors[number]
+        self.written.append(data)
+
+    def wait_begun(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.begun) >= count, PATIENCE)
+
+    def let_go(self) -> None:
+        """One more write may end."""
+        with self._changed:
+            self._let_go += 1
+            self._changed.notify_all()
+
+
+class Turn:
+    """The writer's lock, telling which threads have come to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._came: dict[str, threading.Event] = {}
+
+    def came(self, name: str) -> threading.Event:
+        return self._came.setdefault(name, threading.Event())
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.came(threading.current_thread().name).set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class Clients:
+    """Threads that change something, flush, and keep what came of it."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        # Its lock, so that a test knows who waits for a turn: nothing else tells.
+        self.turn = writer._turn = Turn()
+        self.changes: list[str] = []
+        self.outcomes: dict[str, BaseException | None] = {}
+        self._threads: list[threading.Thread] = []
+
+    def flush(self, name: str) -> threading.Thread:
+        self.changes.append(name)
+        thread = threading.Thread(target=self._run, name=name, args=(name,))
+        thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def flush_and_wait(self, *names: str) -> list[threading.Thread]:
+        """Start them all and come back once each waits for its turn."""
+        threads = [self.flush(name) for name in names]
+        for name in names:
+            assert self.turn.came(name).wait(PATIENCE)
+        return threads
+
+    def _run(self, name: str) -> None:
+        try:
+            self.writer.flush()
+        except BaseException as error:
+            self.outcomes[name] = error
+        else:
+            self.outcomes[name] = None
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def gate():
+    return Gate()
+
+
+@pytest.fixture
+def clients(gate):
+    made: list[Clients] = []
+    writer = Writer(gate, lambda: " ".join(made[0].changes).encode())
+    made.append(Clients(writer))
+    yield made[0]
+    made[0].join()
+
+
+def test_one_flush_is_one_write():
+    store = MemoryStore()
+    texts = iter([b"one", b"two"])
+    writer = Writer(store, lambda: next(texts))
+    writer.flush()
+    assert (store.data, store.writes) == (b"one", 1)
+    writer.flush()
+    assert (store.data, store.writes) == (b"two", 2)
+
+
+def test_latecomers_share_the_next_write(gate, clients):
+    # Nobody returns before a write that began after his change has ended.
+    first = clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b", "c", "d")
+    assert gate.begun == [b"a"] and clients.outcomes == {}
+    gate.let_go()
+    first.join(PATIENCE)
+    gate.wait_begun(2)
+    assert clients.outcomes == {"a": None}
+    assert gate.begun == [b"a", b"a b c d"]
+    gate.let_go()
+    clients.join()
+    assert clients.outcomes == dict.fromkeys("abcd")
+    assert gate.written == [b"a", b"a b c d"]
+
+
+def test_a_failed_write_fails_those_who_shared_it_and_only_them(gate, clients):
+    gate.errors[1] = CheckpointWriteError("the file", "no space left on device")
+    clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b", "c")
+    gate.let_go()
+    gate.wait_begun(2)
+    clients.flush_and_wait("d")
+    gate.let_go()
+    gate.wait_begun(3)
+    gate.let_go()
+    clients.join()
+    assert {name: error is gate.errors[1] for name, error in clients.outcomes.items()} == {
+        "a": False, "b": True, "c": True, "d": False,
+    }  # fmt: skip
+    assert clients.outcomes["a"] is clients.outcomes["d"] is None
+
+
+@pytest.mark.parametrize("bug", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_bug_in_the_store_is_nobodys_success(gate, clients, bug):
+    # Whoever comes next in the same round writes for it.
+    gate.errors[1] = bug()
+    clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b", "c")
+    gate.let_go()
+    gate.wait_begun(2)
+    gate.let_go()
+    gate.wait_begun(3)
+    gate.let_go()
+    clients.join()
+    assert clients.outcomes["a"] is None
+    assert {type(clients.outcomes[name]) for name in "bc"} == {bug, type(None)}
+    assert gate.written == [b"a", b"a b c"]
+
+
+def test_a_bug_in_the_rendering_leaves_the_writer_usable():
+    store = MemoryStore()
+    texts = iter([ZeroDivisionError(), b"fine"])
+
+    def render() -> bytes:
+        found = next(texts)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    writer = Writer(store, render)
+    with pytest.raises(ZeroDivisionError):
+        writer.flush()
+    writer.flush()
+    assert store.data == b"fine"
+
+
+def test_close_waits_for_the_write_under_way(gate, clients):
+    writer = clients.writer
+    clients.flush("a")
+    gate.wait_begun(1)
+    clients.flush_and_wait("b")
+    closing = threading.Thread(target=writer.close, name="closing")
+    closing.start()
+    assert clients.turn.came("closing").wait(PATIENCE)
+    gate.let_go()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    clients.join()
+    # What was under way is written; who waited for the next write is told that none comes.
+    assert clients.outcomes["a"] is None
+    assert isinstance(clients.outcomes["b"], CheckpointWriteError)
+    assert gate.written == [b"a"]
+    with pytest.raises(CheckpointWriteError, match=r": the kubelet is stopping; "):
+        writer.flush()
+    assert gate.begun == [b"a"]
+
+
+def test_many_threads_and_every_change_is_written():
+    # After flush returns, the store's last contents hold the change, however many flush.
+    store = MemoryStore()
+    changes: list[int] = []
+    writer = Writer(store, lambda: b" ".join(b"%d" % change for change in changes))
+    numbers = itertools.count()
+    together = threading.Barrier(8)
+    missing: list[int] = []
+
+    def work() -> None:
+        together.wait()
+        for _ in range(50):
+            mine = next(numbers)
+            changes.append(mine)
+            writer.flush()
+            if b"%d" % mine not in store.data.split():
+                missing.append(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert missing == []
+    assert len(changes) == 400 and store.writes <= 400
+
+
+def test_a_write_is_told_when_nobody_waits_for_it_any_more():
+    # Whoever is told may ask for a write itself: no lock is held, no round is open.
+    told = []
+
+    def written():
+        told.append(store.writes)
+        if len(told) < 3:
+            writer.flush()
+
+    store = MemoryStore()
+    writer = Writer(store, lambda: b"", written)
+    writer.flush()
+    assert told == [1, 2, 3]
+
+
+def test_a_write_that_failed_is_not_told():
+    class Full:
+        def write(self, data):
+            raise CheckpointWriteError("file", "no space")
+
+    told = []
+    writer = Writer(Full(), lambda: b"", lambda: told.append(True))
+    with pytest.raises(CheckpointWriteError):
+        writer.flush()
+    assert not told

@@ -1,0 +1,313 @@
+"""Containers that start: reuse, restarts, changed requests, PreStartContainer, late devices."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from devicemanager.core.errors import AllocationError, RequestError, RpcError
+from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.pods import Pod
+from devicemanager.events.stream import EventKind
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.settings import Settings
+from devicemanager.testing import pod_manifest
+from devicemanager.testing.fakes import ALLOCATE, PRE_START_CONTAINER, FakeCall, first
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tests.helpers import container, device, devices, pod
+from tests.hostile import hostile
+from tests.node import GPU, NIC, Node, allocations
+
+# -- init containers ------------------------------------------------------------------------
+
+
+def test_what_an_init_container_had_is_used_again() -> None:
+    node = Node()
+    plugin = node.plugin(devices(*"abcd"))
+    spec = pod(
+        "p",
+        container("x", gpu=1),
+        container("y", gpu=2),
+        init=[container("i", gpu=2), container("j", gpu=1)],
+    )
+    assert node.admit(spec, start=True).admitted
+    # j takes of i's, x what is in the pool, y the rest of the pool and one more.
+    assert allocations(plugin) == [("a", "b"), ("a",), ("a",), ("b", "c")]
+    assert node.manager.capacity().allocatable == {GPU: 4}
+    assert node.admit(pod("q", gpu=1)).admitted
+    assert node.devices("q") == {"app": {GPU: ["d"]}}
+    node.manager.self_check()
+
+
+def test_a_restartable_init_container_keeps_what_it_has() -> None:
+    node = Node()
+    plugin = node.plugin(devices(*"abc"))
+    spec = pod(
+        "p",
+        container("app", gpu=2),
+        init=[container("i", gpu=1), container("side", restartable=True, gpu=1)],
+    )
+    assert node.admit(spec).admitted
+    # The sidecar takes the init container's device out of the pool.
+    assert allocations(plugin) == [("a",), ("a",), ("b", "c")]
+
+
+def test_another_pods_init_container_hands_nothing_on() -> None:
+    node = Node()
+    node.plugin(devices("a"))
+    node.admit(pod("p", container("app"), init=[container("init", gpu=1)]), start=True)
+    assert "Requested: 1, Available: 0" in node.admit(pod("q", gpu=1)).message
+    node.terminate("p")
+    assert node.admit(pod("r", gpu=1)).admitted
+
+
+# -- restarts and changed requests ------------------------------------------------------------
+
+
+def test_a_container_that_restarts_keeps_its_devices() -> None:
+    node = Node()
+    plugin = node.plugin(devices("a", "b"))
+    before = node.admit(pod("p", gpu=1), start=True).containers["app"].options
+    plugin.send_list([device("a", health="Unhealthy"), device("b")])
+    assert node.start("p") == before
+    plugin.leave()
+    assert node.start("p") == before
+    assert allocations(plugin) == [("a",)]
+    assert node.devices("p") == {"app": {GPU: ["a"]}}
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_changed_request(running: bool) -> None:
+    node = Node()
+    node.plugin(devices("a", "b"))
+    node.admit(pod("p", gpu=1), start=True)
+    node.new_process(reboot=not running)
+    node.plugin(devices("a", "b"))
+    # A kubelet that only the checkpoint tells of the pod, whose spec is another one now.
+    node.forget_pods()
+    if not running:
+        node.pods.containers_stop()
+    admission = node.admit(pod("p", gpu=2))
+    assert (admission.reason, admission.message) == (
+        "UnexpectedAdmissionError",
+        'Allocate failed due to pod "p" container "app" changed request for resource '
+        '"vendor.com/gpu" from 1 to 2, which is unexpected',
+    )
+    assert node.devices("p") == {"app": {GPU: ["a"]}}
+
+
+# -- PreStartContainer --------------------------------------------------------------------------
+
+
+def test_plugins_that_ask_for_it_are_told_before_every_start() -> None:
+    node = Node()
+    gpu = node.plugin(devices("a", "b"), pre_start_required=True)
+    nic = node.plugin(devices("n"), NIC, "nic.sock")
+    node.admit(pod("p", gpu=2, nic=1), start=True)
+    node.start("p")
+    pre_start = FakeCall(PRE_START_CONTAINER, ("a", "b"))
+    assert gpu.calls == [FakeCall(ALLOCATE, ("a", "b")), pre_start, pre_start]
+    assert nic.calls == [FakeCall(ALLOCATE, ("n",))]
+
+
+def test_a_limit_of_zero_is_not_prepared() -> None:
+    node = Node()
+    plugin = node.plugin(devices("a"), pre_start_required=True)
+    assert node.admit(pod("p", gpu=0), start=True).containers["app"].error == ""
+    assert plugin.calls == []
+
+
+def test_its_error_stops_the_start() -> None:
+    node = Node()
+    plugin = node.plugin(
+        devices("a"), pre_start_required=True, pre_start_error=RpcError("Internal", "too hot")
+    )
+    admission = node.admit(pod("p", gpu=1), start=True)
+    text = (
+        "device plugin PreStartContainer rpc failed with err: "
+        "rpc error: code = Internal desc = too hot"
+    )
+    assert (admission.admitted, admission.containers["app"].error) == (True, text)
+    assert node.pods.known("p").phase == "Pending"
+    assert node.messages(EventKind.CONTAINER_FAILED) == [
+        f"pod default/p container app did not start: {text}"
+    ]
+    with pytest.raises(AllocationError, match="too hot"):
+        node.start("p")
+    plugin.pre_start_error = None
+    node.start("p")
+    assert node.pods.known("p").phase == "Running"
+
+
+def test_an_init_container_that_does_not_start_stops_those_after_it() -> None:
+    node = Node()
+    plugin = node.plugin(
+        devices("a"), pre_start_required=True, pre_start_error=RpcError("Internal", "no")
+    )
+    spec = pod("p", container("app", gpu=1), init=[container("init", gpu=1)])
+    outcomes = node.admit(spec, start=True).containers
+    assert [bool(outcomes[name].error) for name in ("init", "app")] == [True, False]
+    assert outcomes["app"].options is None
+    assert [call.method for call in plugin.calls].count(PRE_START_CONTAINER) == 1
+
+
+def test_a_stopped_plugin_cannot_prepare() -> None:
+    node = Node()
+    plugin = node.plugin(devices("a"), pre_start_required=True)
+    node.admit(pod("p", gpu=1))
+    plugin.leave()
+    with pytest.raises(AllocationError, match=r"err: endpoint plugin\.sock has been stopped$"):
+        node.start("p")
+
+
+def test_a_resource_that_is_gone_for_good_stops_the_start() -> None:
+    node = Node()
+    plugin = node.plugin(devices("a"))
+    node.admit(pod("p", gpu=1), start=True)
+    plugin.leave()
+    node.clock.advance(300.1)
+    assert node.manager.removed() == {GPU}
+    with pytest.raises(AllocationError) as refused:
+        node.start("p")
+    text = "endpoint not found in cache for a registered resource: vendor.com/gpu"
+    assert str(refused.value) == text
+
+
+# -- nothing is recorded yet --------------------------------------------------------------------
+
+
+def early(node: Node, spec: Pod) -> None:
+    """A pod that is admitted before its plugin has registered."""
+    assert node.admit(spec, start=True).admitted
+    assert node.devices(spec.uid) == {}
+    assert [event.is_warning for event in node.events.recent(EventKind.UNKNOWN_RESOURCE)] == [True]
+
+
+def test_devices_are_allocated_when_the_container_starts_again() -> None:
+    node = Node()
+    early(node, pod("p", gpu=1))
+    plugin = node.plugin(devices("a", "b"), preference=first)
+    options = node.start("p")
+    assert dict(options.envs) == {"A": "1"}
+    assert node.devices("p") == {"app": {GPU: ["a"]}}
+    assert node.entries() == {("p", "app", GPU)}
+    node.start("p")
+    assert allocations(plugin) == [("a",)]
+
+
+def test_too_few_are_there_by_then() -> None:
+    node = Node()
+    early(node, pod("p", gpu=2))
+    plugin = node.plugin(devices("a"))
+    with pytest.raises(AllocationError) as refused:
+        node.start("p")
+    assert str(refused.value) == (
+        "requested number of devices unavailable for vendor.com/gpu. Requested: 2, Available: 1"
+    )
+    node.manager.self_check()
+    # The pod stays, and may try again.
+    assert node.pods.known("p").is_active
+    plugin.send_list(devices("a", "b"))
+    node.start("p")
+    assert node.devices("p") == {"app": {GPU: ["a", "b"]}}
+
+
+def test_a_plugin_that_prepares_has_nothing_to_prepare() -> None:
+    node = Node()
+    early(node, pod("p", gpu=1))
+    plugin = node.plugin(devices("a"), pre_start_required=True)
+    with pytest.raises(AllocationError) as refused:
+        node.start("p")
+    assert str(refused.value) == (
+        "no devices found allocated in local cache for pod p, container app, "
+        "resource vendor.com/gpu"
+    )
+    assert plugin.calls == []
+
+
+def test_a_checkpoint_that_cannot_be_written_stops_the_start() -> None:
+    node = Node()
+    early(node, pod("p", gpu=1))
+    node.plugin(devices("a"))
+    node.store.broken = True
+    with pytest.raises(
+        AllocationError, match=r'^failed to write checkpoint file "kubelet_internal'
+    ):
+        node.start("p")
+    assert node.devices("p") == {}
+    node.store.broken = False
+    node.start("p")
+    assert node.devices("p") == {"app": {GPU: ["a"]}}
+
+
+def test_an_unknown_container_and_a_failed_pod() -> None:
+    node = Node()
+    node.plugin(devices("a"))
+    node.admit(pod("p", gpu=1))
+    with pytest.raises(RequestError, match="pod default/p has no container 'y': it has app"):
+        node.start("p", "y")
+    node.admit(pod("q", gpu=1))
+    with pytest.raises(RequestError, match="pod default/q has failed: Allocate failed due to"):
+        node.start("q")
+    assert node.manager.holdings(PodUid("q")).get(ContainerName("app")) is None
+
+
+# -- over a real connection -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def slow_to_prepare(path: Path) -> Iterator[None]:
+    """A plugin that asks for PreStartContainer and never answers it."""
+
+    def options(request: bytes, context: Any) -> bytes:
+        return dp.DevicePluginOptions(pre_start_required=True).SerializeToString()
+
+    handlers = {
+        "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(options),
+        "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+            lambda request, context: hostile.TWO_DEVICES(context)
+        ),
+        "Allocate": grpc.unary_unary_rpc_method_handler(hostile.ONE_RESPONSE),
+        "PreStartContainer": grpc.unary_unary_rpc_method_handler(hostile.hang),
+    }
+    service = dp_grpc.LIST_AND_WATCH.split("/")[1]
+    with ThreadPoolExecutor(4) as pool:
+        server = grpc.server(pool)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        server.add_insecure_port(sockets.target(path))
+        server.start()
+        try:
+            yield
+        finally:
+            server.stop(0).wait()
+
+
+def test_pre_start_has_a_deadline() -> None:
+    assert Settings().pre_start_timeout == 30.0
+    root = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+    try:
+        with (
+            MockKubelet(root, Settings(pre_start_timeout=0.2)) as kubelet,
+            slow_to_prepare(kubelet.plugin_dir / "p.sock"),
+        ):
+            assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+            kubelet.wait_for_resource(hostile.RESOURCE, 2)
+            spec = pod_manifest("p", {hostile.RESOURCE: 1})
+            error = kubelet.admit(spec).containers["main"].error
+            assert error == (
+                "device plugin PreStartContainer rpc failed with err: "
+                "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+            )
+        kubelet.check()
+    finally:
+        shutil.rmtree(root)

@@ -1,0 +1,321 @@
+"""Devices together with CPUs and memory: aligned, given back, kept, and shown to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+import podresources
+from devicemanager.core.errors import RpcError
+from devicemanager.core.pods import Pod
+from devicemanager.core.providers.provider import Held, MemoryBlock
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.settings import Settings
+from devicemanager.testing.factories import MockKubeletFactory
+from devicemanager.testing.fakes import FakePlugin
+from tests.helpers import container, pod
+from tests.node import GIB, GPU, NIC, TWO, Node, cpus_and_memory, guaranteed, rows
+
+REFUSED = "TopologyAffinityError"
+
+
+def aligned_node(policy: str = "restricted", **settings: str) -> Node:
+    return Node(topology_policy=policy, providers=cpus_and_memory(), **settings)
+
+
+def memory(gib: int, *nodes: int) -> MemoryBlock:
+    return MemoryBlock("memory", gib * GIB, nodes)
+
+
+# -- alignment --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_everything_is_on_the_devices_node(policy: str, scope: str) -> None:
+    node = aligned_node(policy, topology_scope=scope)
+    node.plugin(rows("11"))
+    admission = node.admit(pod("p", guaranteed(cpus=2, gib=3, gpu=1)))
+    assert admission.containers["app"].affinity == (1,)
+    assert node.devices("p") == {"app": {GPU: ["d0"]}}
+    assert node.share("p") == Held((4, 5), (memory(3, 1),))
+
+
+def test_without_a_policy_nothing_is_aligned() -> None:
+    node = aligned_node("none")
+    node.plugin(rows("11"))
+    assert node.admit(pod("p", guaranteed(cpus=2, gpu=1))).containers["app"].affinity is None
+    assert node.share("p").cpu_ids == (0, 1)
+
+
+@pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
+@pytest.mark.parametrize("wish", [{"cpus": 3}, {"gib": 3}])
+def test_cpus_or_memory_may_refuse_the_alignment(policy: str, wish: dict[str, int]) -> None:
+    node = aligned_node(policy)
+    node.plugin(rows("111"))
+    assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
+    # Node 1 has a device left, but too few CPUs or too little memory.
+    before = node.manager.providers()
+    assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REFUSED
+    assert node.manager.providers() == before
+    assert node.admit(pod("r", guaranteed(cpus=2, gib=2, gpu=1))).admitted
+    assert node.share("r") == Held((6, 7), (memory(2, 1),))
+
+
+@pytest.mark.parametrize(
+    ("policy", "affinity"),
+    [("best-effort", (0, 1)), ("restricted", (0, 1)), ("single-numa-node", None)],
+)
+def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -> None:
+    node = aligned_node(policy)
+    node.plugin(rows("01"))
+    admission = node.admit(pod("p", guaranteed(cpus=6, gib=6, gpu=2)))
+    if affinity is None:
+        assert admission.reason == REFUSED
+        return
+    assert admission.containers["app"].affinity == affinity
+    assert node.share("p") == Held(tuple(range(6)), (memory(6, 0, 1),))
+
+
+def test_memory_that_fits_nowhere_is_refused_by_its_allocation() -> None:
+    node = aligned_node("single-numa-node")
+    node.plugin(rows("01"))
+    admission = node.admit(pod("p", guaranteed(gib=9, gpu=1)))
+    assert (admission.reason, admission.message) == (
+        "UnexpectedAdmissionError",
+        "Allocate failed due to [memorymanager] failed to find NUMA nodes to extend the "
+        "current topology hint, which is unexpected",
+    )
+    assert node.share("p") == Held()
+
+
+def test_cpus_that_fit_nowhere_are_refused_by_the_policy() -> None:
+    node = aligned_node("restricted")
+    assert node.admit(pod("p", guaranteed(cpus=9))).reason == REFUSED
+
+
+def test_pods_that_are_not_guaranteed_get_no_cpus_of_their_own() -> None:
+    node = aligned_node()
+    node.plugin(rows("11"))
+    assert node.admit(pod("p", guaranteed(gpu=1), container("other"))).admitted
+    assert node.share("p") == Held()
+
+
+# -- given back -------------------------------------------------------------------------------
+
+
+def later_container_unavailable(node: Node) -> Pod:
+    return pod("p", guaranteed("x", gpu=1), guaranteed("y", gpu=2))
+
+
+def plugin_refuses(node: Node) -> Pod:
+    node.plugin(rows("0"), NIC, "nic.sock", allocate_error=RpcError("Unknown", "no"))
+    return pod("p", guaranteed("x", gpu=1), guaranteed("y", nic=1))
+
+
+def later_cpus_missing(node: Node) -> Pod:
+    return pod("p", guaranteed("x", cpus=2, gpu=1), guaranteed("y", cpus=7))
+
+
+def later_memory_missing(node: Node) -> Pod:
+    return pod("p", guaranteed("x", gpu=1), guaranteed("y", gib=8))
+
+
+def disk_full(node: Node) -> Pod:
+    node.store.broken = True
+    return pod("p", guaranteed("x", gpu=1))
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        later_container_unavailable,
+        plugin_refuses,
+        later_cpus_missing,
+        later_memory_missing,
+        disk_full,
+    ],
+)
+@pytest.mark.parametrize("policy", ["none", "restricted"])
+def test_a_refused_pod_gives_everything_back(refused: Callable[[Node], Pod], policy: str) -> None:
+    node = aligned_node(policy)
+    node.plugin(rows("01"))
+    assert node.admit(pod("other", guaranteed())).admitted
+    before = node.manager.providers()
+    assert not node.admit(refused(node)).admitted
+    assert node.manager.providers() == before
+    node.store.broken = False
+    assert node.admit(pod("q", guaranteed("x", gpu=1), guaranteed("y", gpu=1))).admitted
+    node.manager.self_check()
+
+
+def test_a_pod_that_ends_gives_everything_back() -> None:
+    node = aligned_node()
+    before = node.manager.providers()
+    assert node.admit(pod("p", guaranteed(cpus=4, gib=4))).admitted
+    assert node.manager.providers() != before
+    node.terminate("p")
+    assert node.manager.providers() == before
+
+
+def test_while_a_pod_waits_for_its_plugin_its_share_is_taken() -> None:
+    node = aligned_node("none")
+    gpu = node.plugin(rows("01"))
+    inner: list[bool] = []
+
+    def meanwhile(_: object) -> None:
+        gpu.before_answer = lambda _: None
+        inner.append(node.admit(pod("q", guaranteed(cpus=5))).admitted)
+        raise RpcError("Unknown", "no")
+
+    gpu.before_answer = meanwhile
+    spec = pod("p", guaranteed("x", cpus=4), guaranteed("y", gpu=1))
+    assert not node.admit(spec).admitted
+    assert inner == [False]
+    assert node.admit(pod("r", guaranteed(cpus=8, gib=8))).admitted
+
+
+# -- kept ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reboot", [False, True])
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
+    node = aligned_node(topology_scope=scope)
+    node.plugin(rows("0111"))
+    spec = pod("p", guaranteed(cpus=2, gib=2, gpu=2))
+    before = node.admit(spec, start=True).containers["app"].affinity
+    held = node.devices("p"), node.share("p")
+    assert before == (1,)
+    node.new_process(reboot=reboot)
+    plugin = node.plugin(rows("0111"))
+    node.readmit()
+    assert (node.devices("p"), node.share("p")) == held
+    assert plugin.calls == []
+    assert node.pods.known("p").phase == "Running"
+    # Others still see it.
+    assert node.admit(pod("q", guaranteed(cpus=3, gpu=1))).containers["app"].affinity == (0,)
+    node.terminate("p", "q")
+    assert node.manager.providers() == cpus_and_memory()
+
+
+def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() -> None:
+    node = aligned_node()
+    node.plugin(rows("11"))
+    assert node.admit(pod("p", guaranteed(cpus=4, gib=4, gpu=2)), start=True).admitted
+    node.new_process(reboot=True)
+    node.readmit()
+    assert node.pods.known("p").phase == "Failed"
+    assert node.share("p").cpu_ids == (4, 5, 6, 7)
+    node.plugin(rows("11"))
+    assert node.admit(pod("q", guaranteed(cpus=4, gib=4, gpu=2))).admitted
+    assert node.share("p") == Held()
+
+
+def test_what_starts_late_changes_nothing_about_the_share() -> None:
+    node = aligned_node("best-effort")
+    assert node.admit(pod("p", guaranteed(cpus=2, gpu=1)), start=True).admitted
+    share = node.share("p")
+    node.plugin(rows(""))
+    with pytest.raises(Exception, match="no healthy devices present"):
+        node.start("p")
+    assert node.share("p") == share
+    node.plugin(rows("10"))
+    node.start("p")
+    assert node.share("p") == share
+    # The affinity of the admission still counts.
+    assert node.devices("p") == {"app": {GPU: ["d1"]}}
+
+
+# -- shown to PodResources ----------------------------------------------------------------------
+
+
+def kubelet_with(make: MockKubeletFactory, layout: str = "0011", **settings: object) -> MockKubelet:
+    kubelet = make(Settings(numa=TWO, providers=cpus_and_memory(), **settings))  # type: ignore[arg-type]
+    plugin = FakePlugin(GPU)
+    plugin.register(kubelet.manager.plugins)
+    plugin.send_list(rows(layout))
+    return kubelet
+
+
+def block(gib: int, *nodes: int) -> podresources.ContainerMemory:
+    return podresources.ContainerMemory("memory", gib * GIB, nodes)
+
+
+def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...]:
+    return tuple(podresources.ContainerDevices(GPU, (id_,), (node,)) for id_ in ids)
+
+
+@pytest.mark.parametrize(
+    ("version", "scope", "resources", "told"),
+    [
+        ("1.37", "container", True, False),
+        ("1.37", "pod", False, False),
+        ("1.36", "pod", True, False),
+        ("1.37", "pod", True, True),
+    ],
+)
+def test_p16_what_a_client_is_told(
+    make_mock_kubelet: MockKubeletFactory,
+    version: str,
+    scope: str,
+    resources: bool,
+    told: bool,
+) -> None:
+    kubelet = kubelet_with(
+        make_mock_kubelet,
+        topology_policy="single-numa-node",
+        topology_scope=scope,
+        kubelet_version=version,
+        feature_gates={"PodLevelResourceManagers": True},
+    )
+    spec = pod(
+        "p",
+        guaranteed("app", cpus=1, gib=1, gpu=1),
+        init=[guaranteed("init", cpus=2, gib=1), guaranteed("side", restartable=True)],
+    )
+    assert kubelet.admit(attrs.evolve(spec, has_resources=resources)).admitted
+    assert kubelet.admit(pod("q", container("app"))).admitted
+    with podresources.PodResourcesClient(kubelet.pod_resources_socket) as client:
+        listed = client.list()
+        got = client.get("p")
+        allocatable = client.get_allocatable()
+    # The sidecar takes over the init container's memory and a CPU, the app container the
+    # other CPU: the pod as a whole has never more than two of either.
+    whole = ((0, 1), (block(2, 0),)) if told else ((), ())
+    assert listed[0] == got
+    assert got == podresources.Pod(
+        "p",
+        "default",
+        (
+            podresources.Container("side", (), (0,), (block(1, 0),)),
+            podresources.Container("app", devices_on(0, "d0"), (1,), (block(1, 0),)),
+        ),
+        *whole,
+    )
+    assert listed[1] == podresources.Pod("q", "default", (podresources.Container("app"),))
+    assert allocatable == podresources.Allocatable(
+        (*devices_on(0, "d0", "d1"), *devices_on(1, "d2", "d3")),
+        tuple(range(8)),
+        (block(4, 0), block(4, 1)),
+    )
+
+
+@pytest.mark.parametrize("reboot", [False, True])
+def test_a_client_is_told_the_same_after_a_restart(
+    make_mock_kubelet: MockKubeletFactory, reboot: bool
+) -> None:
+    kubelet = kubelet_with(make_mock_kubelet, topology_policy="restricted")
+    for uid in ("first", "p"):
+        assert kubelet.admit(pod(uid, guaranteed(cpus=1, gpu=1 if uid == "first" else 0))).admitted
+    kubelet.terminate("first")
+    with podresources.PodResourcesClient(kubelet.pod_resources_socket) as client:
+        before = client.list()
+        # Not the first CPU, though that is free now.
+        assert before[0].containers[0].cpu_ids == (1,)
+        kubelet.reboot() if reboot else kubelet.restart()
+        assert client.list() == before
+        kubelet.terminate("p")
+        assert client.list() == ()

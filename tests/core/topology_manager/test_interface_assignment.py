@@ -1,0 +1,87 @@
+"""Network interfaces that plugins name: each of them can be in one pod only."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicemanager import MockKubelet
+from devicemanager.core.runoptions import ContainerSettings, NetworkInterface
+from devicemanager.kubelet.pods.admission import Admission
+from devicemanager.kubelet.wire import settings as wire
+from devicemanager.testing.fakes import FakePlugin
+from tests.helpers import container, devices, pod
+from tests.node import GPU, NIC
+
+ETH = NetworkInterface("eth42", "net0")
+
+
+def register(kubelet: MockKubelet, *interfaces: NetworkInterface, resource: str = NIC) -> None:
+    """A plugin of five devices, each of which comes with these interfaces."""
+    settings = ContainerSettings(network_interfaces=interfaces)
+    plugin = FakePlugin(resource, responses=(wire.settings_to_bytes(settings),))
+    plugin.register(kubelet.manager.plugins, f"{resource[-3:]}.sock")
+    plugin.send_list(devices(*"abcde"))
+
+
+def refusal(admission: Admission) -> str:
+    assert not admission.admitted
+    assert admission.reason == "UnexpectedAdmissionError"
+    return admission.message
+
+
+def test_another_pod_does_not_get_it_until_the_first_ends(mock_kubelet: MockKubelet) -> None:
+    register(mock_kubelet, ETH)
+    register(mock_kubelet, NetworkInterface("eth42", "other"), resource=GPU)
+    assert mock_kubelet.admit(pod("p", nic=1)).admitted
+    for name, wanted in (("q", {"nic": 1}), ("r", {"gpu": 1})):
+        message = refusal(mock_kubelet.admit(pod(name, **wanted)))
+        assert "network interface eth42 is in use by pod p" in message
+        assert mock_kubelet.devices(name) == {}
+    mock_kubelet.terminate("p")
+    assert mock_kubelet.admit(pod("s", gpu=1)).admitted
+
+
+def test_it_is_kept_over_a_restart(mock_kubelet: MockKubelet) -> None:
+    register(mock_kubelet, ETH)
+    assert mock_kubelet.admit(pod("p", nic=1)).admitted
+    mock_kubelet.restart()
+    register(mock_kubelet, ETH)
+    assert "is in use by pod p" in refusal(mock_kubelet.admit(pod("q", nic=1)))
+    mock_kubelet.terminate("p")
+    assert mock_kubelet.admit(pod("r", nic=1)).admitted
+
+
+def test_containers_of_one_pod_share_a_namespace_and_so_may_share_it(
+    mock_kubelet: MockKubelet,
+) -> None:
+    register(mock_kubelet, ETH)
+    assert mock_kubelet.admit(pod("p", container("x", nic=1), container("y", nic=1))).admitted
+
+
+def test_a_pod_that_is_refused_gives_it_back(mock_kubelet: MockKubelet) -> None:
+    register(mock_kubelet, ETH)
+    register(mock_kubelet, NetworkInterface("eth0", "eth0", "/run/netns/x"), resource=GPU)
+    refused = mock_kubelet.admit(pod("p", container("x", nic=1), container("y", gpu=1)))
+    assert "is in /run/netns/x" in refusal(refused)
+    assert mock_kubelet.admit(pod("q", nic=1)).admitted
+
+
+def test_another_namespace_is_said_to_be_unsupported_at_allocation(
+    mock_kubelet: MockKubelet,
+) -> None:
+    register(mock_kubelet, NetworkInterface("eth\x1b0", "eth0", "/run/netns/x"))
+    assert refusal(mock_kubelet.admit(pod("p", nic=1))) == (
+        "Allocate failed due to network interface eth\\x1b0 is in /run/netns/x: unsupported, "
+        "since a runtime moves only interfaces of the namespace it runs in, which is unexpected"
+    )
+    assert mock_kubelet.devices("p") == {}
+
+
+@pytest.mark.parametrize("name", ["0000:3b:00.0", "", "a b"])
+def test_a_name_that_is_no_interface_s_takes_nothing_from_anybody_else(
+    mock_kubelet: MockKubelet, name: str
+) -> None:
+    register(mock_kubelet, NetworkInterface(name, "net0"))
+    assert mock_kubelet.admit(pod("p", nic=1)).admitted
+    register(mock_kubelet, ETH, resource=GPU)
+    assert mock_kubelet.admit(pod("q", gpu=1)).admitted

@@ -1,0 +1,303 @@
+"""The tables of what differs by kubelet version, and what they say of one version."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager import Settings
+from devicemanager.core.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
+from devicemanager.core.versions.changelog import since_when
+from devicemanager.core.versions.gates import GATES
+from devicemanager.core.versions.quirks import QUIRKS
+from devicemanager.core.versions.values import HealthCheck, Level, MergeRule
+from devicemanager.core.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
+from tests.paths import ROOT
+from tools.versions_page import PAGE, page
+
+LISTEN_FAILED = (
+    "failed to listen to socket while starting device plugin registry, with error {error}"
+)
+WATCHER_DIAL_FAILED = (
+    "failed to dial device plugin with socketPath {socket}: failed to dial device plugin: {error}"
+)
+CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+TOPOLOGY_METRICS = (
+    "kubelet_topology_manager_admission_requests_total",
+    "kubelet_topology_manager_admission_errors_total",
+    "kubelet_topology_manager_admission_duration_ms",
+)
+SINCE_1_32 = (
+    "kubelet_admission_rejections_total",
+    "kubelet_container_aligned_compute_resources_count",
+)
+EMPTY_REPLY = "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
+SCRAPE_ERRORS = ("scrape_error", "resource_scrape_error")
+
+
+def at(version: str, **gates: bool) -> Behaviour:
+    return resolve(KubeletVersion.parse(version), gates)
+
+
+def test_versions_are_ordered_and_a_minor_is_its_newest_patch():
+    texts = ["1.20.0", "1.20.9", "1.20", "1.28.2", "1.28", "1.36.3", "1.36", "1.38"]
+    parsed = [KubeletVersion.parse(text) for text in texts]
+    assert parsed == sorted(parsed) and [str(each) for each in parsed] == texts
+    assert KubeletVersion.parse("v1.28.2") == KubeletVersion(28, 2)
+
+
+@pytest.mark.parametrize("text", ["1.19", "1.39", "2.0", "1", "", "1.28.", "latest", 1.28, None])
+def test_a_version_that_is_none(text):
+    with pytest.raises(VersionError, match=r"1\.\d\d"):
+        KubeletVersion.parse(text)
+    with pytest.raises(ValueError, match="kubelet version"):
+        Settings(kubelet_version=text)
+
+
+def test_the_tables_have_every_field_and_ascend():
+    fields = {each.name for each in attrs.fields(Behaviour)} - {"version", "gates"}
+    assert STEPS.keys() == fields
+    for steps in (*STEPS.values(), *(quirk.steps for quirk in QUIRKS.values())):
+        assert [str(each) for each in steps[0].since] == ["1.20"]
+        starts = [(step.since[-1].minor, step.since[-1].patch or 0) for step in steps]
+        assert starts == sorted(set(starts))
+        for step in steps:
+            backports = step.since[:-1]
+            assert all(each.patch and each < step.since[-1] for each in backports)
+            for term in step.gate.split("&") if step.gate else ():
+                assert term.strip().lstrip("!") in GATES
+        # A step that changes nothing is no step.
+        assert all(one != other for one, other in pairwise((s.value, s.gate) for s in steps))
+    for gate in GATES.values():
+        assert [step.since for step in gate] == sorted({step.since for step in gate})
+
+
+def test_every_field_is_read_by_some_part():
+    read: set[str] = set()
+    for path in (ROOT / "devicemanager").rglob("*.py"):
+        if "versions" not in path.relative_to(ROOT).parts:
+            read.update(re.findall(r"\bbehaviour\.(\w+)", path.read_text()))
+    assert STEPS.keys() <= read
+
+
+def test_nobody_else_compares_versions():
+    for path in (ROOT / "devicemanager").rglob("*.py"):
+        if "versions" not in path.relative_to(ROOT).parts:
+            assert not re.search(r"version\.(minor|patch)\b", path.read_text()), path
+
+
+def test_the_page_is_fresh():
+    assert PAGE.read_text() == page(), "run python -m tools.versions_page"
+
+
+CHANGES = [
+    ("start_removes", "1.32", "1.33", (StartRemoves.ALL_BUT_DIRECTORIES, StartRemoves.SOCKETS)),
+    ("deprecation_file", "1.24", "1.25", (True, False)),
+    ("register_waits", "1.24", "1.25", (False, True)),
+    ("options_of_request", "1.24", "1.25", (True, False)),
+    ("listen_failed", "1.20", "1.21", (LISTEN_FAILED, "{error}")),
+    ("watcher_retries", "1.35", "1.36", (False, True)),
+    ("several_plugins", "1.36", "1.37", (False, True)),
+    ("unknown_init_requests", "1.30", "1.31", (True, False)),
+    ("admission_checks_health", "1.27.1", "1.27.2", (False, True)),
+    ("running_survive_restart", "1.27.1", "1.27.2", (True, False)),
+    ("running_survive_restart", "1.27.5", "1.27.6", (False, True)),
+    ("running_survive_restart", "1.26.8", "1.28.0", (False, True)),
+    ("sidecars", "1.28", "1.29", (False, True)),
+    ("sidecars_keep", "1.28", "1.29", (False, True)),
+    ("empty_allocate_reply", "1.33", "1.34", (EMPTY_REPLY, "")),
+    ("shared_cpu_ids", "1.22", "1.23", (True, False)),
+    ("one_entry_per_device", "1.20", "1.21", (False, True)),
+    ("tells_claim_devices", "1.30", "1.31", (False, True)),
+    ("backed_fit", "1.35", "1.36", (False, True)),
+    ("backed_skip_plugins", "1.35", "1.36", (False, True)),
+    ("uses_cdi", "1.28", "1.29", (False, True)),
+    ("annotates_cdi", "1.28", "1.29", (False, True)),
+    ("annotates_cdi", "1.31", "1.32", (True, False)),
+    ("reads_v1", "1.21", "1.22", (False, True)),
+    ("reads_v1", "1.30", "1.31", (True, False)),
+    ("no_topology_node", "1.22", "1.23", (0, -1)),
+    ("capital_option_levels", "1.32", "1.33", (True, False)),
+    ("merge_rule", "1.23", "1.24", (MergeRule.NARROWEST, MergeRule.BALANCED)),
+    ("empty_topology_aligns", "1.25", "1.26", (True, False)),
+    ("hints_over_device_nodes", "1.35.4", "1.36.0", (False, True)),
+    ("has_get_allocatable", "1.20", "1.21", (False, True)),
+    ("get_allocatable_enabled", "1.22", "1.23", (False, True)),
+    ("allocatable_unhealthy", "1.22", "1.23", (True, False)),
+    ("has_get", "1.26", "1.27", (False, True)),
+    ("get_enabled", "1.33", "1.34", (False, True)),
+    ("list_inactive", "1.33", "1.34", (True, False)),
+    ("get_inactive", "1.34.6", "1.34.7", (True, False)),
+    ("get_inactive", "1.35.3", "1.35.4", (True, False)),
+    ("get_inactive", "1.35.3", "1.36.0", (True, False)),
+    ("lists_sidecars", "1.29", "1.30", (False, True)),
+    ("tells_memory", "1.21", "1.22", (False, True)),
+    ("tells_dynamic_resources", "1.33", "1.34", (False, True)),
+    ("tells_share_id", "1.34", "1.35", (False, True)),
+    ("rate_limited", "1.26", "1.27", (False, True)),
+    ("tells_resource_health", "1.35", "1.36", (False, True)),
+    ("health_check", "1.31", "1.32.0", (HealthCheck.NONE, HealthCheck.STRICT)),
+    ("health_check", "1.32.10", "1.32.11", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("health_check", "1.33.6", "1.33.7", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("health_check", "1.34.2", "1.34.3", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("health_check", "1.34.2", "1.35.0", (HealthCheck.STRICT, HealthCheck.LENIENT)),
+    ("scrape_errors", "1.28", "1.29", (("scrape_error",), SCRAPE_ERRORS)),
+    ("scrape_errors", "1.29", "1.30", (SCRAPE_ERRORS, ("resource_scrape_error",))),
+    (
+        "watcher_dial_failed",
+        "1.24",
+        "1.25",
+        (WATCHER_DIAL_FAILED, "failed to dial device plugin: {error}"),
+    ),
+    ("admission_checks_health", "1.25.9", "1.25.10", (False, True)),
+    ("admission_checks_health", "1.26.4", "1.26.5", (False, True)),
+    ("admission_checks_health", "1.27.1", "1.28.0", (False, True)),
+    ("running_survive_restart", "1.25.9", "1.25.10", (True, False)),
+    ("running_survive_restart", "1.26.4", "1.26.5", (True, False)),
+    ("running_survive_restart", "1.25.13", "1.25.14", (False, True)),
+    ("running_survive_restart", "1.26.8", "1.26.9", (False, True)),
+    ("topology_options", "1.25", "1.26", ({}, {CLOSEST: Level.ALPHA})),
+    ("topology_options", "1.27", "1.28", ({CLOSEST: Level.ALPHA}, {CLOSEST: Level.BETA})),
+    (
+        "topology_options",
+        "1.30",
+        "1.31",
+        ({CLOSEST: Level.BETA}, {CLOSEST: Level.BETA, MOST: Level.BETA}),
+    ),
+    (
+        "topology_options",
+        "1.31",
+        "1.32",
+        ({CLOSEST: Level.BETA, MOST: Level.BETA}, {CLOSEST: Level.STABLE, MOST: Level.BETA}),
+    ),
+    (
+        "topology_options",
+        "1.34",
+        "1.35",
+        ({CLOSEST: Level.STABLE, MOST: Level.BETA}, {CLOSEST: Level.STABLE, MOST: Level.STABLE}),
+    ),
+    (
+        "topology_options_gates",
+        "1.27",
+        "1.28",
+        (("TopologyManager", "TopologyManagerPolicyOptions"), ("TopologyManagerPolicyOptions",)),
+    ),
+    (
+        "get_allocatable_disabled",
+        "1.26",
+        "1.27",
+        (
+            "Pod Resources API GetAllocatableResources disabled",
+            "PodResources API GetAllocatableResources disabled",
+        ),
+    ),
+    ("podresources_metrics", "1.20", "1.21", ((), ("list", "get_allocatable"))),
+    (
+        "podresources_metrics",
+        "1.26",
+        "1.27",
+        (("list", "get_allocatable"), ("list", "get_allocatable", "get")),
+    ),
+    ("counts_allocatable_twice", "1.20", "1.21", (False, True)),
+    ("counts_allocatable_twice", "1.26", "1.27", (True, False)),
+    ("admission_metrics", "1.26", "1.27", ((), TOPOLOGY_METRICS)),
+    ("admission_metrics", "1.31", "1.32", (TOPOLOGY_METRICS, (*TOPOLOGY_METRICS, *SINCE_1_32))),
+    (
+        "admission_metrics",
+        "1.32",
+        "1.33",
+        (
+            (*TOPOLOGY_METRICS, *SINCE_1_32),
+            (*TOPOLOGY_METRICS, *SINCE_1_32, f"{SINCE_1_32[1].removesuffix('count')}failure_count"),
+        ),
+    ),
+]
+"""Field, the version just below a change and the one at it, and the value at each."""
+
+GATED_CHANGES = [
+    ("backed_fit", "1.33", "1.34", "DRAExtendedResource"),
+    ("backed_skip_plugins", "1.34", "1.35", "DRAExtendedResource"),
+    ("sidecars", "1.27", "1.28", "SidecarContainers"),
+    ("pod_level_refusal", "1.35", "1.36", "PodLevelResourceManagers"),
+    ("uses_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
+    ("annotates_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
+    ("get_allocatable_enabled", "1.20", "1.21", "KubeletPodResourcesGetAllocatable"),
+    ("get_enabled", "1.26", "1.27", "KubeletPodResourcesGet"),
+    ("tells_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
+    ("tells_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
+]
+"""Field, the version just below and the one from which on a gate switches it on."""
+
+
+@pytest.mark.parametrize(("field", "below", "version", "values"), CHANGES)
+def test_a_row_just_below_and_at_its_version(field, below, version, values):
+    assert (getattr(at(below), field), getattr(at(version), field)) == values
+
+
+@pytest.mark.parametrize(("field", "below", "version", "gate"), GATED_CHANGES)
+def test_a_gate_switches_nothing_just_below_its_version(field, below, version, gate):
+    has = GATES[gate][0].since <= KubeletVersion.parse(below).minor
+    assert not getattr(at(below, **({gate: True} if has else {})), field)
+    assert getattr(at(version, **{gate: True}), field)
+
+
+def test_every_change_in_the_tables_is_looked_at():
+    """Each with a value of its own here: a slip in the table is no slip in the test."""
+    looked_at = {(change[0], change[2]) for change in (*CHANGES, *GATED_CHANGES)}
+    for field, steps in STEPS.items():
+        for version in (str(each) for step in steps[1:] for each in step.since):
+            zero = version if version.count(".") == 2 else f"{version}.0"
+            assert {(field, version), (field, zero)} & looked_at, (field, version)
+
+
+def test_a_patch_before_the_backport_has_it_not():
+    assert at("1.34.6").get_inactive and not at("1.34").get_inactive
+    assert at("1.33.20").get_inactive
+
+
+def test_since_when_it_is_so():
+    def told(name, version):
+        return since_when(name, KubeletVersion.parse(version))
+
+    assert told("merge_rule", "1.36") == "kubelets do so since 1.24 (k/k#108052, k/k#108154)"
+    assert told("merge_rule", "1.23") == "kubelets do so before 1.24 (k/k#108052, k/k#108154)"
+    assert told("lists_sidecars", "1.30") == "kubelets do so since 1.30 (k/k#120718)"
+    assert told("", "1.36") == ""
+
+
+def test_gates_switch_what_they_guard():
+    assert at("1.32", KubeletPodResourcesGet=True).get_enabled
+    assert at("1.34", KubeletPodResourcesListUseActivePods=False).list_inactive
+    assert at("1.37", PodLevelResourceManagers=True).tells_pod_level
+    assert not at("1.36", PodLevelResourceManagers=True).tells_pod_level
+    both = {"DynamicResourceAllocation": True, "KubeletPodResourcesDynamicResources": True}
+    assert at("1.32", **both).tells_dynamic_resources
+    assert not at("1.32", DynamicResourceAllocation=True).tells_dynamic_resources
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "text"),
+    [
+        ("1.26", {"KubeletPodResourcesGet": True}, "1.26 has no feature gate 'KubeletPodRes"),
+        ("1.36", {"KubeletPodResourcesGet": False}, "KubeletPodResourcesGet is locked on in"),
+        ("1.32", {"NoSuchGate": True}, "no feature gate 'NoSuchGate' that matters here: choose"),
+        ("1.30", {"KubeletPodResourcesGetAllocatable": True}, "1.30 has no feature gate"),
+        ("1.32", {"KubeletPodResourcesGet": "yes"}, "is True or False, not 'yes'"),
+        ("1.32", ["KubeletPodResourcesGet"], "feature_gates is a mapping of names to True or"),
+    ],
+)
+def test_a_gate_that_cannot_be(version, gates, text):
+    with pytest.raises(ValueError, match=text):
+        Settings(kubelet_version=version, feature_gates=gates)
+
+
+@given(st.integers(OLDEST, PREVIEW), st.one_of(st.none(), st.integers(0, 20)))
+def test_every_version_resolves(minor, patch):
+    behaviour = resolve(KubeletVersion(minor, patch))
+    assert behaviour.get_enabled <= behaviour.has_get
+    assert set(behaviour.gates) == set(GATES)

@@ -1,0 +1,82 @@
+"""Calls as the registration makes them: what is recorded of one, and how statuses are named."""
+
+import asyncio
+from concurrent.futures import Future
+
+import grpc
+import pytest
+
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.stream import EventStream
+from devicemanager.kubelet.registration.rpc import Calls, translated
+from devicemanager.kubelet.registration.server import MAX_FILE_NAME, endpoint_fault
+
+PATH = "/v1beta1.DevicePlugin/Allocate"
+
+
+class Interrupted:
+    """A channel and each of its methods; whoever uses one is interrupted."""
+
+    def unary_unary(self, path):
+        return self
+
+    def __call__(self, request, timeout):
+        raise KeyboardInterrupt
+
+    future = __call__
+
+
+def recorded(use):
+    log = CallLog(EventStream(), 10, 1000)
+    with pytest.raises(KeyboardInterrupt):
+        use(Calls(Interrupted(), log.tap("v.com/r", "p.sock")))
+    (call,) = log()
+    return call.rpc, call.request_bytes, call.code, call.message
+
+
+GIVEN_UP = ("Allocate", b"q", "Canceled", "the kubelet gave the call up")
+
+
+def test_a_call_that_is_interrupted_is_recorded_as_given_up():
+    assert recorded(lambda calls: calls.make(PATH, b"q", None, bytes)) == GIVEN_UP
+    wait = lambda calls: asyncio.run(calls.wait_for(PATH, b"q", None, bytes))  # noqa: E731
+    assert recorded(wait) == GIVEN_UP
+
+
+class Silent:
+    """A channel and each of its methods, which never answers."""
+
+    def unary_unary(self, path):
+        return self
+
+    def future(self, request, timeout):
+        self.call = Future()
+        return self.call
+
+
+def test_a_call_is_cancelled_with_the_task_that_waits_for_it():
+    silent = Silent()
+
+    async def give_up():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await Calls(silent, None).wait_for(PATH, b"q", None, bytes)
+
+    asyncio.run(give_up())
+    assert silent.call.cancelled()
+
+
+def test_errors_of_grpc_itself():
+    closed = translated(ValueError("Cannot invoke RPC on closed channel!"))
+    assert (closed.code, closed.description) == (
+        "Canceled",
+        "grpc: the client connection is closing",
+    )
+    unknown = translated(grpc.RpcError("odd"))
+    assert (unknown.code, unknown.description) == ("Unknown", "odd")
+
+
+def test_the_longest_name_of_an_endpoint():
+    assert MAX_FILE_NAME == 255
+    assert endpoint_fault("x" * 255) is None
+    assert endpoint_fault("é" * 128) == "endpoint of 256 bytes is no file name: 255 at most"

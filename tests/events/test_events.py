@@ -1,0 +1,270 @@
+"""Events: published, remembered, waited for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from devicemanager.events.stream import Event, EventKind, EventStream
+from devicemanager.io.clock import ManualClock, SystemClock
+
+STARTED, STOPPED, REFUSED = EventKind.STARTED, EventKind.STOPPED, EventKind.REFUSED
+PATIENCE = 20.0
+
+
+def messages(stream: EventStream, *kinds: EventKind) -> list[str]:
+    return [event.message for event in stream.recent(*kinds)]
+
+
+def test_published():
+    clock = ManualClock(5.0)
+    stream = EventStream(clock)
+    stream.publish(REFUSED, "no", resource="vendor.com/gpu", pod="uid", requested=2)
+    clock.advance(1.0)
+    stream.publish(STARTED, "up")
+    first, second = stream.recent()
+    assert first == Event(5.0, REFUSED, "no", "vendor.com/gpu", "uid", {"requested": 2})
+    assert second == Event(6.0, STARTED, "up")
+    assert str(first) == "refused: no"
+    assert (first.is_warning, second.is_warning) == (True, False)
+
+
+def test_recent_keeps_the_latest():
+    stream = EventStream(keep=3)
+    for number in range(5):
+        stream.publish(STARTED if number % 2 else STOPPED, str(number))
+    assert messages(stream) == ["2", "3", "4"]
+    assert messages(stream, STOPPED) == ["2", "4"]
+    assert messages(stream, REFUSED) == []
+    assert messages(stream, STARTED, STOPPED) == ["2", "3", "4"]
+
+
+def test_subscribed():
+    stream = EventStream()
+    one, two = [], []
+    stop_one = stream.subscribe(one.append)
+    stream.subscribe(two.append)
+    stream.publish(STARTED, "a")
+    stop_one()
+    stop_one()
+    stream.publish(STARTED, "b")
+    assert [event.message for event in one] == ["a"]
+    assert [event.message for event in two] == ["a", "b"]
+
+
+def test_a_callback_that_fails_costs_nobody_else(caplog):
+    stream = EventStream()
+    seen = []
+
+    def fail(event: Event) -> None:
+        raise ZeroDivisionError
+
+    stream.subscribe(fail)
+    stream.subscribe(seen.append)
+    stream.publish(STARTED, "a")
+    assert len(seen) == 1
+    assert "an event callback failed on started: a" in caplog.text
+
+
+def test_a_callback_may_publish_and_unsubscribe():
+    stream = EventStream()
+
+    def once(event: Event) -> None:
+        stop()
+        stream.publish(STOPPED, f"after {event.message}")
+
+    stop = stream.subscribe(once)
+    stream.publish(STARTED, "a")
+    stream.publish(STARTED, "b")
+    assert messages(stream) == ["a", "after a", "b"]
+
+
+def test_a_message_is_safe_to_print_and_bounded():
+    stream = EventStream()
+    stream.publish(REFUSED, "\x1b[2J" + "x" * 10_000, resource="y" * 10_000, device="\x1b[2J")
+    (event,) = stream.recent()
+    assert event.message.startswith(r"\x1b[2Jxxx")
+    assert len(event.message) < 3000
+    assert len(event.resource) == 512
+    assert event.details == {"device": "\x1b[2J"}  # data stays what it is
+
+
+def test_whether_a_callback_runs_on_this_thread():
+    stream = EventStream()
+    seen = []
+    stream.subscribe(lambda event: seen.append(stream.is_delivering))
+    stream.publish(STARTED, "a")
+    assert seen == [True] and not stream.is_delivering
+
+
+def test_waiting_for_what_is_so_already():
+    assert EventStream().wait_for(lambda: True, timeout=0)
+
+
+def test_waiting_in_vain():
+    asked = []
+    assert not EventStream().wait_for(lambda: bool(asked.append(1)), timeout=0)
+    assert asked == [1]
+
+
+def test_waiting_for_an_event():
+    # The condition is looked at again after an event, and may ask the stream itself.
+    stream = EventStream()
+    asked = threading.Event()
+
+    def is_there() -> bool:
+        there = bool(stream.recent(STARTED))
+        asked.set()
+        return there
+
+    def publish() -> None:
+        assert asked.wait(PATIENCE)
+        stream.publish(STOPPED, "not yet")
+        stream.publish(STARTED, "now")
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    assert stream.wait_for(is_there, PATIENCE)
+    thread.join(PATIENCE)
+
+
+def test_an_event_between_looking_and_waiting_is_not_missed():
+    class NeverWaits(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise AssertionError("waits although something happened")
+
+    stream = EventStream()
+    # A wait that has missed it would only be slow.
+    stream._changed = NeverWaits()
+    looks = []
+
+    def published_while_looking() -> bool:
+        looks.append(1)
+        if len(looks) == 1:
+            stream.publish(STARTED, "now")
+        return len(looks) == 2
+
+    assert stream.wait_for(published_while_looking, PATIENCE)
+    assert len(looks) == 2
+
+
+def test_a_clock_that_is_turned_by_hand():
+    clock = ManualClock(10.0)
+    clock.advance(2.5)
+    assert (clock.monotonic(), clock.time()) == (12.5, 12.5)
+    with pytest.raises(ValueError, match="does not go back"):
+        clock.advance(-1.0)
+    assert clock.monotonic() == 12.5
+
+
+def test_timers_of_a_clock_that_is_turned_by_hand():
+    clock = ManualClock(10.0)
+    called: list[tuple[str, float]] = []
+
+    def timer(name, when):
+        return clock.call_at(when, lambda: called.append((name, clock.monotonic())))
+
+    timer("second", 12.0)
+    cancel = timer("never", 11.5)
+    timer("first", 11.0)
+    clock.call_at(11.0, lambda: timer("inner", 12.5))
+    cancel()
+    clock.advance(0.9)
+    assert called == []
+    clock.advance(1.6)
+    assert called == [("first", 11.0), ("second", 12.0), ("inner", 12.5)]
+    assert clock.monotonic() == 12.5
+    cancel()
+    clock.advance(10.0)
+    assert len(called) == 3
+
+
+def test_timers_of_the_machines_clock():
+    clock = SystemClock()
+    before = set(threading.enumerate())
+    fired = threading.Event()
+    cancel = clock.call_at(clock.monotonic() + 0.01, fired.set)
+    never = clock.call_at(float("inf"), fired.clear)
+    assert fired.wait(PATIENCE)
+    cancel()
+    never()
+    assert fired.is_set()
+    assert set(threading.enumerate()) <= before
+
+
+def test_all_timers_of_the_machines_clock_share_a_thread(monkeypatch):
+    failures = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: failures.append(args.exc_value))
+    others = set(threading.enumerate())  # timers of kubelets that other tests did not close
+    clock = SystemClock()
+    called, both = [], threading.Event()
+
+    def fails():
+        raise SystemExit("no")
+
+    def second():
+        called.append(threading.current_thread())
+        both.set()
+
+    now = clock.monotonic()
+    last = [clock.call_at(now + 3600 + each, both.clear) for each in range(20)]
+    clock.call_at(now + 0.002, second)
+    clock.call_at(now + 0.001, lambda: called.append(threading.current_thread()))
+    clock.call_at(now, fails)
+    assert both.wait(PATIENCE)
+    assert [str(error) for error in failures] == ["no"]
+    (thread,) = set(called)
+    assert thread.name == "timer" and thread.daemon
+    timers = [each for each in threading.enumerate() if each.name == "timer"]
+    assert [each for each in timers if each not in others] == [thread]
+    for cancel in last:
+        cancel()
+    assert not thread.is_alive()
+    both.clear()
+    clock.call_at(clock.monotonic(), both.set)
+    assert both.wait(PATIENCE), "another thread starts when there is something to do"
+
+
+def test_to_cancel_a_timer_of_the_machines_clock_waits_for_its_callback_alone():
+    clock = SystemClock()
+    entered, leave, inside = threading.Event(), threading.Event(), threading.Event()
+    ended = []
+
+    def slow():
+        cancel()  # from the callback itself: no wait
+        entered.set()
+        leave.wait(PATIENCE)
+        ended.append(True)
+
+    cancel = clock.call_at(clock.monotonic(), slow)
+    other = clock.call_at(clock.monotonic() + 3600, inside.set)
+    assert entered.wait(PATIENCE)
+    other()
+    assert not ended
+    leave.set()
+    cancel()
+    assert ended
+
+
+def test_a_timer_without_a_thread_is_an_error_and_leaves_nothing(monkeypatch):
+    clock = SystemClock()
+    ended = threading.Event()
+
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        with pytest.raises(RuntimeError):
+            clock.call_at(clock.monotonic(), ended.set)
+    fired = threading.Event()
+    clock.call_at(clock.monotonic() + 0.001, fired.set)
+    assert fired.wait(PATIENCE)
+    assert not ended.is_set()
+
+
+def test_the_clock_of_the_machine():
+    clock = SystemClock()
+    assert clock.monotonic() <= clock.monotonic()
+    assert clock.time() > 1_600_000_000

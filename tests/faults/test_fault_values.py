@@ -1,0 +1,202 @@
+"""What a fault may be, as a line, as data and in a file; and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from devicemanager.core.errors import RequestError
+from devicemanager.faults import KINDS, Fault, FaultError, read_faults
+from devicemanager.faults.injection_point import Point
+from tools.faults_page import PAGE, page
+
+LINES = [
+    "refuse-register",
+    "refuse-register:code=UNAVAILABLE,text=not now, later,times=2,resource=vendor.com/gpu",
+    r"fail-call:rpc=Allocate,when=after,text=a\,code=b,after=3,probability=0.25,seed=7",
+    "delay-register:seconds=9",
+    "stop-reading:plugin=gpu.sock",
+    "restart:at=registered",
+    "restart-twice:keep_sockets=true,gap=0,at=Allocate,times=3",
+    "away:seconds=60",
+    "fail-checkpoint:error=EIO",
+    "fail-pod-resources:method=List,code=INTERNAL",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_and_back(line: str) -> None:
+    fault = Fault.parse(line)
+    assert Fault.parse(str(fault)) == fault
+    assert Fault.from_data(fault.as_data()) == fault
+    assert Fault.from_data(line) == fault
+    assert fault.as_data()["kind"] == fault.kind.name
+    assert eval(repr(fault)) == fault
+
+
+def test_every_part_of_a_line() -> None:
+    fault = Fault.parse(LINES[1])
+    assert dict(fault.options) == {"code": "UNAVAILABLE", "text": "not now, later"}
+    assert (fault.times, fault.after, fault.probability) == (2, 0, 1.0)
+    assert (fault.resource, fault.plugin, fault.seed) == ("vendor.com/gpu", None, None)
+    assert Fault.parse(LINES[2]).options["text"] == "a,code=b"
+
+
+@pytest.mark.parametrize(
+    ("line", "point", "rpc", "phase"),
+    [
+        ("refuse-register", Point.REGISTER, None, "before"),
+        ("fail-call:when=after", Point.CALL, None, "after"),
+        ("cut-call:when=during,rpc=Allocate", Point.CALL, "Allocate", "before"),
+        ("restart", None, None, "before"),
+        ("restart:at=list", Point.LIST, None, "before"),
+        ("restart:at=PreStartContainer", Point.CALL, "PreStartContainer", "before"),
+        ("stale-pod-resources:method=Get", Point.POD_RESOURCES, "Get", "before"),
+    ],
+)
+def test_where_it_is_asked_for(line: str, point: Point | None, rpc: str, phase: str) -> None:
+    fault = Fault.parse(line)
+    assert (fault.point, fault.rpc, fault.phase) == (point, rpc, phase)
+    assert fault.is_immediate is (point is None)
+
+
+def test_an_action_at_a_point_is_executed_once_by_default() -> None:
+    assert Fault.of("restart", at="list").times == 1
+    assert Fault.of("restart").times is None
+    assert Fault.of("refuse-register").times is None
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("refuse", "unknown fault 'refuse': choose from refuse-register, delay-register, "),
+        ("", "unknown fault '': choose from"),
+        ("refuse-register:colour=red", "no option 'colour': choose from code, text, times, after"),
+        ("refuse-register:at=list", "no option 'at'"),
+        ("refuse-register:code=OK", "code is one of ABORTED, "),
+        ("refuse-register:times=0", "times is a whole number from 1: not '0'"),
+        ("refuse-register:times=2.5", "times is a whole number from 1"),
+        ("refuse-register:probability=0", "probability is a number above 0, at most 1"),
+        ("refuse-register:probability=nan", "probability is a number above 0, at most 1"),
+        ("refuse-register:resource=gpu", "resource is named with its domain"),
+        ("refuse-register:times", "'times' is not NAME=VALUE: write KIND:NAME=VALUE"),
+        ("refuse-register:times=1,times=2", "times is given twice"),
+        ("refuse-register:text=a\nb", "text is a text of one line"),
+        ("delay-register", "delay-register needs seconds: write delay-register:seconds=…"),
+        ("delay-register:seconds=-1", "seconds is a number of seconds from 0: not '-1'"),
+        ("delay-register:seconds=long", "seconds is a number of seconds from 0"),
+        ("fail-call:rpc=Register", "rpc is one of GetDevicePluginOptions, "),
+        ("restart:times=2", "restart is executed at once: times, after and probability need at="),
+        ("restart:keep_sockets=yes", "keep_sockets is true or false: not 'yes'"),
+        ("restart:at=call", "at is one of now, register, "),
+    ],
+)
+def test_what_is_said_of_a_wrong_line(line: str, said: str) -> None:
+    with pytest.raises(FaultError) as error:
+        Fault.parse(line)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value).replace("a\nb", "")
+    assert isinstance(error.value, RequestError)
+
+
+@pytest.mark.parametrize("data", [None, 3, ["x"], {"times": 2}, {"kind": 3}])
+def test_what_is_said_of_wrong_data(data: object) -> None:
+    with pytest.raises(FaultError, match="a fault is a line such as"):
+        Fault.from_data(data)
+
+
+def test_numbers_are_taken_as_numbers_and_what_is_null_is_not_given() -> None:
+    data = {"kind": "delay-call", "seconds": 1, "times": 2, "rpc": None}
+    assert Fault.from_data(data) == Fault.of("delay-call", seconds=1.0, times="2")
+    for wrong in (True, [1]):
+        with pytest.raises(FaultError, match="seconds is a number"):
+            Fault.from_data({"kind": "delay-call", "seconds": wrong})
+        with pytest.raises(FaultError, match="probability is a number"):
+            Fault.from_data({"kind": "refuse-register", "probability": wrong})
+
+
+def test_a_fault_does_not_change() -> None:
+    with pytest.raises(TypeError):
+        Fault.of("refuse-register").options["code"] = "OK"  # type: ignore[index]
+
+
+def test_every_kind_says_what_it_does() -> None:
+    for name, kind in KINDS.items():
+        assert kind.name == name
+        assert kind.meaning
+        assert all(option.meaning for option in kind.options)
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def test_faults_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "faults.yaml"
+    path.write_text("- refuse-register:times=2\n- {kind: away, seconds: 3, at: list}\n")
+    faults = (Fault.parse("refuse-register:times=2"), Fault.parse("away:seconds=3,at=list"))
+    assert read_faults(path) == (None, faults)
+    path.write_text('{"seed": 7, "faults": ["refuse-register:times=2"]}')
+    assert read_faults(path) == (7, faults[:1])
+
+
+def _bomb(levels: int) -> str:
+    """A value that is nine times as large with each level."""
+    lists = ["&l0 [x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, levels):
+        lists.append(f"&l{level} [{', '.join([f'*l{level - 1}'] * 9)}]")
+    return f"- kind: delay-register\n  seconds: [{', '.join(lists)}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- refuse-register:times=2\n- nonsense", "fault 2: unknown fault 'nonsense'"),
+        ("faults: 3", "not a list of faults"),
+        ("", "not a list of faults"),
+        ("seed: x\nfaults: []", "seed is a whole number from 0: not 'x'"),
+        ("sed: 1", "unknown field 'sed': choose from seed, faults"),
+        ("[", "not YAML: "),
+        ("\x80", "not UTF-8 text (byte 0)"),
+        ("[" * 5000, "nested more than 100 levels deep"),
+        (_bomb(8), "more than 100000 values once aliases are unfolded"),
+        (_bomb(4), "fault 1: delay-register: seconds is a number of seconds from 0: not ["),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_what_is_said_of_a_wrong_file(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "faults.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(FaultError) as error:
+        read_faults(path)
+    assert f"{path}: {said}" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 2000
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FaultError, match="No such file"):
+        read_faults(tmp_path / "none.yaml")
+    with pytest.raises(FaultError, match="a directory"):
+        read_faults(tmp_path)
+
+
+def test_the_file_that_the_page_shows(tmp_path: Path) -> None:
+    shown = re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    path = tmp_path / "faults.yaml"
+    path.write_text(shown[1])
+    seed, faults = read_faults(path)
+    assert seed == 7
+    assert [str(fault) for fault in faults] == [
+        "refuse-register:times=2",
+        "delay-call:rpc=Allocate,seconds=2,probability=0.2",
+    ]
+
+
+def test_the_page_has_every_kind_and_option() -> None:
+    text = PAGE.read_text()
+    assert page(text) == text, "run python -m tools.faults_page"
+    for kind in KINDS.values():
+        assert f"| `{kind.name}` |" in text

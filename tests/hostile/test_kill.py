@@ -1,0 +1,148 @@
+"""A kubelet killed under load keeps its word: the same as ``python -m tools.kill``, shorter.
+
+| fault | test |
+|---|---|
+| SIGKILL at random moments under load | test_six_kills |
+| the check itself: lost, changed, doubled, resurrected pods | test_what_is_not_kept_is_noticed |
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import checkpoint
+from checkpoint import Checkpoint, PodDevicesEntry
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.core.model import Allocation, Grant, Mode
+from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
+from devicemanager.claims.v1alpha1.objects import DeviceClaim
+from devicemanager.claims.v1alpha1.reading import read_object
+from devicemanager.core.quantity import parse_quantity
+from tools.kill import claims
+from tools.kill.__main__ import main, run
+from tools.kill.records import Broken, CrashRecord
+
+R = "example.com/gpu"
+
+
+def test_six_kills() -> None:
+    record = run(6, seed=7)
+    # How many is the machine's doing.
+    assert record.answered
+    assert record.kept
+
+
+def test_a_kubelet_that_does_not_start_is_an_answer_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tools.kill.__main__.RESOURCES", ("example.com/gpu", "other.com/nic"))
+    monkeypatch.setattr("tools.kill.__main__._PATIENCE", 2.0)
+    monkeypatch.setattr("tools.kill.__main__._AT_START", 0.0)
+    assert main(["--times", "1"]) == 1
+    assert capsys.readouterr().out == "broken, seed 1: life 0: the kubelet was not ready in time\n"
+
+
+def entry(uid: str, *ids: str) -> PodDevicesEntry:
+    return PodDevicesEntry(uid, "main", R, {-1: ids}, b"")
+
+
+@pytest.mark.parametrize(
+    ("entries", "complaint"),
+    [
+        ([entry("a", "d0", "d1"), entry("c", "d3")], ""),
+        ([entry("a", "d0", "d1"), entry("b", "d2")], ""),
+        ([entry("c", "d3")], "pod a was told"),
+        ([entry("a", "d0")], "pod a was told"),
+        ([entry("a", "d0", "d1"), entry("ended", "d4")], "is still on disk"),
+        ([entry("a", "d0", "d1"), entry("c", "d1")], "d1 has two holders, a and c"),
+        (None, "the path is wrong|was told"),
+        ("garbage", "start afresh"),
+    ],
+)
+def test_what_is_not_kept_is_noticed(
+    tmp_path: Path, entries: list[PodDevicesEntry] | str | None, complaint: str
+) -> None:
+    record = CrashRecord()
+    reports: list[list[object]] = [
+        ["ready"],
+        ["held", "a", {R: ["d0", "d1"]}],
+        ["held", "b", {R: ["d2"]}],
+        ["ending", "b"],
+        ["held", "ended", {R: ["d4"]}],
+        ["ending", "ended"],
+        ["ended", "ended"],
+    ]
+    for report in reports:
+        record.take(json.dumps(report).encode())
+    path = tmp_path / "kubelet_internal_checkpoint"
+    if isinstance(entries, str):
+        path.write_text(entries)
+    elif entries is not None:
+        path.write_bytes(checkpoint.dumps(Checkpoint(tuple(entries), {})))
+    if complaint:
+        with pytest.raises(Broken, match=complaint):
+            record.compare(path, tmp_path / "none")
+    else:
+        record.compare(path, tmp_path / "none")
+    record.begin()
+    with pytest.raises(Broken, match="pod a held"):
+        record.take(json.dumps(["kept", "a", {R: ["d0"]}]).encode())
+
+
+def claim_record(name: str, device: str, *users: str) -> ClaimRecord:
+    found = read_object(claims.claim(f"{claims.PREFIX}{name}", 1))
+    assert isinstance(found, DeviceClaim)
+    key = DeviceKey(claims.DRIVER, claims.POOL, device)
+    mode, amounts = Mode.EXCLUSIVE, {}
+    if device.startswith("shared"):
+        mode, amounts = Mode.SHARED, {"memory": parse_quantity("40Gi")}
+    grant = Grant(key, 0, 0, "claims[0]", mode, amounts)
+    return ClaimRecord(found, Allocation(found.id, (grant,)), dict.fromkeys(users, "pod"))
+
+
+def state(*records: ClaimRecord) -> bytes:
+    devices = {grant.device for record in records for grant in record.allocation.grants}
+    return StateWriter().render(ClaimsState(records, {key: {} for key in devices}))
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (state(claim_record("w", "d0", "a", "b")), ""),
+        (state(claim_record("w", "d0", "a"), claim_record("m", "shared-0", "c")), ""),
+        (None, "pod a was told"),
+        (state(claim_record("w", "d1", "a")), "pod a was told"),
+        (state(claim_record("w", "d0", "b")), "pod a was told"),
+        (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated and is still"),
+        (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "held by somebody already"),
+        (
+            state(claim_record("w", "d0", "a"), *(claim_record(n, "shared-0") for n in "mn")),
+            "shared-0 has given more memory than it has",
+        ),
+        (b"garbage", "it is no state"),
+    ],
+    ids=range(9),
+)
+def test_what_is_not_kept_of_claims_is_noticed(
+    tmp_path: Path, data: bytes | None, complaint: str
+) -> None:
+    record = CrashRecord()
+    reports: list[list[object]] = [
+        ["held", "a", {"claim:w": ["d0"]}],
+        ["held", "ended", {"claim:w": ["d0"]}],
+        ["ending", "ended"],
+        ["ended", "ended"],
+    ]
+    for report in reports:
+        record.take(json.dumps(report).encode())
+    path = tmp_path / "device_claims_state"
+    if data is not None:
+        path.write_bytes(data)
+    if complaint:
+        with pytest.raises(Broken, match=complaint):
+            record.compare(tmp_path / "none", path)
+    else:
+        record.compare(tmp_path / "none", path)

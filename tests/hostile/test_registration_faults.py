@@ -1,0 +1,526 @@
+"""Registrations that must fail, and registrations that must not disturb each other.
+
+| fault | test |
+|---|---|
+| bad version, bad name, the order of the checks | test_a_refused_registration |
+| endpoint `../x`, absolute, empty, 300 characters, NUL (Q23) | test_an_endpoint_that_is_no_file_name |
+| the manager does not take it, or fails | test_a_plugin_that_the_manager_does_not_take |
+| an endpoint nobody serves: absent, dead, a file, a path no socket can have | test_an_endpoint_nobody_serves |
+| one that hangs, one that does not speak HTTP/2 | test_a_socket_that_is_no_plugin |
+| one that answers after a while | test_a_plugin_that_gets_little_processor |
+| what it is asked before that | test_what_a_socket_is_asked_before_a_channel_is_opened |
+| GetDevicePluginOptions hangs, fails, sends garbage | test_options_that_fail |
+| no thread is left to dial, or to send the answer | test_a_kubelet_that_has_no_thread_for_an_answer |
+| what a failed one keeps | test_a_registration_that_has_ended_leaves_no_task |
+| 200 registrations in a row | test_two_hundred_registrations |
+| 40 failed ones (Q3) | test_failed_registrations_leak_nothing |
+| the late end of an old plugin's stream (Q1) | test_the_late_end_of_an_old_stream |
+| the same socket again (Q2) | test_the_same_socket_again |
+| several plugins for one resource, promotion | test_promotion_without_a_dip |
+| stop while Register dials or asks for options | test_stop_does_not_wait_for_a_plugin |
+| stop under registrations | test_stop_in_a_storm_of_registrations |
+| another server took kubelet.sock over | test_stop_leaves_a_successors_socket |
+| start while it runs | test_a_second_start_is_refused |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+import grpc
+import pytest
+
+from devicemanager.core import messages
+from devicemanager.core.errors import EndpointError, RequestError
+from devicemanager.core.ids import ResourceName
+from devicemanager.events.stream import Event, EventKind
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.registration.registrar import Registrar
+from devicemanager.kubelet.settings import Settings
+from tests.hostile import hostile, residue
+from tests.hostile.conftest import IMPATIENT, Start, impatient, pod, several
+
+R = hostile.RESOURCE
+
+
+def assert_refused(kubelet: MockKubelet, reason: str | None, expected: str) -> None:
+    """The plugin is told, an event tells everybody else, no resource came of it."""
+    assert reason is not None
+    assert expected in reason
+    event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+    assert reason in event.message
+    assert event.is_warning
+    assert "\n" not in event.message
+    assert kubelet.capacity() == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "resource", "expected"),
+    [
+        ("v9", R, messages.BAD_VERSION.format(version="v9")),
+        ("", R, messages.BAD_VERSION.format(version="")),
+        ("v9", "x", messages.BAD_VERSION.format(version="v9")),
+        ("v1beta1", "x", messages.BAD_RESOURCE_NAME.format(resource="x")),
+        ("v1beta1", "", messages.BAD_RESOURCE_NAME.format(resource="")),
+        ("v1beta1", "kubernetes.io/gpu", "is invalid"),
+        ("v1beta1", "a/b\n/c", r'the ResourceName "a/b\n/c" is invalid'),
+        ("v1\n", R, r'requested API version "v1\n" is not'),
+        ("v1beta1", "example.com/" + "x" * 64, "is invalid"),
+    ],
+)
+def test_a_refused_registration(
+    kubelet: MockKubelet, version: str, resource: str, expected: str
+) -> None:
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
+        reason = hostile.register(kubelet.plugin_socket, "p.sock", resource, version)
+        assert_refused(kubelet, reason, expected)
+        assert plugin.streams == 0
+    event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+    assert event.message.endswith(f" refused: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (EndpointError("the kubelet is stopping"), "the kubelet is stopping"),
+        (ZeroDivisionError("x"), "a bug of the device manager: ZeroDivisionError('x')"),
+    ],
+)
+def test_a_plugin_that_the_manager_does_not_take(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(kubelet.manager.plugins, "connect", refuse)
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        before = residue.connections(kubelet.root)
+        assert hostile.register(kubelet.plugin_socket, "p.sock") == expected
+        if isinstance(error, EndpointError):
+            assert residue.eventually(lambda: residue.connections(kubelet.root) == before)
+        else:
+            with pytest.raises(ZeroDivisionError):
+                kubelet.check()
+
+
+def test_what_a_plugin_is_sent(kubelet: MockKubelet) -> None:
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        sent = {each.rpc: each.request_bytes for each in kubelet.calls(R)}
+    del sent["Register"]
+    assert sent == {"GetDevicePluginOptions": b"", "ListAndWatch": b""}
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["../x", "/tmp/x", "", ".", "..", "a/b", "x" * 300, "nul\0nul", "../p.sock"]
+)
+def test_an_endpoint_that_is_no_file_name(kubelet: MockKubelet, endpoint: str) -> None:
+    with hostile.RawPlugin(kubelet.root / "p.sock") as outside:
+        reason = hostile.register(kubelet.plugin_socket, endpoint)
+        assert_refused(kubelet, reason, "failed to dial device plugin: endpoint ")
+        assert outside.streams == 0
+
+
+@impatient
+@pytest.mark.parametrize("what", ["absent", "dead", "file", "directory", "long"])
+def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
+    name = "x" * 200 if what == "long" else "p.sock"
+    path = kubelet.plugin_dir / name
+    if what == "dead":
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+    elif what == "directory":
+        path.mkdir()
+    elif what != "absent":
+        path.touch()
+    reason = hostile.register(kubelet.plugin_socket, name)
+    assert_refused(kubelet, reason, "failed to dial device plugin: ")
+    assert reason == "failed to dial device plugin: context deadline exceeded"
+    event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+    assert str(path) in event.message
+    assert ("the kernel allows 107" in event.message) is (what == "long")
+
+
+@impatient
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 1000])
+def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
+    with hostile.raw_socket(kubelet.plugin_dir / "p.sock", answer):
+        reason = hostile.register(kubelet.plugin_socket, "p.sock")
+        assert_refused(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
+        event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+        assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
+
+
+def test_a_plugin_that_gets_little_processor(kubelet: MockKubelet) -> None:
+    path = kubelet.plugin_dir / "p.sock"
+    with (
+        hostile.RawPlugin(kubelet.root / "slow.sock") as plugin,
+        hostile.slow_relay(path, plugin.path, seconds=0.15),
+    ):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R)
+
+
+def test_a_kubelet_that_has_no_thread_for_a_registration(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: Registrar, task: Coroutine[object, object, object]) -> None:
+        task.close()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Registrar, "run", run)
+    refusal = hostile.register(kubelet.plugin_socket, "p.sock")
+    assert refusal == "the kubelet cannot dial: can't start new thread"
+
+
+def test_a_kubelet_that_has_no_thread_for_an_answer(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is sent all the same."""
+    start = threading.Thread.start
+
+    def none_left(thread: threading.Thread) -> None:
+        if thread.name == "registration":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        monkeypatch.setattr(threading.Thread, "start", none_left)
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        assert residue.eventually(lambda: plugin.streams == 2)
+
+
+def test_a_registration_that_has_ended_leaves_no_task(start: Start) -> None:
+    """Also up to v1.24, when the plugin was connected to after it had its answer."""
+    kubelet = start(attrs.evolve(IMPATIENT, kubelet_version="1.24"))
+
+    def ended() -> int:
+        gc.collect()  # of the others
+        return sum(isinstance(each, asyncio.Task) and each.done() for each in gc.get_objects())
+
+    assert hostile.register(kubelet.plugin_socket, "absent.sock") is None
+    kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+    before = ended()
+    for number in range(3):
+        latest = kubelet.events.latest
+        assert hostile.register(kubelet.plugin_socket, f"{number}.sock") is None
+        kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=latest)
+    assert residue.eventually(lambda: ended() <= before)
+
+
+@impatient
+def test_what_a_socket_is_asked_before_a_channel_is_opened(kubelet: MockKubelet) -> None:
+    """A client's HTTP/2 preface with empty settings (RFC 9113, 3.4), and nothing else."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(kubelet.plugin_dir / "p.sock"))
+        listening.listen()
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is not None
+        peer, _ = listening.accept()
+        with peer:
+            settings = b"\0\0\0\x04\0\0\0\0\0"
+            assert peer.recv(1000) == b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings
+
+
+def _failing(request: bytes, context: hostile.Context) -> bytes:
+    context.abort(grpc.StatusCode.INTERNAL, "no options today")
+
+
+def _late(request: bytes, context: hostile.Context) -> bytes:
+    context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "its own")
+
+
+@impatient
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (hostile.hang, "rpc error: code = DeadlineExceeded desc = context deadline exceeded"),
+        (_late, "rpc error: code = DeadlineExceeded desc = its own"),
+        (_failing, "rpc error: code = Internal desc = no options today"),
+        (hostile.constant(b"\xff\xff"), "rpc error: code = Internal"),
+    ],
+)
+def test_options_that_fail(kubelet: MockKubelet, options: hostile.Unary, expected: str) -> None:
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=options) as plugin:
+        reason = hostile.register(kubelet.plugin_socket, "p.sock")
+        assert_refused(kubelet, reason, "failed to get device plugin options: ")
+        assert expected in (reason or "")
+        assert plugin.streams == 0
+
+
+# -- many -----------------------------------------------------------------------------------
+
+
+def test_two_hundred_registrations(kubelet: MockKubelet, nothing_left: residue.Residue) -> None:
+    """100 of one socket, 100 of as many sockets whose lists end at once: while kubelet and
+    plugin still run, nothing is left of all but the last."""
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", workers=200) as plugin,
+        hostile.Registry(kubelet.plugin_socket) as registry,
+    ):
+        assert registry.register("p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        before = residue.Residue.now(), residue.connections(kubelet.root)
+        for _ in range(100):
+            assert registry.register("p.sock") is None
+        kubelet.wait_for(lambda: newest_has_listed(kubelet))
+        plugin.lists = hostile.lists(hostile.devices("d0", "d1"), stay=False)
+        for number in range(100):
+            os.link(plugin.path, kubelet.plugin_dir / f"{number}.sock")
+            assert registry.register(f"{number}.sock", f"example.com/r{number % 10}") is None
+        kubelet.wait_for(lambda: len(kubelet.manager.state.endpoints.connected()) == 1)
+        plugin.lists = hostile.TWO_DEVICES
+        assert registry.register("p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+
+        def settled() -> bool:
+            # The plugin's workers and gRPC's threads are the test's own; that of the checkpoint
+            # begins with its second write.
+            ours = residue.Residue.now().surplus(
+                before[0], ignoring=("hostile", "registration", "timer", "checkpoint")
+            )
+            return not ours and residue.connections(kubelet.root) <= before[1]
+
+        assert residue.eventually(settled), residue.Residue.now().surplus(before[0])
+        assert kubelet.admit(pod("a", 2)).admitted
+        assert kubelet.allocatable() == {R: 2} | {f"example.com/r{n}": 0 for n in range(10)}
+
+
+@impatient
+def test_failed_registrations_leak_nothing(kubelet: MockKubelet) -> None:
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=_failing),
+        hostile.Registry(kubelet.plugin_socket) as registry,
+    ):
+        assert registry.register("p.sock") is not None
+        before = residue.Residue.now(), residue.connections(kubelet.root)
+        for number in range(20):
+            assert registry.register("p.sock") is not None
+            assert registry.register("absent.sock" if number == 0 else "../x") is not None
+
+        def settled() -> bool:
+            ours = residue.Residue.now().surplus(
+                before[0], ignoring=("hostile", "registration", "timer")
+            )
+            return not ours and residue.connections(kubelet.root) <= before[1]
+
+        assert residue.eventually(settled), residue.Residue.now().surplus(before[0])
+
+
+# -- several ----------------------------------------------------------------------------------
+
+
+def newest_has_listed(kubelet: MockKubelet) -> bool:
+    serving = kubelet.manager.state.endpoints.serving(ResourceName(R))
+    return serving is not None and serving.devices is not None
+
+
+def allocatables(kubelet: MockKubelet) -> list[int]:
+    """What ``allocatable`` says after every event from now on."""
+    seen: list[int] = []
+    manager = kubelet.manager
+
+    def look(_: Event) -> None:
+        seen.append(manager.capacity().allocatable.get(R, 0))
+
+    kubelet.events.subscribe(look)
+    return seen
+
+
+def leaving(*messages: bytes) -> tuple[hostile.Lists, threading.Event]:
+    """A list stream that ends when the event is set."""
+    leave = threading.Event()
+
+    def stream(context: hostile.Context) -> Iterator[bytes]:
+        yield from messages
+        hostile.until_cancelled(context, or_when=leave)
+
+    return stream, leave
+
+
+@several
+def test_the_late_end_of_an_old_stream(kubelet: MockKubelet) -> None:
+    """A rolling update: the new plugin is there, then the old one's stream ends (Q1)."""
+    old_lists, leave = leaving(hostile.devices("d0", "d1"))
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "old.sock", lists=old_lists),
+        hostile.RawPlugin(kubelet.plugin_dir / "new.sock") as new,
+    ):
+        assert hostile.register(kubelet.plugin_socket, "old.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        assert hostile.register(kubelet.plugin_socket, "new.sock") is None
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.LISTED)) == 2)
+        seen = allocatables(kubelet)
+        leave.set()
+        ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
+        assert "list stream of old.sock ended: the plugin ended it" in ended.message
+        assert kubelet.admit(pod("a", 2)).admitted
+        assert new.allocations == [("d0", "d1")]
+        assert set(seen) == {2}
+        assert not kubelet.events.recent(EventKind.PROMOTED)
+
+
+def test_the_same_socket_again(kubelet: MockKubelet) -> None:
+    """Taken every time; the older connection is closed, an event says so (Q2)."""
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        seen = allocatables(kubelet)
+        for _ in range(3):
+            assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for(lambda: newest_has_listed(kubelet))
+        assert len(kubelet.events.recent(EventKind.REPLACED)) == 3
+        assert not kubelet.events.recent(EventKind.STREAM_ENDED)
+        assert kubelet.admit(pod("a", 2)).admitted
+        assert plugin.allocations == [("d0", "d1")]
+        assert set(seen) == {2}
+
+
+def test_a_plugin_replaced_on_its_own_path(kubelet: MockKubelet) -> None:
+    """A new process takes the path over and registers before the old one has ended."""
+    path = kubelet.plugin_dir / "p.sock"
+    old_lists, leave = leaving(hostile.devices("d0"))
+    with hostile.RawPlugin(path, lists=old_lists):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 1)
+        path.rename(kubelet.plugin_dir / "moved.sock")
+        with hostile.RawPlugin(path) as new:
+            assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+            kubelet.wait_for_resource(R, 2)
+            leave.set()
+            assert kubelet.admit(pod("a", 2)).admitted
+            assert new.allocations == [("d0", "d1")]
+            assert not kubelet.events.recent(EventKind.STREAM_ENDED)
+
+
+@several
+def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
+    """The newest serves; as each leaves the one before is promoted, until none is left."""
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "0.sock") as first,
+        hostile.RawPlugin(kubelet.plugin_dir / "1.sock") as second,
+    ):
+        third_lists, leave = leaving(hostile.devices("d0", "d1"))
+        with hostile.RawPlugin(kubelet.plugin_dir / "2.sock", lists=third_lists) as third:
+            for number in range(3):
+                assert hostile.register(kubelet.plugin_socket, f"{number}.sock") is None
+                kubelet.wait_for(
+                    lambda n=number: len(kubelet.events.recent(EventKind.LISTED)) == n + 1
+                )
+            assert kubelet.admit(pod("a", 1, uid="a")).admitted
+            seen = allocatables(kubelet)
+            leave.set()
+            promoted = kubelet.wait_for_event(EventKind.PROMOTED, after=0)
+            assert promoted.message == f"{R}: 1.sock serves now"
+        second.stop()
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.PROMOTED)) == 2)
+        assert set(seen) == {2}
+        assert kubelet.admit(pod("b", 1)).admitted
+        assert (third.allocations, second.allocations, first.allocations) == (
+            [("d0",)],
+            [],
+            [("d1",)],
+        )
+        first.stop()
+        kubelet.wait_for(lambda: kubelet.allocatable() == {R: 0})
+        assert kubelet.capacity() == {R: 2}
+        assert kubelet.devices("a") == {"main": {R: ["d0"]}}
+        refused = kubelet.admit(pod("c"))
+        assert "no healthy devices present" in refused.message
+
+
+# -- stop ---------------------------------------------------------------------------------------
+
+STUBBORN = Settings(dial_timeout=50, options_timeout=None)
+
+
+def assert_stops(kubelet: MockKubelet) -> None:
+    stopping = threading.Thread(target=kubelet.stop)
+    stopping.start()
+    stopping.join(10)
+    assert not stopping.is_alive(), "stop waits for something"
+
+
+@pytest.mark.parametrize("phase", ["absent", "dialing", "options"])
+def test_stop_does_not_wait_for_a_plugin(start: Start, phase: str) -> None:
+    kubelet = start(STUBBORN)
+    path = kubelet.plugin_dir / "p.sock"
+    asked = threading.Event()
+
+    def options(request: bytes, context: hostile.Context) -> bytes:
+        asked.set()
+        return hostile.hang(request, context)
+
+    peer = (
+        hostile.RawPlugin(path, options=options)
+        if phase == "options"
+        else hostile.raw_socket(path if phase == "dialing" else path.with_name("other"))
+    )
+    with peer, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(_register_or_fail, kubelet)
+        if phase == "options":
+            assert asked.wait(10)
+        else:
+            assert residue.eventually(lambda: "registration_0" in residue.Residue.now().threads)
+        assert_stops(kubelet)
+        assert answer.result(10) is not None
+    kubelet.check()
+
+
+def _register_or_fail(kubelet: MockKubelet) -> str | None:
+    try:
+        return hostile.register(kubelet.plugin_socket, "p.sock")
+    except (grpc.RpcError, AssertionError) as error:
+        return str(error)  # the connection to the kubelet broke: as good a refusal
+
+
+def test_stop_in_a_storm_of_registrations(start: Start) -> None:
+    """Five times: no error on any thread, nothing left over."""
+    for _ in range(5):
+        _storm(start())
+
+
+def _storm(kubelet: MockKubelet) -> None:
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", workers=64),
+        ThreadPoolExecutor(4) as pool,
+    ):
+        over = threading.Event()
+
+        def storm() -> None:
+            # A first try may meet the connection of the life before, which has just broken.
+            while not over.is_set():
+                _register_or_fail(kubelet)
+
+        storms = [pool.submit(storm) for _ in range(4)]
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.REGISTERED)) >= 20)
+        assert_stops(kubelet)
+        over.set()
+        for each in storms:
+            each.result(10)
+    kubelet.check()
+
+
+def test_stop_leaves_a_successors_socket(start: Start) -> None:
+    kubelet = start()
+    successor = kubelet.root / "successor.sock"
+    with hostile.raw_socket(successor):
+        successor.replace(kubelet.plugin_socket)
+        kubelet.stop()
+        assert kubelet.plugin_socket.is_socket()
+
+
+def test_a_second_start_is_refused(kubelet: MockKubelet) -> None:
+    with pytest.raises(RequestError, match="the kubelet runs already"):
+        kubelet.start()
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)

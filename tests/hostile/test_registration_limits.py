@@ -1,0 +1,373 @@
+"""What one plugin may cost: threads, descriptors, memory, the time of others.
+
+| attack | test |
+|---|---|
+| 1,000 registrations that are never answered | test_a_good_plugin_beside_a_thousand_bad_ones |
+| more registrations of one process than allowed | test_one_process_may_not_take_all |
+| a client that reads no answer | test_a_client_that_reads_nothing |
+| no descriptors left | test_descriptors_are_kept_for_admissions |
+| connections without number, some of which greet | test_connections_are_bounded |
+| names of megabytes, any number of names | test_long_names, test_counters_are_bounded |
+| a callback that ends with SystemExit | test_a_callback_that_exits |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from queue import SimpleQueue
+
+import grpc
+import pytest
+
+from devicemanager.core.ids import ResourceName
+from devicemanager.events.stream import Event, EventKind, EventStream
+from devicemanager.io.idle_pool import Kept
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.registration import event_loop as loop_module
+from devicemanager.kubelet.registration.connection import Connection
+from devicemanager.kubelet.registration.event_loop import LoopThread, Running
+from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRefused
+from devicemanager.kubelet.settings import Settings
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from tests.hostile import hostile, residue
+from tests.hostile.conftest import IMPATIENT, Start, pod
+from tests.paths import ROOT
+from tools.attack import http2
+
+R = hostile.RESOURCE
+PATIENT = Settings(dial_timeout=300.0, options_timeout=300.0, pod_resources_qps=None)
+
+
+@pytest.mark.parametrize("first", [http2.PREFACE + http2.settings(), http2.PREFACE[:5]])
+def test_connections_are_bounded(
+    start: Start, monkeypatch: pytest.MonkeyPatch, first: bytes
+) -> None:
+    """On either socket; those that are let in stay, and pods are admitted beside them."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    kubelet = start()
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"), contextlib.ExitStack() as stack:
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R)
+        for path in (kubelet.plugin_socket, kubelet.pod_resources_socket):
+            peers = [stack.enter_context(_connected(path, first)) for _ in range(100)]
+            assert residue.eventually(lambda peers=peers: _closed(peers) >= 100 - 64)
+            assert _closed(peers) < 100
+        assert kubelet.admit(pod("p")).admitted
+
+
+def _connected(path: Path, first: bytes) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(str(path))
+    peer.setblocking(False)
+    with contextlib.suppress(BrokenPipeError):
+        peer.sendall(first)
+    return peer
+
+
+def _closed(peers: list[socket.socket]) -> int:
+    return sum(map(_is_closed, peers))
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_good_plugin_beside_a_thousand_bad_ones(start: Start) -> None:
+    """The good one is taken while all the others still wait, and they cost no thread each."""
+    kubelet = start(PATIENT)
+    os.mkfifo(kubelet.plugin_dir / "fifo.sock")
+    channel = grpc.insecure_channel(sockets.target(kubelet.plugin_socket))
+    stub = dp_grpc.RegistrationStub(channel)
+    with (
+        channel,
+        hostile.raw_socket(kubelet.plugin_dir / "silent.sock"),
+        hostile.RawPlugin(kubelet.plugin_dir / "good.sock"),
+    ):
+        before = threading.active_count()
+        bad = [
+            stub.Register.future(request(f"{kind}.sock", f"example.com/{kind}{number}"))
+            for number in range(334)
+            for kind in ("absent", "fifo", "silent")
+        ]
+        assert hostile.register(kubelet.plugin_socket, "good.sock") is None
+        kubelet.wait_for_resource(R, 2)
+        assert kubelet.admit(pod("a", 2)).admitted
+        assert not any(each.done() for each in bad)
+        assert threading.active_count() < before + 40
+        kubelet.stop()
+
+
+def request(endpoint: str, name: str = R) -> dp.RegisterRequest:
+    return dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=name)
+
+
+# Serves device plugins on the sockets that it is given, until its input ends.
+PLUGINS = """
+import contextlib, pathlib, sys
+from tests.hostile import hostile
+with contextlib.ExitStack() as stack:
+    for path in sys.argv[1:]:
+        stack.enter_context(hostile.RawPlugin(pathlib.Path(path)))
+    print("serving", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_process_may_not_take_all(start: Start) -> None:
+    kubelet = start(Settings(max_registrations_per_process=2))
+    paths = [str(kubelet.plugin_dir / f"{number}.sock") for number in range(4)]
+    root = ROOT
+    with subprocess.Popen(
+        [sys.executable, "-c", PLUGINS, *paths],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == b"serving\n"
+        for number in range(2):
+            name = f"example.com/r{number}"
+            assert hostile.register(kubelet.plugin_socket, f"{number}.sock", name) is None
+        refusal = hostile.register(kubelet.plugin_socket, "2.sock", "example.com/r2")
+        assert refusal == (
+            f"process {process.pid} has 2 registrations, and "
+            "Settings.max_registrations_per_process is 2"
+        )
+        # Registering again is no other registration, and others are not concerned.
+        assert hostile.register(kubelet.plugin_socket, "1.sock", "example.com/r1") is None
+        with hostile.RawPlugin(kubelet.plugin_dir / "other.sock"):
+            assert hostile.register(kubelet.plugin_socket, "other.sock") is None
+            kubelet.wait_for_resource(R, 2)
+            process.stdin.close()
+            process.wait(20)
+
+
+def test_a_client_that_reads_nothing(start: Start) -> None:
+    """Its window is closed: the kubelet cannot send it an answer. Others get theirs."""
+    kubelet = start()
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", workers=64),
+        contextlib.ExitStack() as stack,
+    ):
+        for number in range(40):
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(kubelet.plugin_socket))
+            client.sendall(hostile.closed_window(request("p.sock", f"example.com/r{number}")))
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.REGISTERED)) == 40)
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+
+
+def test_descriptors_are_kept_for_admissions(
+    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        # The lowest number that is free is what the kernel gives next.
+        with Path(os.devnull).open() as free:
+            limit = free.fileno()
+        with monkeypatch.context() as patched:
+            patched.setattr(resource, "getrlimit", lambda _: (limit, limit))
+            refusal = hostile.register(kubelet.plugin_socket, "p.sock")
+        assert refusal == "failed to dial device plugin: context deadline exceeded"
+        event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+        assert f"nearly all of {limit} file descriptors are in use" in event.message
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+
+
+# -- memory ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1000, 4_000_000])
+@pytest.mark.parametrize("character", ["x", "é", "\n"])
+def test_long_names(kubelet: MockKubelet, length: int, character: str) -> None:
+    """The refusal fits into gRPC's metadata, and is not kept at its full length."""
+    name = character * (length // len(character.encode()))
+    for version, endpoint in (("v1beta1", "p.sock"), (name, "p.sock"), ("v1beta1", f"/{name}")):
+        resource_name = R if endpoint != "p.sock" or version != "v1beta1" else name
+        refusal = hostile.register(kubelet.plugin_socket, endpoint, resource_name, version)
+        assert refusal is not None and 0 < len(refusal) < 1500
+    events = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)
+    assert len(events) == 3
+    assert all(len(each.message) < 5000 for each in events)
+    assert all(len(each.resource or "") < 600 for each in events)
+
+
+def test_a_long_refusal_of_the_plugins_own(kubelet: MockKubelet) -> None:
+    """With our own words around it, it would be more than a client's gRPC takes."""
+
+    def options(request: bytes, context: hostile.Context) -> bytes:
+        context.abort(grpc.StatusCode.INTERNAL, "x" * 7_900)
+
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=options):
+        refusal = hostile.register(kubelet.plugin_socket, "p.sock")
+    assert refusal is not None and refusal.endswith("xxx...")
+
+
+def registrar_of(manager: DeviceManager) -> Registrar:
+    return Registrar(manager.plugins, IMPATIENT, EventStream(), lambda error: None)
+
+
+def test_counters_are_bounded() -> None:
+    registrar = registrar_of(DeviceManager())
+    refused: list[Future[None]] = [
+        registrar.run(registrar.check(ResourceName(name), (), Path("/p.sock")))
+        for name in (
+            "y" * 512,
+            *(f"r{number}" for number in range(2000)),
+            "x" * 513,
+            "x" * 1_000_000,
+            "r7",
+        )
+    ]
+    for each in refused:
+        with pytest.raises(RegistrationRefused, match="is not supported"):
+            each.result(20)
+    counts = registrar.counts()
+    assert sum(counts.values()) == 2004
+    assert counts[ResourceName("r7")] == 2
+    assert counts[ResourceName("y" * 512)] == 1
+    assert counts[ResourceName("other")] == 1003
+    assert sum(map(len, counts)) < 10_000
+    registrar.stop()
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> Kept[Running]:
+    """Those that this test keeps; none that another has left idle."""
+    mine: Kept[Running] = Kept(1, loop_module._end)
+    monkeypatch.setattr(loop_module, "loops", mine)
+    return mine
+
+
+def test_a_task_for_a_loop_that_was_stopped_never_begins() -> None:
+    async def task() -> None:
+        raise AssertionError
+
+    loop = LoopThread()
+    loop.stop()
+    assert loop.run(task()).cancelled()
+
+
+@pytest.mark.usefixtures("loops")
+def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def task() -> int:
+        return 1
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    loop = LoopThread()
+    before = residue.Residue.now()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread") as caught:
+            loop.run(task())
+    assert not residue.Residue.now().surplus(before)
+    assert caught.tb is not None, "it keeps what the call had"
+    assert loop.run(task()).result(20) == 1
+    loop.stop()
+
+
+def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: Kept[Running]) -> None:
+    """Its tasks are cancelled, whatever they wait for, and the next user has the same thread."""
+    began: SimpleQueue[threading.Thread] = SimpleQueue()
+    ends: list[str] = []
+
+    async def task() -> None:
+        began.put(threading.current_thread())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ends.append("first")
+
+    async def tasks() -> int:
+        return len(asyncio.all_tasks())
+
+    before = residue.Residue.now()
+    with loops.kept():
+        first, second = LoopThread(), LoopThread()
+        left = first.run(task())
+        thread = began.get(timeout=20)
+        first.stop()
+        assert left.cancelled()
+        assert ends == ["first"]
+        assert first.run(tasks()).cancelled()
+        assert second.run(tasks()).result(20) == 1
+        second.run(task())
+        assert began.get(timeout=20) is thread
+        second.stop()
+    assert not thread.is_alive()
+    assert not residue.Residue.now().surplus(before)
+
+
+def test_a_task_that_will_not_end_holds_no_stop_up(
+    loops: Kept[Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its thread has no other user."""
+    began: SimpleQueue[threading.Thread] = SimpleQueue()
+
+    async def task() -> None:
+        for _ in range(3):
+            with contextlib.suppress(asyncio.CancelledError):
+                began.put(threading.current_thread())
+                await asyncio.Event().wait()
+
+    monkeypatch.setattr("devicemanager.kubelet.registration.event_loop._CANCEL_SECONDS", 0.1)
+    with loops.kept():
+        loop = LoopThread()
+        loop.run(task())
+        thread = began.get(timeout=20)
+        loop.stop()
+        assert residue.eventually(lambda: not thread.is_alive())
+
+
+# -- exceptions that are no Exception -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [EventKind.REGISTERED, EventKind.LISTED, EventKind.STREAM_ENDED])
+def test_a_callback_that_exits(kubelet: MockKubelet, kind: EventKind) -> None:
+    """The plugin is answered, its lists are read, and nothing waits for ever."""
+
+    def exiting(event: Event) -> None:
+        if event.kind is kind:
+            raise SystemExit(3)
+
+    unsubscribe = kubelet.events.subscribe(exiting)
+    with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        kubelet.wait_for_resource(R, 2)
+    kubelet.wait_for(lambda: kubelet.allocatable() == {R: 0})
+    unsubscribe()
+
+
+@pytest.mark.parametrize("ends", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_reader_that_exits(root: Path, ends: type[BaseException]) -> None:
+    errors: list[BaseException] = []
+    causes: list[str] = []
+
+    def on_list(columns: object) -> None:
+        raise ends
+
+    with hostile.RawPlugin(root / "p.sock") as plugin:
+        connection = Connection(plugin.path, IMPATIENT)
+        connection.watch(on_list, causes.append, errors.append)
+        assert [type(each) for each in errors] == [ends]
+        assert causes == [f"a bug of the device manager: {ends()!r}"]
+        assert residue.eventually(lambda: residue.connections(root) == 1)  # it listens

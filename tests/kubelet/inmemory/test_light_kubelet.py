@@ -1,0 +1,408 @@
+"""The light kubelet: decisions of a whole one, without sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devicemanager.core.devices import Device
+from devicemanager.core.errors import RequestError, RpcError
+from devicemanager.core.ids import ContainerName, DeviceId
+from devicemanager.core.pods import Pod
+from devicemanager.core.podstatus.containers import Waiting
+from devicemanager.core.rejection import Refused
+from devicemanager.core.topology import NumaTopology
+from devicemanager.events.stream import EventKind
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.inmemory.devices import (
+    TooManyDevices,
+    numbered,
+    places,
+    simulated_devices,
+)
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.settings import Settings
+from devicemanager.testing.fakes import FakePlugin
+from tests.helpers import container, pod
+from tests.kubelet.manager.test_admission_vectors import VECTORS
+from tools.replay import admission as replay
+
+GPU = "vendor.com/gpu"
+
+
+def made(count: int | str = 4, **settings: Any) -> LightKubelet:
+    return LightKubelet(
+        Settings(numa=NumaTopology.of([0, 1]), **settings), {GPU: count}, clock=ManualClock(100.0)
+    )
+
+
+def train(uid: str = "train", count: int = 1) -> Pod:
+    return pod(uid, container("app", gpu=count))
+
+
+# -- devices from numbers ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", ()),
+        ("3", (None,) * 3),
+        ("3@none", (None,) * 3),
+        ("3@0,1", (0, 1, 0)),
+        ("2@0,3@1", (0, 0, 1, 1, 1)),
+    ],
+)
+def test_places(text: str, expected: tuple[int | None, ...]) -> None:
+    assert places(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "8@", "@0", "8@x", "1,2", "8@0;1"])
+def test_what_says_no_devices(text: str) -> None:
+    with pytest.raises(ValueError, match="is not like 8, 8@0,1 or"):
+        places(text)
+
+
+def test_too_many_devices() -> None:
+    assert len(places("50000@0,50000@1")) == 100_000
+    with pytest.raises(TooManyDevices, match=r"^more than 100000 devices: no kubelet takes a long"):
+        places("50000@0,50001@1")
+
+
+def test_numbered_devices() -> None:
+    assert list(numbered("vendor.com/gpu", (None,) * 11))[::10] == ["gpu-00", "gpu-10"]
+    assert list(numbered("gpu", (0,) * 10))[-1] == "gpu-9"
+    assert list(numbered("gpu", (0,), first=9)) == ["gpu-9"]
+    assert list(numbered("gpu", (0, 0), first=9)) == ["gpu-09", "gpu-10"]
+    devices = (Device(DeviceId("mine"), numa=(1,)),)
+    assert simulated_devices({GPU: devices, "v.com/nic": 2, "v.com/fpga": "1@1"}) == {
+        GPU: devices,
+        "v.com/nic": (Device(DeviceId("nic-0")), Device(DeviceId("nic-1"))),
+        "v.com/fpga": (Device(DeviceId("fpga-0"), numa=(1,)),),
+    }
+
+
+# -- pods ----------------------------------------------------------------------------------
+
+
+def test_a_pod_runs_holds_and_ends() -> None:
+    node = made()
+    admission = node.admit(train())
+    assert admission.admitted and node.devices("train") == {"app": {GPU: ["gpu-0"]}}
+    assert node.pod_status("train").phase == "Running"
+    assert node.node_status().allocatable == {GPU: 4}
+    node.terminate("train")
+    assert node.pods() == {} and node.inventory()[0].pod is None
+    node.self_check()
+
+
+def test_one_too_many_is_refused_with_the_kubelets_text() -> None:
+    node = made(1)
+    node.admit(train("first"))
+    refused = node.admit(train("second"))
+    assert (refused.reason, refused.message) == (
+        "UnexpectedAdmissionError",
+        "Allocate failed due to requested number of devices unavailable for vendor.com/gpu. "
+        "Requested: 1, Available: 0, which is unexpected",
+    )
+    assert node.pod_status("second").message.startswith("Pod was rejected: Allocate failed")
+
+
+def test_numa_nodes_are_kept_together() -> None:
+    node = made("4@0,1", topology_policy="single-numa-node")
+    assert node.admit(train("two", 2)).admitted
+    refused = node.admit(train("three", 3))
+    assert (refused.reason, refused.message) == (
+        "TopologyAffinityError",
+        "Resources cannot be allocated with Topology locality",
+    )
+    assert "policy single-numa-node" in refused.explain()
+
+
+@pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not at hand")
+def test_it_decides_as_the_recorded_scenarios_do() -> None:
+    """Those whose plugins have no opinion and no faults, by reason, message and devices."""
+    played = [each for each in map(json.loads, VECTORS.read_text().splitlines()) if plain(each)]
+    assert len(played) > 50
+    for scenario in played:
+        node, manager = recorded(scenario), DeviceManager(replay.settings_of(scenario))
+        replay.set_up(manager, scenario)
+        for given, step in zip(scenario["pods"], scenario["expect"]["steps"], strict=False):
+            wanted = replay.pod_of(given)
+            answer = node.admit(wanted, start=False)
+            told = {"admit": answer.admitted, "reason": answer.reason, "message": answer.message}
+            assert {**told, **step}.items() >= told.items(), (scenario["id"], told)
+            with contextlib.suppress(Refused):
+                manager.admit(wanted)
+            assert held(node.manager, wanted) == held(manager, wanted), scenario["id"]
+        node.self_check()
+
+
+def held(manager: DeviceManager, wanted: Pod) -> dict[str, dict[str, frozenset[str]]]:
+    return {
+        name: {resource: each.ids for resource, each in by_resource.items()}
+        for name, by_resource in manager.holdings(wanted.uid).items()
+    }
+
+
+def plain(scenario: dict[str, Any]) -> bool:
+    return "config_error" not in scenario["expect"] and not any(
+        each["preferred"] or each["allocate_error"] for each in scenario["resources"].values()
+    )
+
+
+def recorded(scenario: dict[str, Any]) -> LightKubelet:
+    devices = {
+        name: [replay.device_of(each) for each in described["devices"]]
+        for name, described in scenario["resources"].items()
+    }
+    saved = replay.checkpoint_of(scenario["allocated"]) if scenario["allocated"] else None
+    node = LightKubelet(replay.settings_of(scenario), devices, saved=saved)
+    node.manager.sources_ready(frozenset(scenario["active_pods"] or ()))
+    return node
+
+
+def test_it_decides_as_a_whole_kubelet_does(tmp_path: Path) -> None:
+    """The same story on both: taken, refused, unhealthy, ended, restarted, rebooted."""
+    settings = Settings(numa=NumaTopology.of([0, 1]), topology_policy="restricted")
+    devices = tuple(numbered(GPU, places("4@0,1")).values())
+
+    def story(node: Any, list_again: Any) -> list[Any]:
+        told: list[Any] = []
+        for uid, count in (("a", 2), ("b", 1), ("c", 3), ("d", 1)):
+            answer = node.admit(train(uid, count))
+            told.append((answer.admitted, answer.reason, answer.message, node.devices(uid)))
+        told.append(node.node_status())
+        node.terminate("a")
+        answer = node.admit(train("e", 2))
+        told.append((answer.admitted, node.devices("e")))
+        node.restart()
+        list_again()
+        told.append([(uid, each.phase) for uid, each in node.pods().items()])
+        told.append(node.devices("e"))
+        node.reboot()
+        list_again()
+        told += [(uid, each.phase, each.reason, each.message) for uid, each in node.pods().items()]
+        told.append(node.node_status())
+        return told
+
+    light = story(LightKubelet(settings, {GPU: devices}), lambda: None)
+    with MockKubelet(tmp_path / "k", settings) as whole:
+
+        def serve() -> None:
+            plugin = FakePlugin(GPU)
+            plugin.register(whole.manager.plugins)
+            plugin.send_list(devices)
+
+        serve()
+        assert light == story(whole, serve)
+
+
+# -- what goes wrong -----------------------------------------------------------------------
+
+
+def test_a_device_fails_and_heals() -> None:
+    node = made()
+    node.admit(train())
+    node.fail_device(GPU, "gpu-0")
+    node.fail_device(GPU, "gpu-0")
+    assert node.node_status().allocatable == {GPU: 3}
+    (status,) = node.allocated_resources_status("train")["app"]
+    assert status.resources[0].health == "Unhealthy"
+    assert node.health_updates.get_nowait() == "train" and node.health_updates.empty()
+    node.heal_device(GPU, "gpu-0")
+    assert node.allocatable() == {GPU: 4}
+
+
+def test_a_device_is_lost() -> None:
+    node = made()
+    node.admit(train())
+    node.lose_device(GPU, "gpu-0")
+    assert node.node_status().capacity == {GPU: 3}
+    node.lose_device(GPU, "gpu-1")
+    assert [each.id for each in node.simulated()[GPU]] == ["gpu-2", "gpu-3"]
+    node.return_device(GPU, "gpu-1")
+    assert node.node_status().capacity == {GPU: 3}
+    node.return_device(GPU, "gpu-0")
+    assert node.node_status().capacity == {GPU: 4}
+    node.lose_all(GPU)
+    assert node.node_status().capacity == {GPU: 0}
+    node.return_all(GPU)
+    node.lose_device(GPU, "gpu-0")
+    assert node.node_status().capacity == {GPU: 3}
+    (status,) = node.allocated_resources_status("train")["app"]
+    assert status.resources[0].health == "Unknown"
+
+
+def test_a_plugin_leaves_and_comes_back() -> None:
+    node = made()
+    node.stop_plugin(GPU)
+    node.stop_plugin(GPU)
+    assert node.node_status().allocatable == {GPU: 0}
+    assert node.node_status().capacity == {GPU: 4}
+    assert not node.admit(train()).admitted
+    node.clock.advance(301.0)
+    assert node.node_status().capacity == {GPU: 0} and node.capacity() == {}
+    node.start_plugin(GPU)
+    node.start_plugin(GPU)
+    assert node.node_status().allocatable == {GPU: 4}
+
+
+def test_other_devices_from_now_on() -> None:
+    node = made()
+    node.set_devices(GPU, 0)
+    assert node.node_status().capacity == {GPU: 0}
+    node.set_devices("vendor.com/nic", 2)
+    assert node.node_status().capacity == {GPU: 0, "vendor.com/nic": 2}
+    assert {name: len(each) for name, each in node.simulated().items()} == {
+        GPU: 0,
+        "vendor.com/nic": 2,
+    }
+
+
+def test_allocate_fails_on_purpose() -> None:
+    node = made()
+    node.fail_allocate(GPU, RpcError("Unknown", "broken"))
+    assert "broken" in node.admit(train("one")).message
+    node.fail_allocate(GPU, None)
+    assert node.admit(train("two")).admitted
+
+
+def test_what_is_not_there_is_named() -> None:
+    node = made(2)
+    with pytest.raises(RequestError, match="has no device 'x': it has gpu-0, gpu-1"):
+        node.fail_device(GPU, "x")
+    with pytest.raises(RequestError, match=r"no plugin of v\.com/x: it has vendor\.com/gpu"):
+        node.stop_plugin("v.com/x")
+    node.set_devices(GPU, 0)
+    with pytest.raises(RequestError, match="has no device 'gpu-0': it has none"):
+        node.lose_device(GPU, "gpu-0")
+    with pytest.raises(RequestError, match=r"^the node has no plugin of v\.com/x: it has none$"):
+        LightKubelet().start_plugin("v.com/x")
+
+
+def test_a_change_on_one_node_is_none_on_another() -> None:
+    devices = simulated_devices({GPU: 2})
+    first, second = (LightKubelet(None, devices) for _ in range(2))
+    first.fail_device(GPU, "gpu-0")
+    assert (first.allocatable(), second.allocatable()) == ({GPU: 1}, {GPU: 2})
+
+
+# -- restarts ------------------------------------------------------------------------------
+
+
+def test_a_restart_changes_nothing_for_what_runs() -> None:
+    node = made()
+    node.admit(train())
+    node.stop_plugin(GPU)
+    node.restart()
+    assert node.devices("train") == {"app": {GPU: ["gpu-0"]}}
+    assert node.pod("train").phase == "Running" and node.allocatable() == {GPU: 4}
+    node.self_check()
+
+
+def test_a_restart_knows_what_was_kept_last() -> None:
+    node = made()
+    node.admit(train())
+    node.admit(train("other"))
+    node.terminate("train")
+    node.restart()
+    assert node.devices("other") == {"app": {GPU: ["gpu-1"]}}
+    with pytest.raises(RequestError, match="no pod has the UID"):
+        node.devices("train")
+    node.self_check()
+
+
+def test_after_a_reboot_pods_come_before_their_plugins() -> None:
+    node = made()
+    node.admit(train())
+    node.admit(pod("plain", container("app")))
+    node.reboot()
+    assert node.pod("train").reason == "UnexpectedAdmissionError"
+    assert node.pod("plain").phase == "Running"
+    assert node.admit(train("next")).admitted
+
+
+def test_a_reboot_that_waits_for_plugins() -> None:
+    node = made(wait_for_plugin=5.0)
+    node.admit(train())
+    node.reboot()
+    assert node.pod("train").phase == "Running"
+
+
+def test_stopped_and_started() -> None:
+    node = made()
+    node.admit(train())
+    with node:
+        pass
+    node.stop()
+    assert not node.is_serving
+    with pytest.raises(RequestError, match="not running: start it"):
+        node.capacity()
+    node.start()
+    with pytest.raises(RequestError, match="runs already"):
+        node.start()
+    assert node.devices("train") and node.allocatable() == {GPU: 4}
+
+
+def test_what_it_tells_of_a_restart() -> None:
+    node = made()
+    node.admit(train())
+    node.stop_plugin(GPU)
+    assert node.events.recent(EventKind.STREAM_ENDED)[0].message == (
+        "vendor.com/gpu: list stream of light ended: the plugin has left"
+    )
+    node.restart()
+    assert [each.message for each in node.events.recent()] == [
+        "checkpoint written",
+        "kubelet stopped",
+        "light kubelet serves",
+        "pod default/train admitted",
+        "vendor.com/gpu: plugin light registered",
+        "vendor.com/gpu: 4 devices, 4 healthy (4 added)",
+        "vendor.com/gpu gpu-0: now Healthy, held by pod default/train",
+        "checkpoint written",
+    ]
+
+
+def test_once_stopped_nothing_happens_by_itself() -> None:
+    """A plugin's grace period ends, and a container's back-off."""
+    node = made()
+    node.admit(train())
+    for _ in range(2):
+        node.exit_container("train", "app", 1)
+    assert isinstance(node.container_statuses("train")["app"].state, Waiting)
+    node.stop_plugin(GPU)
+    node.stop()
+    latest = node.events.latest
+    node.clock.advance(1000.0)
+    assert node.events.latest == latest
+    with pytest.raises(RequestError, match=r"^the light kubelet is not running: start it$"):
+        node.sources_ready()
+    node.start()
+    with pytest.raises(RequestError, match=r"^the light kubelet runs already: stop it first$"):
+        node.start()
+
+
+def test_a_pending_pod_is_started_later() -> None:
+    node = made()
+    node.admit(train(), start=False)
+    assert node.pod_status("train").phase == "Pending"
+    node.start_pod("train")
+    node.start_pod("train")
+    assert node.pod_status("train").phase == "Running"
+    status = node.container_statuses("train")["app"]
+    assert status.restart_count == 0 and status.name == ContainerName("app")
+
+
+def test_nodes_share_what_they_are_made_of() -> None:
+    settings, devices = Settings(), simulated_devices({GPU: 8})
+    nodes = [LightKubelet(settings, devices) for _ in range(20)]
+    assert all(each.simulated()[GPU] is devices[GPU] for each in nodes)
+    assert all(each.settings is settings for each in nodes)

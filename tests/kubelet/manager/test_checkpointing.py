@@ -1,0 +1,82 @@
+"""The ledger as checkpoint entries, and back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import checkpoint
+from checkpoint import PodDevicesEntry
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid
+from devicemanager.core.ledger import Holding, Ledger
+from devicemanager.kubelet.manager.checkpointing import pod_entries, restore
+from tests.helpers import entries
+from tests.strategies import GPU, NIC, RESOURCES
+
+names = st.sampled_from("abcdef").map(DeviceId)
+holdings = st.builds(
+    Holding,
+    st.dictionaries(
+        st.sampled_from([-1, 0, 1]),
+        st.lists(names, unique=True, max_size=3).map(lambda ids: tuple(sorted(ids))),
+        max_size=2,
+    ).map(lambda found: dict(sorted(found.items()))),
+    st.none() | st.binary(max_size=4),
+)
+pods_held = st.dictionaries(
+    st.sampled_from("pqr").map(PodUid),
+    st.dictionaries(
+        st.sampled_from(["app", "side"]).map(ContainerName),
+        st.dictionaries(st.sampled_from(RESOURCES), holdings, min_size=1),
+        min_size=1,
+    ),
+)
+
+
+@given(pods_held)
+def test_from_the_ledger_to_the_file_and_back(held):
+    # What is written and read again is the same ledger, whose text is the same again.
+    ledger = Ledger()
+    ledger.restore(
+        (pod, container, resource, holding)
+        for pod, by_container in held.items()
+        for container, by_resource in by_container.items()
+        for resource, holding in by_resource.items()
+    )
+    text = rendered(ledger)
+    again = Ledger()
+    restore(again, checkpoint.loads(text).entries or ())
+    again.self_check()
+    assert entries(again) == held
+    assert rendered(again) == text
+
+
+def rendered(ledger: Ledger) -> bytes:
+    rows = [entry for pod in ledger.pods() for entry in pod_entries(pod, ledger.pod(pod))]
+    return checkpoint.dumps(checkpoint.Checkpoint(tuple(rows) or None, {}))
+
+
+def test_entries_are_in_the_order_of_containers_and_sorted_by_resource():
+    one = Holding({0: (DeviceId("a"),)}, b"answer")
+    rows = pod_entries(
+        PodUid("p"),
+        {ContainerName("z"): {NIC: one, GPU: one}, ContainerName("a"): {GPU: one}},
+    )
+    assert [(row.container_name, row.resource_name) for row in rows] == [
+        ("z", GPU), ("z", NIC), ("a", GPU),
+    ]  # fmt: skip
+    assert rows[0] == PodDevicesEntry("p", "z", GPU, {0: ("a",)}, b"answer")
+
+
+def test_absent_devices_are_none():
+    ledger = Ledger()
+    restore(
+        ledger,
+        [
+            PodDevicesEntry("p", "app", GPU, None, None),
+            PodDevicesEntry("p", "side", GPU, {0: None}, b""),
+        ],
+    )
+    assert ledger.held(PodUid("p"), ContainerName("app"), GPU) == frozenset()
+    assert ledger.held(PodUid("p"), ContainerName("side"), GPU) == frozenset()
+    ledger.self_check()

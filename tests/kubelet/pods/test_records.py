@@ -1,0 +1,133 @@
+"""The node's pods, and which of their containers run."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from devicemanager.core.allocation.container import AdmissionContext
+from devicemanager.core.errors import RequestError
+from devicemanager.core.pods import Pod, RestartPolicy
+from devicemanager.kubelet.pods.records import Phase, PodStore, title
+from tests.helpers import container, pod
+
+SPEC = pod("p", container("app"), init=[container("init"), container("side", restartable=True)])
+
+
+def test_added_found_removed():
+    store = PodStore()
+    record = store.add(SPEC)
+    assert store.known("p") is store.get(SPEC.uid) is record
+    assert store.records() == (record,) and store.is_current(record)
+    store.remove(record)
+    store.remove(record)
+    assert store.records() == () and store.get(SPEC.uid) is None and not store.is_current(record)
+
+
+def test_pods_come_in_their_order_even_while_one_is_removed():
+    store = PodStore()
+    for uid in "cab":
+        store.add(pod(uid))
+    seen = []
+    for record in store.records():
+        seen.append(record.pod.uid)
+        store.remove(record)
+    assert seen == ["c", "a", "b"]
+
+
+def test_an_unknown_pod():
+    with pytest.raises(RequestError, match="no pod has the UID 'x': it was not admitted"):
+        PodStore().known("x")
+
+
+def test_a_uid_that_is_taken():
+    store = PodStore()
+    store.add(pod("p"))
+    with pytest.raises(RequestError, match="pod default/p is admitted already: terminate it"):
+        store.add(pod("p"))
+    other = Pod(SPEC.uid, "other", "default", ())
+    with pytest.raises(RequestError, match="has the UID p of pod default/p: give every pod"):
+        store.add(other)
+    assert len(store.records()) == 1
+
+
+def test_a_failed_pod_may_be_replaced():
+    store = PodStore()
+    old = store.add(SPEC)
+    store.end(old, Phase.FAILED, "OutOfCpu", "too little")
+    new = store.add(SPEC)
+    assert new is not old and store.records() == (new,)
+    assert store.snapshot().inactive == () and store.snapshot().active == (SPEC,)
+    # The old one's end comes late: it is not there any more.
+    store.end(old, Phase.FAILED)
+    store.remove(old)
+    assert new.is_active and store.records() == (new,)
+
+
+def test_started():
+    record = PodStore().add(SPEC)
+    assert (record.phase, record.is_active) == (Phase.PENDING, True)
+    for each, is_init in SPEC.all_containers():
+        record.started(each, is_init)
+        if each.name == "init":
+            assert record.phase is Phase.PENDING
+    assert record.running == {"side", "app"} and record.finished == {"init"}
+    assert record.phase is Phase.RUNNING
+
+
+def test_all_started():
+    record = PodStore().add(SPEC)
+    record.all_started()
+    running, finished = frozenset({"side", "app"}), frozenset({"init"})
+    assert record.context(False, frozenset()) == AdmissionContext(False, running, finished)
+
+
+def test_failed():
+    store = PodStore()
+    record = store.add(SPEC)
+    record.all_started()
+    store.end(record, Phase.FAILED, "UnexpectedAdmissionError", "why")
+    assert (record.phase, record.reason, record.message) == (
+        Phase.FAILED, "UnexpectedAdmissionError", "why",
+    )  # fmt: skip
+    assert not record.is_active and record.running == set()
+
+
+@pytest.mark.parametrize(
+    ("policy", "exit_codes", "phase"),
+    [
+        (RestartPolicy.NEVER, {}, Phase.SUCCEEDED),
+        (RestartPolicy.NEVER, {"app": 0}, Phase.SUCCEEDED),
+        (RestartPolicy.NEVER, {"app": 137}, Phase.FAILED),
+        (RestartPolicy.ON_FAILURE, {"app": 0}, Phase.SUCCEEDED),
+    ],
+)
+def test_the_phase_after_the_last_container(policy, exit_codes, phase):
+    record = PodStore().add(attrs.evolve(SPEC, restart_policy=policy))
+    assert record.phase_after(exit_codes) is phase
+
+
+@pytest.mark.parametrize(
+    ("policy", "exit_codes", "text"),
+    [
+        (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet starts every container again"),
+        (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet starts a failed container"),
+        (RestartPolicy.NEVER, {"x": 1}, "pod default/p has no container 'x'"),
+    ],
+)
+def test_a_pod_that_cannot_finish(policy, exit_codes, text):
+    record = PodStore().add(attrs.evolve(SPEC, restart_policy=policy))
+    with pytest.raises(RequestError, match=text):
+        record.phase_after(exit_codes)
+
+
+def test_a_container_by_name():
+    record = PodStore().add(SPEC)
+    assert record.container("init") == (SPEC.init_containers[0], True)
+    assert record.container("app") == (SPEC.containers[0], False)
+    with pytest.raises(RequestError, match="pod default/p has no container 'x': it has init, side"):
+        record.container("x")
+
+
+def test_title():
+    assert title(SPEC) == "default/p"

@@ -1,0 +1,558 @@
+"""A directory of manifests becomes pods that run, through every way files change."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.errors import RequestError
+from devicemanager.core.pods import Pod
+from devicemanager.kubelet.pods.manifestfiles import ManifestFiles, is_manifest
+from devicemanager.kubelet.pods.static import ManifestDirectoryError, StaticPods
+
+DEADLINE = 20
+
+
+def text(name: str, gpus: int = 1, uid: str | None = None) -> str:
+    metadata = {"name": name} | ({"uid": uid} if uid else {})
+    container = {"name": "main", "image": "i", "resources": {"limits": {"vendor.com/gpu": gpus}}}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {"containers": [container]},
+        }
+    )
+
+
+class Owner:
+    """Runs pods by name; refuses those whose name begins with ``refuse``."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.running: dict[str, Pod] = {}
+        self.refused: dict[str, Pod] = {}
+        self.log: list[str] = []
+        self.lines: list[str] = []
+
+    def admit(self, pod: Pod, path: Path) -> bool:
+        assert pod.uid not in {**self.running, **self.refused}
+        with self.changed:
+            self.log.append(f"admit {pod.name}")
+            self.changed.notify_all()
+            if pod.name.startswith("raise"):
+                raise RequestError("no such luck")
+            if pod.name.startswith("refuse"):
+                self.refused[pod.uid] = pod
+                return False
+            self.running[pod.uid] = pod
+            return True
+
+    def terminate(self, uid: str) -> None:
+        with self.changed:
+            pod = self.running.pop(uid, None) or self.refused.pop(uid)
+            self.log.append(f"terminate {pod.name}")
+            self.changed.notify_all()
+
+    def report(self, line: str) -> None:
+        with self.changed:
+            self.lines.append(line)
+            self.changed.notify_all()
+
+    def gpus(self) -> dict[str, int]:
+        return {
+            pod.name: pod.containers[0].limits["vendor.com/gpu"] for pod in self.running.values()
+        }
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, DEADLINE), (self.log, self.lines)
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def files(tmp_path: Path, owner: Owner) -> ManifestFiles:
+    return ManifestFiles(tmp_path, owner, owner.report)
+
+
+# --- which file stands for which pod; no watch
+
+
+def test_scan_admits_in_order_and_terminates_what_vanished(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    for name in "ba":
+        (tmp_path / f"{name}.yaml").write_text(text(name))
+    files.scan()
+    (tmp_path / "a.yaml").unlink()
+    files.scan()
+    assert owner.log == ["admit a", "admit b", "terminate a"]
+
+
+def test_other_files_are_left_alone(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
+    for name in (".a.yaml", ".a.yaml.swp", "a.yaml~", "#a.yaml#", "4913", "a.yaml.tmp", "a"):
+        (tmp_path / name).write_text("broken: [")
+        assert not is_manifest(name)
+    files.scan()
+    assert owner.log == owner.lines == []
+
+
+def test_a_directory_with_the_name_of_a_manifest_is_one_line(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.mkdir()
+    files.scan()
+    files.scan()
+    assert owner.lines == [f"{path}: is a directory: manifests in it are not read"]
+    path.rmdir()
+    path.write_text(text("a"))
+    files.scan()
+    assert owner.log == ["admit a"]
+    assert len(owner.lines) == 1
+
+
+def test_a_bad_file_is_one_line_until_it_changes(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    bad = tmp_path / "a.yaml"
+    bad.write_text("kind: Service\n")
+    files.scan()
+    files.scan()
+    assert owner.lines == [f'{bad}: kind: Unsupported value: "Service": supported values: "Pod"']
+    bad.write_text(text("a"))
+    files.scan()
+    assert owner.gpus() == {"a": 1}
+
+
+def test_a_pod_outlives_a_bad_change_of_its_file(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text("a"))
+    files.scan()
+    file.write_text("")
+    files.scan()
+    assert owner.gpus() == {"a": 1}
+    assert owner.lines[0].endswith("; the pod admitted from it before keeps running")
+    file.write_text(text("a"))
+    files.scan()
+    assert owner.log == ["admit a"]
+    file.unlink()
+    files.scan()
+    assert owner.log == ["admit a", "terminate a"]
+
+
+def test_a_changed_pod_is_admitted_anew(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
+    file = tmp_path / "a.yaml"
+    for gpus in (1, 1, 2):
+        file.write_text(text("a", gpus))
+        files.scan()
+    assert owner.log == ["admit a", "terminate a", "admit a"]
+    assert owner.gpus() == {"a": 2}
+
+
+def test_the_first_of_two_with_one_uid_keeps_it(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    a, b = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    a.write_text(text("a", uid="u-1"))
+    b.write_text(text("b", uid="u-1"))
+    files.scan()
+    files.scan()
+    assert owner.gpus() == {"a": 1}
+    assert owner.lines == [
+        f"{b}: pod default/b has the UID of the pod in a.yaml (u-1): "
+        "the first keeps it; remove one or name it anew"
+    ]
+    a.unlink()
+    files.scan()
+    assert owner.gpus() == {"b": 1}
+    assert len(owner.lines) == 1
+
+
+def test_a_file_may_give_up_its_uid_for_another(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    a, b = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    a.write_text(text("a", uid="u-1"))
+    b.write_text(text("b", uid="u-1"))
+    files.scan()
+    a.write_text(text("a", uid="u-2"))
+    files.look_at("a.yaml")
+    assert sorted(owner.gpus()) == ["a", "b"]
+
+
+def test_a_renamed_file_keeps_its_pod(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
+    a, b = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    a.write_text(text("a"))
+    files.scan()
+    a.rename(b)
+    files.moved("a.yaml", "b.yaml")
+    assert owner.log == ["admit a"]
+    b.unlink()
+    files.look_at("b.yaml")
+    assert owner.log == ["admit a", "terminate a"]
+
+
+def test_a_file_renamed_over_another_ends_that_ones_pod(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text(text(name))
+    files.scan()
+    (tmp_path / "a.yaml").rename(tmp_path / "b.yaml")
+    files.moved("a.yaml", "b.yaml")
+    assert owner.log[2:] == ["terminate b"]
+    assert owner.gpus() == {"a": 1}
+
+
+def test_a_refused_pod_is_tried_again_when_its_file_is_written(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text("refuse"))
+    files.scan()
+    files.look_at("a.yaml")
+    file.unlink()
+    files.scan()
+    assert owner.log == ["admit refuse", "terminate refuse", "admit refuse", "terminate refuse"]
+
+
+def test_trouble_with_one_pod_is_a_line_and_the_others_run(
+    tmp_path: Path, owner: Owner, files: ManifestFiles
+) -> None:
+    (tmp_path / "a.yaml").write_text(text("raise"))
+    (tmp_path / "b.yaml").write_text(text("b"))
+    files.scan()
+    assert owner.lines == [f"{tmp_path / 'a.yaml'}: no such luck"]
+    assert owner.gpus() == {"b": 1}
+    (tmp_path / "a.yaml").unlink()
+    files.scan()
+    assert owner.log == ["admit raise", "admit b"]
+
+
+contents = st.one_of(
+    st.none(),
+    st.just("broken: ["),
+    st.builds(
+        text,
+        st.sampled_from(["a", "b", "refuse"]),
+        st.integers(1, 2),
+        st.sampled_from([None, "u-1", "u-2"]),
+    ),
+)
+steps = st.lists(st.tuples(st.sampled_from(["x.yaml", "y.yaml", "z.yaml"]), contents), max_size=12)
+
+
+@given(steps)
+def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) -> None:
+    directory, owner = tmp_path_factory.mktemp("manifests"), Owner()
+    files = ManifestFiles(directory, owner, owner.report)
+    good: dict[str, str] = {}
+    for name, content in changes:
+        path = directory / name
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(content)
+        files.look_at(name)
+        present = {each.name for each in directory.iterdir()}
+        good = {key: value for key, value in good.items() if key in present}
+        if content is not None and content.startswith("{"):
+            good[name] = content
+        # Each UID runs at most once (the owner asserts it), and none without a file.
+        assert len(owner.running) <= len(good)
+    for path in directory.iterdir():
+        path.unlink()
+    files.scan()
+    assert owner.running == owner.refused == {}
+
+
+# --- pods that hang
+
+
+class Hanging(Owner):
+    """As its base, but what is done to a pod named ``slow…`` lasts until ``release``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hanging, self.release = threading.Event(), threading.Event()
+
+    def _hang(self, name: str) -> None:
+        if name.startswith("slow"):
+            self.hanging.set()
+            assert self.release.wait(DEADLINE)
+
+    def admit(self, pod: Pod, path: Path) -> bool:
+        self._hang(pod.name)
+        return super().admit(pod, path)
+
+
+@pytest.fixture
+def slow() -> Iterator[Hanging]:
+    owner = Hanging()
+    yield owner
+    owner.release.set()
+    for thread in threading.enumerate():
+        if thread.name == "static pod":
+            thread.join(DEADLINE)
+
+
+def test_a_pod_that_hangs_holds_up_its_own_file_only(tmp_path: Path, slow: Hanging) -> None:
+    files = ManifestFiles(tmp_path, slow, slow.report)
+    for name in ("a", "slow-b", "c"):
+        (tmp_path / f"{name}.yaml").write_text(text(name))
+    files.scan()
+    assert slow.log == ["admit a", "admit c"]
+    (tmp_path / "a.yaml").unlink()
+    (tmp_path / "slow-b.yaml").write_text(text("slow-b", 2))
+    (tmp_path / "d.yaml").write_text(text("d"))
+    files.scan()
+    (tmp_path / "slow-b.yaml").unlink()
+    files.scan()
+    assert slow.log == ["admit a", "admit c", "terminate a", "admit d"]
+    slow.release.set()
+    slow.wait(lambda: len(slow.log) == 8)
+    assert slow.log[4:] == ["admit slow-b", "terminate slow-b"] * 2
+    assert slow.gpus() == {"c": 1, "d": 1}
+
+
+def test_a_file_that_is_written_again_while_its_pod_hangs_changes_nothing(
+    tmp_path: Path, slow: Hanging
+) -> None:
+    files = ManifestFiles(tmp_path, slow, slow.report, patience=0)
+    (tmp_path / "slow.yaml").write_text(text("slow"))
+    for _ in range(3):
+        files.look_at("slow.yaml")
+    slow.release.set()
+    slow.wait(lambda: bool(slow.running))
+    files.look_at("slow.yaml")
+    assert slow.log == ["admit slow"]
+
+
+def test_a_uid_is_given_on_when_its_pod_is_gone(tmp_path: Path, slow: Hanging) -> None:
+    freed = threading.Event()
+    files = ManifestFiles(tmp_path, slow, slow.report, freed.set, patience=0)
+    (tmp_path / "slow.yaml").write_text(text("slow", uid="u"))
+    files.look_at("slow.yaml")
+    (tmp_path / "slow.yaml").unlink()
+    (tmp_path / "then.yaml").write_text(text("then", uid="u"))
+    files.scan()
+    assert slow.log == slow.lines == []
+    slow.release.set()
+    assert freed.wait(DEADLINE)
+    files.look_at_freed()
+    slow.wait(lambda: slow.log == ["admit slow", "terminate slow", "admit then"])
+
+
+def test_an_error_nobody_foresaw_is_a_line(tmp_path: Path, owner: Owner) -> None:
+    class Broken(Owner):
+        def admit(self, pod: Pod, path: Path) -> bool:
+            raise ZeroDivisionError("oh")
+
+    broken = Broken()
+    files = ManifestFiles(tmp_path, broken, broken.report)
+    (tmp_path / "a.yaml").write_text(text("a"))
+    files.scan()
+    assert broken.lines == [f"{tmp_path / 'a.yaml'}: unexpected ZeroDivisionError: oh"]
+
+
+@given(steps, st.booleans())
+def test_whatever_hangs_in_the_end_it_is_as_the_files_say(
+    tmp_path_factory: Any, changes: Any, hangs: bool
+) -> None:
+    """With no patience every pod is admitted beside all others; the owner asserts that each
+    UID runs at most once."""
+    directory, slow = tmp_path_factory.mktemp("manifests"), Hanging()
+    if not hangs:
+        slow.release.set()
+    files = ManifestFiles(directory, slow, slow.report, patience=0)
+    for name, content in changes:
+        path = directory / name
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(content.replace('"a"', '"slow"'))
+        files.look_at(name)
+    slow.release.set()
+    for path in directory.iterdir():
+        path.unlink()
+    files.scan()
+    slow.wait(lambda: not slow.running and not slow.refused)
+    assert not [line for line in slow.lines if "unexpected" in line]
+
+
+# --- watched
+
+
+@pytest.fixture
+def watched(tmp_path: Path, owner: Owner) -> Iterator[Path]:
+    with StaticPods(tmp_path, owner, owner.report):
+        yield tmp_path
+
+
+def test_files_that_come_change_and_go(watched: Path, owner: Owner) -> None:
+    file = watched / "a.yaml"
+    file.write_text(text("a"))
+    owner.wait(lambda: owner.gpus() == {"a": 1})
+    file.write_text(text("a", 2))
+    owner.wait(lambda: owner.gpus() == {"a": 2})
+    file.unlink()
+    owner.wait(lambda: not owner.running)
+    assert owner.lines == []
+
+
+def test_what_was_there_is_admitted_before_start_returns(tmp_path: Path, owner: Owner) -> None:
+    (tmp_path / "a.yaml").write_text(text("a"))
+    with StaticPods(tmp_path, owner, owner.report):
+        assert owner.gpus() == {"a": 1}
+
+
+def test_a_file_is_read_when_its_writer_closes_it(watched: Path, owner: Owner) -> None:
+    whole = text("a")
+    with (watched / "a.yaml").open("w") as file:
+        # A valid manifest and a broken one, as far as written: neither counts.
+        for part in (text("early"), whole[:20]):
+            file.seek(0)
+            file.truncate()
+            file.write(part)
+            file.flush()
+            # A second file that comes and runs shows that the events so far were handled.
+            (watched / "z.yaml").write_text(text(f"z{len(part)}"))
+            owner.wait(lambda part=part: f"z{len(part)}" in owner.gpus())
+        file.seek(0)
+        file.truncate()
+        file.write(whole)
+    owner.wait(lambda: "a" in owner.gpus())
+    assert "admit early" not in owner.log
+    assert owner.lines == []
+
+
+@pytest.mark.parametrize("how", ["rename", "rename-within", "link", "symlink"])
+def test_a_file_that_comes_whole(
+    watched: Path, owner: Owner, tmp_path_factory: Any, how: str
+) -> None:
+    elsewhere = watched if how == "rename-within" else tmp_path_factory.mktemp("elsewhere")
+    source, target = elsewhere / ".a.tmp", watched / "a.yaml"
+    source.write_text(text("a"))
+    match how:
+        case "link":
+            target.hardlink_to(source)
+        case "symlink":
+            target.symlink_to(source)
+        case _:
+            source.rename(target)
+    owner.wait(lambda: owner.gpus() == {"a": 1})
+
+
+def test_a_file_moved_away_ends_its_pod(watched: Path, owner: Owner, tmp_path_factory: Any) -> None:
+    for name in "ab":
+        (watched / f"{name}.yaml").write_text(text(name))
+    owner.wait(lambda: len(owner.running) == 2)
+    (watched / "a.yaml").rename(tmp_path_factory.mktemp("elsewhere") / "a.yaml")
+    (watched / "b.yaml").rename(watched / "b.yaml~")
+    owner.wait(lambda: not owner.running)
+
+
+def test_a_mounted_config_map_turns_over_at_once(tmp_path: Path, owner: Owner) -> None:
+    for number in (1, 2):
+        (tmp_path / f"..{number}").mkdir()
+        (tmp_path / f"..{number}" / "a.yaml").write_text(text("a", number))
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    with StaticPods(tmp_path, owner, owner.report):
+        assert owner.gpus() == {"a": 1}
+        (tmp_path / "..tmp").symlink_to("..2")
+        (tmp_path / "..tmp").rename(tmp_path / "..data")
+        owner.wait(lambda: owner.gpus() == {"a": 2})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_read_once_it_may_be(watched: Path, owner: Owner) -> None:
+    hidden = watched / ".a"
+    hidden.write_text(text("a"))
+    hidden.chmod(0)
+    hidden.rename(watched / "a.yaml")
+    owner.wait(lambda: len(owner.lines) == 1)
+    assert owner.lines[0].endswith("a.yaml: cannot be read: Permission denied")
+    (watched / "a.yaml").chmod(0o600)
+    owner.wait(lambda: owner.gpus() == {"a": 1})
+
+
+def test_a_directory_that_goes_takes_its_pods_along(tmp_path: Path, owner: Owner) -> None:
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    with StaticPods(directory, owner, owner.report):
+        (directory / "a.yaml").write_text(text("a"))
+        owner.wait(lambda: owner.gpus() == {"a": 1})
+        (directory / "a.yaml").unlink()
+        directory.rmdir()
+        owner.wait(lambda: len(owner.lines) == 1)
+    assert owner.lines == [f"manifest directory {directory} is gone, and its pods with it"]
+    assert owner.running == {}
+
+
+def test_nothing_happens_after_stop(tmp_path: Path, owner: Owner) -> None:
+    before = set(threading.enumerate())
+    static_pods = StaticPods(tmp_path, owner, owner.report)
+    static_pods.start()
+    static_pods.stop()
+    static_pods.stop()
+    (tmp_path / "a.yaml").write_text(text("a"))
+    limit = time.monotonic() + DEADLINE
+    while set(threading.enumerate()) - before and time.monotonic() < limit:
+        for thread in set(threading.enumerate()) - before:
+            thread.join(0.1)
+    assert set(threading.enumerate()) <= before
+    assert owner.log == []
+
+
+def test_start_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow: Hanging) -> None:
+    for name in ("slow", "quick"):
+        (tmp_path / f"{name}.yaml").write_text(text(name))
+    with StaticPods(tmp_path, slow, slow.report):
+        assert slow.log == ["admit quick"]
+        (tmp_path / "later.yaml").write_text(text("later"))
+        slow.wait(lambda: slow.log == ["admit quick", "admit later"])
+        slow.release.set()
+        slow.wait(lambda: "slow" in slow.gpus())
+
+
+def test_stopping_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow: Hanging) -> None:
+    static_pods = StaticPods(tmp_path, slow, slow.report)
+    static_pods.start()
+    (tmp_path / "slow.yaml").write_text(text("slow"))
+    assert slow.hanging.wait(DEADLINE)
+    (tmp_path / "slow.yaml").write_text(text("slow", 2))
+    static_pods.stop()
+    assert slow.log == []
+    slow.release.set()
+    slow.wait(lambda: slow.log == ["admit slow"])
+    for thread in threading.enumerate():
+        if thread.name == "static pod":
+            thread.join(DEADLINE)
+    assert slow.log == ["admit slow"]
+
+
+def test_directories_that_cannot_be_watched(tmp_path: Path, owner: Owner) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ManifestDirectoryError, match=r"file is not a directory$"):
+        StaticPods(file, owner, owner.report).start()
+    with pytest.raises(ManifestDirectoryError, match=r"none does not exist$"):
+        StaticPods(tmp_path / "none", owner, owner.report).start()

@@ -1,0 +1,165 @@
+"""Pods that the kubelet ends, and pods that another kubelet ran before."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+import checkpoint
+from devicemanager.core.errors import RequestError
+from devicemanager.core.pods import Pod, RestartPolicy
+from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.objects.status.podstatus import (
+    container_statuses_of,
+    held_devices,
+    status_object,
+)
+from tests.helpers import container, pod
+
+GPU = "vendor.com/gpu"
+
+
+@pytest.fixture
+def node() -> LightKubelet:
+    return LightKubelet(None, {GPU: 4}, clock=ManualClock(100.0))
+
+
+def train(uid: str = "train", count: int = 1, **fields: object) -> Pod:
+    return attrs.evolve(pod(uid, container("app", gpu=count)), **fields)
+
+
+# -- ended by the kubelet ------------------------------------------------------------------
+
+
+def test_a_pod_is_stopped(node: LightKubelet) -> None:
+    node.admit(train())
+    node.clock.advance(5.0)
+    assert node.stop_pod("train") == "Failed"
+    status = node.pod_status("train")
+    assert status.containers[0].status.state == Terminated(143, "Error", 100.0, 105.0)
+    assert (status.phase, status.reason) == ("Failed", "")
+    assert node.admit(train("next", 4)).admitted, "its devices are free"
+    assert node.stop_pod("train", 0) == "Failed", "that does not change any more"
+    node.terminate("train")
+    with pytest.raises(RequestError, match="no pod has the UID 'train'"):
+        node.stop_pod("train")
+
+
+def test_containers_that_end_well_make_the_pod_succeed(node: LightKubelet) -> None:
+    node.admit(train())
+    assert node.stop_pod("train", 0) == "Succeeded"
+    assert node.container_statuses("train")["app"].state.reason == "Completed"
+
+
+def test_an_evicted_pod_has_failed_whatever_its_containers_did(node: LightKubelet) -> None:
+    node.admit(train())
+    low = "The node was low on resource: memory. "
+    assert node.stop_pod("train", 0, reason="Evicted", message=low, disruption=low) == "Failed"
+    status = node.pod_status("train")
+    assert (status.phase, status.reason, status.message) == ("Failed", "Evicted", low)
+    assert status.conditions[0].type == "DisruptionTarget"
+
+
+def test_a_pod_that_never_ran_is_stopped(node: LightKubelet) -> None:
+    node.admit(train(), start=False)
+    assert node.stop_pod("train") == "Failed"
+    assert isinstance(node.container_statuses("train")["app"].state, Waiting)
+    with pytest.raises(RequestError, match="pod default/train has failed"):
+        node.start_pod("train")
+
+
+# -- taken over ----------------------------------------------------------------------------
+
+
+def told(node: LightKubelet, uid: str) -> dict[str, object]:
+    return status_object(node.pod(uid).pod.uid, node.pod_status(uid), now=node.clock.time())
+
+
+def taken_over(old: LightKubelet, new: LightKubelet, wanted: Pod) -> object:
+    status = told(old, wanted.uid)
+    return new.restore(
+        wanted, held_devices(status), statuses=container_statuses_of(status), start_time=100.0
+    )
+
+
+def test_a_pod_goes_on_with_its_devices(node: LightKubelet) -> None:
+    for uid in ("a", "b"):
+        node.admit(train(uid))
+    node.exit_container("b", "app", 1)
+    node.clock.advance(5.0)
+    new = LightKubelet(None, {GPU: 4}, clock=node.clock)
+    assert taken_over(node, new, train("b")).admitted
+    assert new.devices("b") == {"app": {GPU: ["gpu-1"]}}
+    assert told(new, "b") == told(node, "b")
+    assert new.container_statuses("b")["app"].restart_count == 1
+    assert new.admit(train("c", 3)).admitted
+    assert not new.admit(train("d")).admitted
+    new.self_check()
+
+
+def test_a_device_that_two_pods_claim_is_the_firsts(node: LightKubelet) -> None:
+    node.restore(train("a"), {"app": {GPU: ["gpu-0"]}})
+    answer = node.restore(train("b"), {"app": {GPU: ["gpu-0"]}})
+    assert (answer.reason, answer.message) == (
+        "UnexpectedAdmissionError",
+        "Allocate failed due to device gpu-0 of vendor.com/gpu is held by pod a already, which "
+        "is unexpected",
+    )
+    assert node.pod_status("b").containers == ()
+    twice = pod("c", container("app", gpu=1), container("other", gpu=1))
+    devices = {"app": {GPU: ["gpu-1"]}, "other": {GPU: ["gpu-1"]}}
+    assert not node.restore(twice, devices).admitted
+    assert node.admit(train("d", 3)).admitted, "nothing of what was refused is held"
+    node.self_check()
+
+
+def test_without_word_of_devices_it_gets_new_ones(node: LightKubelet) -> None:
+    assert node.restore(train("a")).admitted
+    assert node.devices("a") == {"app": {GPU: ["gpu-0"]}}
+    assert node.pod("a").phase == "Running"
+    assert node.container_statuses("a")["app"].restart_count == 0
+
+
+def test_a_device_that_failed_meanwhile_stays_with_its_pod(node: LightKubelet) -> None:
+    node.fail_device(GPU, "gpu-2")
+    assert node.restore(train("a"), {"app": {GPU: ["gpu-2"]}}).admitted
+    (status,) = node.allocated_resources_status("a")["app"]
+    assert status.resources[0].health == "Unhealthy"
+
+
+def test_a_sidecar_that_nobody_told_of_gets_devices_of_its_own(node: LightKubelet) -> None:
+    wanted = pod("p", container("app", gpu=1), init=[container("side", gpu=1, restartable=True)])
+    assert node.restore(wanted, {"app": {GPU: ["gpu-0"]}}).admitted
+    assert node.devices("p") == {"app": {GPU: ["gpu-0"]}, "side": {GPU: ["gpu-1"]}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "state"), [("Always", 1, Running), ("Never", 0, Terminated)]
+)
+def test_what_had_ended_goes_on_as_its_policy_says(
+    node: LightKubelet, policy: str, code: int, state: type
+) -> None:
+    wanted = train("a", restart_policy=RestartPolicy(policy))
+    ended = {
+        "app": attrs.evolve(node_status(node, wanted), state=Terminated(code, "Error", 90.0, 95.0))
+    }
+    new = LightKubelet(None, {GPU: 4}, clock=node.clock)
+    new.restore(wanted, {"app": {GPU: ["gpu-0"]}}, statuses=ended)
+    assert isinstance(new.container_statuses("a")["app"].state, state)
+
+
+def node_status(node: LightKubelet, wanted: Pod) -> object:
+    node.admit(wanted)
+    return node.container_statuses(wanted.uid)["app"]
+
+
+def test_a_checkpoint_knows_better(node: LightKubelet) -> None:
+    held = checkpoint.PodDevicesEntry("a", "app", GPU, {-1: ("gpu-0",)}, b"")
+    saved = checkpoint.Checkpoint((held,), {})
+    new = LightKubelet(None, {GPU: 4}, clock=node.clock)
+    new.manager.restore(saved)
+    assert new.restore(train("a"), {"app": {GPU: ["gpu-3"]}}).admitted
+    assert new.devices("a") == {"app": {GPU: ["gpu-0"]}}
+    assert new.manager.is_sources_ready

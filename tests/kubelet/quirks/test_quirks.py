@@ -1,0 +1,608 @@
+"""Every known defect of the reference, both sides: what is right, and what the reference does.
+
+``sides`` runs a test without and with the quirk, and counts it as tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import grpc
+import pytest
+
+import checkpoint
+import podresources
+from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError
+from devicemanager.core.ids import PodUid
+from devicemanager.core.topology import NumaTopology
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.kubelet.apiprofile import api_profile
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.registration.connection import Connection
+from devicemanager.kubelet.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
+from devicemanager.testing.fakes import FakePlugin, first
+from podresources import ClaimResource, DynamicResource
+from tests.helpers import container, device, devices, pod
+from tests.hostile import hostile
+from tests.node import GPU, NIC, Node, allocations
+
+TESTED: set[str] = set()
+
+Quirks = frozenset[str]
+RIGHT: Quirks = frozenset()
+
+
+def sides(name: str) -> pytest.MarkDecorator:
+    """Run a test on both sides of one quirk."""
+    TESTED.add(name)
+    return pytest.mark.parametrize("quirks", [RIGHT, frozenset({name})], ids=["right", name])
+
+
+def unavailable(requested: int, available: int) -> str:
+    return (
+        "Allocate failed due to requested number of devices unavailable for vendor.com/gpu. "
+        f"Requested: {requested}, Available: {available}, which is unexpected"
+    )
+
+
+UNREGISTERED = (
+    "Allocate failed due to cannot allocate unregistered device vendor.com/gpu, which is unexpected"
+)
+NO_HEALTHY = (
+    "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+    "vendor.com/gpu, which is unexpected"
+)
+
+
+# -- without sockets -----------------------------------------------------------------------
+
+
+@sides("Q1")
+def test_the_late_end_of_a_replaced_stream(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    old = node.plugin(devices("a", "b"))
+    new = node.plugin(devices("a", "b"))
+    assert not new.closed
+    old.leave()
+    assert node.manager.capacity().allocatable == {GPU: 0 if quirks else 2}
+    assert new.closed is bool(quirks)
+    # Only the first end is late news; a second one is none at all.
+    old.leave()
+    assert node.manager.capacity().capacity == {GPU: 2}
+
+
+@sides("Q2")
+def test_the_same_socket_registers_again(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, kubelet_version="1.37")
+    old = node.plugin(devices("a"))
+    new = FakePlugin(GPU)
+    if quirks:
+        with pytest.raises(EndpointError, match=r"device plugin already connected: plugin\.sock"):
+            new.register(node.manager.plugins)
+        new.register(node.manager.plugins, "other.sock")
+        assert not old.closed
+        return
+    new.register(node.manager.plugins)
+    new.send_list(devices("b", "c"))
+    assert old.closed and not new.closed
+    assert node.manager.capacity().capacity == {GPU: 2}
+    assert node.messages(EventKind.REPLACED) == [
+        "vendor.com/gpu: plugin.sock registered again, its older connection is closed"
+    ]
+
+
+@sides("Q3")
+def test_the_connection_of_a_replaced_plugin(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    old = node.plugin(devices("a"))
+    node.plugin(devices("a"))
+    assert old.closed == (not quirks)
+
+
+@sides("Q24")
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_a_list_of_a_plugin_that_is_not_the_newest(quirks: Quirks, version: str) -> None:
+    node = Node(quirks=quirks, kubelet_version=version)
+    old = node.plugin(devices("a", "b"), name="old.sock")
+    new = node.plugin(devices("a"), name="new.sock")
+    assert old.closed is (version == "1.36" and not quirks)
+    old.send_list(devices("a", "b", "c"))
+    assert node.manager.capacity().capacity == {GPU: 3 if quirks else 1}
+    new.send_list(devices("d"))
+    assert node.manager.capacity().capacity == {GPU: 1}
+    node.manager.self_check()
+
+
+@sides("Q4")
+def test_a_preference_that_fails(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, topology_policy="best-effort")
+    plugin = node.plugin([device("a", 0), device("b")], preference=first)
+    plugin.before_answer = _failing_from(plugin, call=1)
+    # The aligned one is chosen when the choice of the other fails.
+    assert "GetPreferredAllocation rpc failed" in node.admit(pod("p", gpu=2)).message
+    after = node.admit(pod("q", gpu=2))
+    assert (after.admitted, after.message) == ((False, unavailable(2, 1)) if quirks else (True, ""))
+    node.manager.self_check()
+
+
+@sides("Q4")
+def test_what_leaked_comes_back_with_the_pod_that_it_was_chosen_for(quirks: Quirks) -> None:
+    # It has devices already when a choice fails: they are freed with it, and all is counted.
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a", "b", "c"), preference=first)
+    spec = pod("p", container("app", gpu=2), init=[container("init", gpu=1)])
+    plugin.before_answer = _failing_from(plugin, call=3)
+    assert "GetPreferredAllocation rpc failed" in node.admit(spec).message
+    assert node.admit(pod("q", gpu=3)).admitted
+    node.manager.self_check()
+
+
+def _failing_from(plugin: FakePlugin, call: int) -> Callable[[object], None]:
+    def fail(_: object) -> None:
+        if len(plugin.calls) >= call:
+            plugin.before_answer = lambda _: None
+            raise RpcError("Internal", "no")
+
+    return fail
+
+
+@sides("Q4")
+def test_an_answer_without_containers(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a", "b"), responses=())
+    assert "no containers return in allocation response" in node.admit(pod("p", gpu=1)).message
+    plugin.responses = (b"",)
+    after = node.admit(pod("q", gpu=2))
+    assert (after.admitted, after.message) == ((False, unavailable(2, 1)) if quirks else (True, ""))
+    node.manager.self_check()
+
+
+@sides("Q4")
+@pytest.mark.parametrize("way", ["a pod is freed", "an Allocate fails"])
+def test_what_leaked_comes_back(quirks: Quirks, way: str) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a", "b", "c"))
+    node.admit(pod("holder", gpu=1))
+    plugin.responses = ()
+    node.admit(pod("p", gpu=1))
+    plugin.responses = (b"",)
+    left = 2 - len(quirks)
+    assert node.admit(pod("q", gpu=2)).message == ("" if not quirks else unavailable(2, left))
+    node.terminate("q")
+    if way == "a pod is freed":
+        node.terminate("holder")
+    else:
+        plugin.allocate_error = RpcError("Unknown", "no")
+        assert not node.admit(pod("r", gpu=1)).admitted
+        plugin.allocate_error = None
+    count = 3 if way == "a pod is freed" else 2
+    assert node.admit(pod("s", gpu=count)).admitted
+    node.manager.self_check()
+
+
+@sides("Q4")
+def test_a_plugin_that_refuses_leaves_nothing_on_either_side(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a"), allocate_error=RpcError("Unknown", "no"))
+    assert not node.admit(pod("p", gpu=1)).admitted
+    plugin.allocate_error = None
+    assert node.admit(pod("q", gpu=1)).admitted
+
+
+@sides("Q5")
+def test_a_finished_init_container_after_a_restart(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a"))
+    spec = pod("p", container("app", gpu=1), init=[container("init", gpu=1)])
+    assert node.admit(spec, start=True).admitted
+    node.restart()
+    record = node.pods.known("p")
+    assert (record.phase, record.message) == (("Failed", NO_HEALTHY) if quirks else ("Running", ""))
+
+
+@sides("Q25")
+def test_a_device_that_is_being_allocated(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a", "b", "c"))
+    node.admit(pod("ends", gpu=1))
+
+    def free(_: object) -> None:
+        plugin.before_answer = lambda _: None
+        node.terminate("ends")
+
+    plugin.before_answer = free
+    assert node.admit(pod("p", gpu=1)).admitted
+    assert node.devices("p") == {"app": {GPU: ["b"]}}
+    assert node.admit(pod("q", gpu=2)).admitted
+    assert node.devices("q") == {"app": {GPU: ["a", "b" if quirks else "c"]}}
+    # Given again it is in use, and all are free once both pods are gone.
+    assert node.admit(pod("r", gpu=1)).admitted is False
+    node.terminate("p", "q")
+    node.manager.self_check()
+    assert node.admit(pod("s", gpu=3)).admitted
+
+
+@sides("Q26")
+def test_the_cdi_devices_of_a_claim(quirks: Quirks) -> None:
+    def device_of(name: str, driver: str = "d", *cdi: str) -> ClaimResource:
+        return ClaimResource(driver, "pool", name, cdi)
+
+    told = (device_of("1", "d", "a"), device_of("2", "other", "x"), device_of("3", "d", "b", "c"))
+    claim = DynamicResource("claim", "default", told)
+    one = podresources.Pod(
+        "p", "default", (podresources.Container("c", dynamic_resources=(claim,)),)
+    )
+    profile = api_profile(Settings(quirks=quirks))
+    [given] = profile.pod(one).containers[0].dynamic_resources
+    repeated = ("a", "b", "c") if quirks else ("b", "c")
+    assert [each.cdi_devices for each in given.claim_resources] == [("a",), ("x",), repeated]
+
+
+@sides("Q27")
+def test_a_container_that_had_restarted(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, kubelet_version="1.32")
+    node.plugin(devices("a", "b"))
+    for uid in ("once", "twice"):
+        assert node.admit(pod(uid, gpu=1), start=True).admitted
+    node.start("twice")
+    node.restart()
+    phases = {uid: node.pods.known(uid).phase for uid in ("once", "twice")}
+    assert phases == {"once": "Running", "twice": "Failed" if quirks else "Running"}
+
+
+@sides("Q4")
+def test_nobody_is_told_of_the_health_of_what_leaked(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a"), responses=())
+    node.admit(pod("p", gpu=1))
+    plugin.send_list([device("a", health="Unhealthy")])
+    assert node.manager.health_updates.empty()
+
+
+@sides("Q28")
+def test_distances_of_nodes_whose_ids_have_gaps(quirks: Quirks) -> None:
+    distances = [[10, 30, 20], [30, 10, 20], [20, 20, 10]]
+    node = Node(
+        quirks=quirks,
+        numa=NumaTopology.of([0, 2, 5], distances),
+        topology_policy="best-effort",
+        topology_options={"prefer-closest-numa-nodes": "true"},
+    )
+    node.plugin([device("a", 0), device("b", 2), device("c", 5)])
+    if quirks:
+        with pytest.raises(KubeletPanic, match=r"index out of range \[5\] with length 3 \(Q28\)"):
+            node.admit(pod("p", gpu=2))
+        assert node.pods.get(PodUid("p")) is None
+    else:
+        assert node.admit(pod("p", gpu=2)).containers["app"].affinity == (0, 5)
+    node.manager.self_check()
+
+
+@sides("Q8")
+def test_whose_pod_a_change_of_health_is_reported_for(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    gpu = node.plugin([device("0")])
+    node.plugin([device("0")], NIC, "nic.sock")
+    node.admit(pod("with-gpu", gpu=1))
+    node.admit(pod("with-nic", nic=1))
+    gpu.send_list([device("0", health="Unhealthy")])
+    reported = {node.manager.health_updates.get_nowait() for _ in range(1 + len(quirks))}
+    assert reported == ({"with-gpu", "with-nic"} if quirks else {"with-gpu"})
+    assert node.manager.health_updates.empty()
+
+
+@sides("Q9")
+def test_the_health_of_what_is_gone(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a", "b"))
+    node.admit(pod("p", gpu=2))
+
+    def health() -> list[str]:
+        (of_gpus,) = node.manager.allocated_resources_status(PodUid("p"))["app"]
+        return [one.health.value for one in of_gpus.resources]
+
+    def reports() -> int:
+        return node.manager.health_updates.qsize()
+
+    plugin.send_list(devices("a"))
+    assert health() == ["Healthy", "Healthy" if quirks else "Unknown"]
+    assert reports() == (0 if quirks else 1)
+    plugin.leave()
+    assert health() == (["Healthy"] * 2 if quirks else ["Unhealthy", "Unknown"])
+    assert reports() == (0 if quirks else 2)
+    plugin.register(node.manager.plugins)
+    plugin.send_list([device("a", health="Unhealthy")])
+    # To us it was unhealthy already; the reference goes by what plugins wrote last.
+    assert reports() == (1 if quirks else 2)
+
+
+@sides("Q10")
+def test_the_checkpoint_after_a_pod_is_deleted(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a", "b"))
+    for uid in ("p", "q"):
+        node.admit(pod(uid, gpu=1))
+    node.terminate("p")
+    q = ("q", "app", GPU)
+    assert node.entries() == ({("p", "app", GPU), q} if quirks else {q})
+    node.admit(pod("r", gpu=1))
+    assert node.entries() == {q, ("r", "app", GPU)}
+
+
+@sides("Q10")
+def test_a_deleted_pod_that_comes_again_is_written(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a"))
+    node.admit(pod("p", gpu=1))
+    node.terminate("p")
+    node.admit(pod("p", gpu=1))
+    assert node.entries() == {("p", "app", GPU)}
+
+
+@sides("Q13")
+def test_a_topology_without_nodes(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin([device("a"), device("b", 1), attrs.evolve(device("n"), numa=())])
+    told = {id_ for entry in node.source().allocatable().devices for id_ in entry.device_ids}
+    assert told == ({"a", "b"} if quirks else {"a", "b", "n"})
+    # It can be allocated either way.
+    assert node.manager.capacity().allocatable == {GPU: 3}
+
+
+@sides("Q14")
+def test_a_declared_resource_that_nobody_registered(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, declared_resources=frozenset({GPU}))
+    admission = node.admit(pod("p", gpu=1))
+    assert (admission.admitted, admission.message) == (
+        (True, "") if quirks else (False, UNREGISTERED)
+    )
+    warned = "pod default/p container app asks for vendor.com/gpu, which no plugin registered: "
+    assert node.messages(EventKind.UNKNOWN_RESOURCE) == (
+        [warned + "it runs without"] if quirks else []
+    )
+
+
+def test_an_undeclared_resource_that_nobody_registered() -> None:
+    node = Node(declared_resources=frozenset({NIC}))
+    assert node.admit(pod("p", gpu=1)).admitted
+    assert len(node.messages(EventKind.UNKNOWN_RESOURCE)) == 1
+    assert node.admit(pod("zero", nic=0)).admitted
+    assert not Node(strict=True).admit(pod("p", gpu=1)).admitted
+
+
+@sides("Q16")
+def test_a_limit_of_zero(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin([device("a", health="Unhealthy")])
+    admission = node.admit(pod("p", gpu=0))
+    assert (admission.admitted, admission.message) == (
+        (False, NO_HEALTHY) if quirks else (True, "")
+    )
+    plugin.send_list(devices("a"))
+    assert node.admit(pod("q", gpu=0)).admitted
+    assert plugin.calls == []
+
+
+# -- settings that stand for a defect ------------------------------------------------------
+
+
+class Waiting(EventStream):
+    """Notes for how long it was asked to wait, and lets something happen meanwhile."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
+        self.waits.append(timeout)
+        before = condition()
+        self.meanwhile()
+        return before or condition()
+
+
+@pytest.mark.parametrize("wait", [0.0, 60.0])
+def test_q6_a_reboot_before_the_plugin_is_back(wait: float) -> None:
+    events = Waiting()
+    node = Node(events=events, wait_for_plugin=wait)
+    node.plugin(devices("a", "b"))
+    node.admit(pod("p", gpu=1), start=True)
+    node.admit(pod("without"), start=True)
+    events.meanwhile = lambda: node.plugin(devices("a", "b"))
+    node.restart(reboot=True)
+    record = node.pods.known("p")
+    if wait:
+        # The second pod waits for nothing: it holds nothing.
+        assert (record.phase, events.waits) == ("Running", [60.0, 60.0])
+        assert node.devices("p") == {"app": {GPU: ["a"]}}
+    else:
+        assert (record.phase, record.message, events.waits) == ("Failed", NO_HEALTHY, [])
+
+
+def test_q6_the_wait_has_an_end() -> None:
+    events = Waiting()
+    node = Node(events=events, wait_for_plugin=60.0)
+    node.plugin(devices("a"))
+    node.admit(pod("p", gpu=1), start=True)
+    node.restart(reboot=True)
+    assert (node.pods.known("p").message, events.waits) == (NO_HEALTHY, [60.0])
+
+
+def test_q6_after_a_restart_nobody_waits() -> None:
+    events = Waiting()
+    node = Node(events=events, wait_for_plugin=60.0)
+    node.plugin(devices("a"))
+    node.admit(pod("p", gpu=1), start=True)
+    node.restart()
+    assert (node.pods.known("p").phase, events.waits) == ("Running", [])
+
+
+def test_q22_devices_in_the_order_of_a_seed() -> None:
+    def chosen(seed: int | None) -> list[tuple[str, ...]]:
+        node = Node(shuffle_seed=seed)
+        plugin = node.plugin(devices(*"abcdefghij"))
+        for uid in ("p", "q", "r"):
+            assert node.admit(pod(uid, gpu=3)).admitted
+        return allocations(plugin)
+
+    assert chosen(None) == [tuple("abc"), tuple("def"), tuple("ghi")]
+    assert chosen(1) == chosen(1)
+    assert len({tuple(chosen(seed)) for seed in range(5)}) > 1
+    assert all(sorted(ids) == list(ids) for ids in chosen(1))
+
+
+# -- where the quirk lives in a server or a file -------------------------------------------
+
+
+@pytest.fixture
+def root(directory: Path) -> Path:
+    return directory
+
+
+@sides("Q3")
+def test_the_connection_of_a_refused_registration(
+    quirks: Quirks, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    def close(self: Connection) -> None:
+        closed.append(self.path.name)
+        really(self)
+
+    really = Connection.close
+    monkeypatch.setattr(Connection, "close", close)
+
+    def refuse(_: bytes, context: grpc.ServicerContext) -> bytes:
+        context.abort(grpc.StatusCode.INTERNAL, "no options")
+
+    with (
+        MockKubelet(root, Settings(quirks=quirks)) as kubelet,
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=refuse),
+    ):
+        refusal = hostile.register(kubelet.plugin_socket, "p.sock")
+        assert refusal is not None and "no options" in refusal
+        assert closed == ([] if quirks else ["p.sock"])
+    assert closed.count("p.sock") >= 1  # at the latest when the kubelet stops
+    kubelet.check()
+
+
+@sides("Q7")
+def test_the_order_of_allocated_resources(quirks: Quirks, root: Path) -> None:
+    names = [f"vendor.com/r{number}" for number in range(6)]
+    with MockKubelet(root, Settings(quirks=quirks)) as kubelet:
+        for name in names:
+            plugin = FakePlugin(name)
+            plugin.register(kubelet.manager.plugins, f"{name[-2:]}.sock")
+            plugin.send_list(devices(*"abcdef"))
+        kubelet.admit(pod("p", **{f"r{number}": 6 for number in range(6)}))
+        seen = {
+            (
+                tuple(one.name for one in status),
+                tuple(health.resource_id for health in status[0].resources),
+            )
+            for status in (kubelet.allocated_resources_status("p")["app"] for _ in range(20))
+        }
+    if quirks:
+        assert len(seen) > 1
+    else:
+        assert seen == {(tuple(names), tuple("abcdef"))}
+
+
+@sides("Q21")
+def test_a_corrupt_checkpoint(quirks: Quirks, root: Path) -> None:
+    directory = root / "device-plugins"
+    directory.mkdir(0o750)
+    path = directory / "kubelet_internal_checkpoint"
+    path.write_bytes(b"{corrupt")
+    with MockKubelet(root, Settings(quirks=quirks)) as kubelet:
+        aside = [each for each in directory.glob("kubelet_internal_checkpoint*") if each != path]
+        if quirks:
+            assert path.read_bytes() == b"{corrupt" and aside == []
+        else:
+            assert not path.exists() and [each.read_bytes() for each in aside] == [b"{corrupt"]
+        kind = EventKind.CHECKPOINT_FAILED if quirks else EventKind.CHECKPOINT_SET_ASIDE
+        assert len(kubelet.events.recent(kind)) == 1
+        plugin = FakePlugin(GPU)
+        plugin.register(kubelet.manager.plugins)
+        plugin.send_list(devices("a"))
+        # Either way the next write makes a good file; only one side still has the bad one.
+        assert checkpoint.loads(path.read_bytes()).registered_devices == {GPU: ("a",)}
+        left = [each.read_bytes() for each in directory.glob("kubelet_internal_checkpoint*")]
+        assert (b"{corrupt" in left) == (not quirks)
+
+
+@sides("Q23")
+def test_an_endpoint_outside_the_directory(quirks: Quirks, root: Path) -> None:
+    with (
+        MockKubelet(root, Settings(quirks=quirks)) as kubelet,
+        hostile.RawPlugin(root / "x.sock") as plugin,
+    ):
+        refusal = hostile.register(kubelet.plugin_socket, "../x.sock")
+        if quirks:
+            assert refusal is None
+            kubelet.wait_for_resource(hostile.RESOURCE, 2)
+        else:
+            assert refusal == (
+                "failed to dial device plugin: endpoint '../x.sock' is not a file name: "
+                "name a socket in the plugin directory"
+            )
+            assert plugin.streams == 0
+    kubelet.check()
+
+
+LARGE = hostile.devices(*(f"{number}-{'x' * 100_000}" for number in range(45)))
+
+
+@pytest.mark.parametrize("limit", [KUBELET_LIST_LIMIT, -1])
+def test_q11_a_list_above_the_limit(limit: int, root: Path) -> None:
+    assert len(LARGE) > KUBELET_LIST_LIMIT
+    settings = Settings(max_list_bytes=limit)
+    with (
+        MockKubelet(root, settings) as kubelet,
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", hostile.lists(LARGE)),
+    ):
+        assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+        if limit < 0:
+            kubelet.wait_for_resource(hostile.RESOURCE, 45)
+            return
+        event = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0, resource=hostile.RESOURCE)
+        assert "a list is larger than 4194304 bytes" in event.message
+        assert "raise Settings.max_list_bytes" in event.message
+        assert kubelet.capacity() == {hostile.RESOURCE: 0}
+    kubelet.check()
+
+
+# -- the names -----------------------------------------------------------------------------
+
+
+def test_every_quirk_is_tested_on_both_sides() -> None:
+    assert set(QUIRKS) == TESTED
+
+
+def test_none_is_on_by_default() -> None:
+    assert Settings().quirks == frozenset()
+
+
+def test_an_unknown_quirk_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown quirk Q99: choose from Q1, Q2, "):
+        Settings(quirks={"Q1", "Q99"})
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "has"),
+    [("1.24", "Q1", "Q3, Q4"), ("1.36", "Q2", "Q1, Q3"), ("1.37", "Q1", "Q2, Q3")],
+)
+def test_a_quirk_that_the_version_never_had(version: str, name: str, has: str) -> None:
+    text = f"kubelet {version} does not have quirk {name}: it has {has}"
+    with pytest.raises(ValueError, match=text):
+        Settings(kubelet_version=version, quirks={name})
+
+
+def test_all_that_the_version_has() -> None:
+    old, new = (Settings(kubelet_version=each, quirks="reference") for each in ("1.24", "1.37"))
+    assert {"Q1", "Q2", "Q16"}.isdisjoint(old.quirks) and {"Q3", "Q4"} <= old.quirks
+    assert {"Q2", "Q9", "Q16"} <= new.quirks and {"Q1", "Q8"}.isdisjoint(new.quirks)
+    assert Settings(quirks=["reference", "Q1"]).quirks == Settings(quirks="reference").quirks

@@ -1,0 +1,91 @@
+"""What one attempt to reach a plugin's socket finds, and when none is made."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from pathlib import Path
+
+import pytest
+
+from devicemanager.core.errors import EndpointError
+from devicemanager.kubelet.registration.dialer import Attempt, Dialer, leaves_enough
+from tests.hostile import hostile
+
+SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+PING_FRAME = bytes((0, 0, 8, 6, 0, 0, 0, 0, 0))
+
+
+@pytest.fixture
+def path(directory: Path) -> Path:
+    return directory / "p.sock"
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [(1024, 1024 - 64 - 1), (257, 257 - 64 - 1), (16, 16 - 4 - 1)]
+)
+def test_some_descriptors_are_left_alone(limit: int, most: int) -> None:
+    assert leaves_enough(most, limit)
+    assert not leaves_enough(most + 1, limit)
+
+
+@pytest.mark.parametrize(
+    ("answer", "served", "found"),
+    [
+        (SETTINGS_FRAME, True, "it does not speak HTTP/2"),
+        (PING_FRAME, False, "it does not speak HTTP/2"),
+        (SETTINGS_FRAME[:-1], False, "it takes connections and says nothing"),
+        (b"", False, "it takes connections and says nothing"),
+    ],
+)
+def test_who_serves_is_told_by_the_first_frame(
+    path: Path, answer: bytes, served: bool, found: str
+) -> None:
+    attempt = Attempt(path)
+    with hostile.raw_socket(path, answer):
+        assert asyncio.run(attempt.run()) is served
+    assert attempt.found == f"{path}: {found}"
+    # Only who was silent waits apart from those that are new.
+    assert attempt.was_silent is ("says nothing" in found)
+
+
+def test_no_socket_is_to_be_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    attempt = Attempt(path)
+
+    async def attempted() -> bool:
+        with monkeypatch.context() as patched:  # not while the loop makes its own
+            patched.setattr(socket, "socket", refused)
+            return await attempt.run()
+
+    assert asyncio.run(attempted()) is False
+    assert attempt.found == f"{path}: Too many open files"
+
+
+def test_nobody_listens(path: Path) -> None:
+    attempt = Attempt(path)
+    assert not asyncio.run(attempt.run())
+    assert attempt.found == f"{path}: No such file or directory"
+    path.touch()
+    assert not asyncio.run(attempt.run())
+    assert attempt.found == f"{path}: it is not a socket"
+    assert not attempt.was_silent
+
+
+def test_attempts_come_quickly_at_first_and_then_once_a_second(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 10:
+            raise TimeoutError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(EndpointError, match="No such file or directory"):
+        asyncio.run(Dialer().dial(path, 60.0))
+    assert waits == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]

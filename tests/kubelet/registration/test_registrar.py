@@ -1,0 +1,219 @@
+"""What a registrar answers when the machine has nothing left for one more plugin."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import grpc
+import pytest
+
+from devicemanager.core.ids import ResourceName
+from devicemanager.events.stream import Event, EventKind, EventStream
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.registration.connection import Connection
+from devicemanager.kubelet.registration.dialer import Dialer
+from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRefused
+from devicemanager.kubelet.settings import Settings
+from tests.hostile import hostile, residue
+
+R = ResourceName(hostile.RESOURCE)
+
+
+@pytest.fixture
+def manager() -> DeviceManager:
+    clock = ManualClock()
+    return DeviceManager(clock=clock, events=EventStream(clock))
+
+
+@pytest.fixture
+def registrar(manager: DeviceManager) -> Iterator[Registrar]:
+    made = Registrar(manager.plugins, Settings(), manager.events, lambda error: None)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def plugin(directory: Path) -> Iterator[hostile.RawPlugin]:
+    with hostile.RawPlugin(directory / "p.sock") as served:
+        yield served
+
+
+def test_a_plugin_is_refused_if_no_thread_is_left_for_it(
+    manager: DeviceManager,
+    registrar: Registrar,
+    plugin: hostile.RawPlugin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    closed: list[Path] = []
+
+    def close(connection: Connection) -> None:
+        closed.append(connection.path)
+
+    monkeypatch.setattr(Connection, "run", run)
+    monkeypatch.setattr(Connection, "close", close)
+    with pytest.raises(
+        RegistrationRefused, match=r"^the kubelet has no thread left: can't start new thread$"
+    ):
+        registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
+    assert not manager.events.recent(EventKind.REGISTERED)
+    assert closed == [plugin.path]
+
+
+def test_a_plugin_costs_the_thread_of_its_lists_and_no_other(
+    registrar: Registrar, plugin: hostile.RawPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+    started: list[str] = []
+
+    def note(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    async def nothing() -> None:
+        pass
+
+    registrar.run(nothing()).result(20)  # the loop has its thread now
+    monkeypatch.setattr(threading.Thread, "start", note)
+    registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
+    ours = [name for name in started if name.startswith(("list-", "registration"))]
+    spun = [name for name in started if name.endswith("(_run)")]  # gRPC's, for a call's future
+    assert (ours, spun) == (["list-p.sock"], [])
+
+
+@attrs.define
+class DialedBy(Dialer):
+    """Everybody is served at once, by the process of this id."""
+
+    pid: int
+
+    async def dial(self, path: Path, seconds: float) -> int:
+        return self.pid
+
+
+@pytest.mark.parametrize(
+    ("pid", "limited"),
+    [(0, False), (os.getpid(), False), (1, True)],
+    ids=["unknown", "our own", "another"],  # of a process, which no id may depend on
+)
+def test_a_process_that_is_known_may_not_register_without_end(
+    manager: DeviceManager, plugin: hostile.RawPlugin, pid: int, limited: bool
+) -> None:
+    settings = Settings(max_registrations_per_process=1)
+    registrar = Registrar(manager.plugins, settings, manager.events, lambda error: None)
+    registrar.dialer = DialedBy(pid)
+    try:
+        first = registrar.connect(R, plugin.path, "p.sock")
+        registrar.run(first).result(20)
+        second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
+        if limited:
+            with pytest.raises(RegistrationRefused, match=r"^process 1 has 1 registrations"):
+                second.result(20)
+            (taken,) = manager.state.endpoints.connected()
+            registrar.deregister(taken.id)
+            assert residue.eventually(lambda: not manager.state.endpoints.connected())
+            second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
+        second.result(20)
+    finally:
+        manager.close()
+        registrar.stop()
+
+
+def test_a_plugin_that_does_not_say_its_options_takes_a_place_of_its_process(
+    manager: DeviceManager, directory: Path
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def options(request: bytes, context: hostile.Context) -> bytes:
+        asked.set()
+        assert answer.wait(20)
+        context.abort(grpc.StatusCode.INTERNAL, "on purpose")
+
+    settings = Settings(max_registrations_per_process=1)
+    registrar = Registrar(manager.plugins, settings, manager.events, lambda error: None)
+    registrar.dialer = DialedBy(1)
+    full = r"^process 1 has 1 registrations, and Settings.max_registrations_per_process is 1$"
+    try:
+        with hostile.RawPlugin(directory / "p.sock", options=options) as plugin:
+            slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
+            assert asked.wait(20)
+            for name in ("q.sock", "r.sock"):
+                with pytest.raises(RegistrationRefused, match=full):
+                    registrar.run(registrar.connect(R, plugin.path, name)).result(20)
+            answer.set()
+            with pytest.raises(RegistrationRefused, match="on purpose"):
+                slow.result(20)
+        with hostile.RawPlugin(directory / "s.sock") as plugin:
+            registrar.run(registrar.connect(R, plugin.path, "s.sock")).result(20)
+            # The same again replaces it.
+            registrar.run(registrar.connect(R, plugin.path, "s.sock")).result(20)
+    finally:
+        answer.set()
+        manager.close()
+        registrar.stop()
+
+
+@attrs.define
+class Held:
+    """Holds up whoever publishes that a plugin has registered."""
+
+    came: threading.Event = attrs.field(factory=threading.Event)
+    go_on: threading.Event = attrs.field(factory=threading.Event)
+
+    def __call__(self, event: Event) -> None:
+        if event.kind is EventKind.REGISTERED:
+            self.came.set()
+            assert self.go_on.wait(20)
+
+
+def test_a_plugin_that_is_taken_in_too_late_is_let_go(
+    manager: DeviceManager,
+    registrar: Registrar,
+    plugin: hostile.RawPlugin,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The kubelet stops, or the socket vanishes, while the manager takes it in."""
+    held = Held()
+    manager.events.subscribe(held)
+    registering = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
+    assert held.came.wait(20)
+    registrar.interrupt()
+    assert registering.cancelled()
+    held.go_on.set()
+    # The event comes last.
+    assert residue.eventually(lambda: bool(manager.events.recent(EventKind.STREAM_ENDED)))
+    assert not manager.state.endpoints.connected()
+    (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
+    assert "list stream of p.sock ended" in ended.message
+    assert not caplog.records
+
+
+def test_the_stop_waits_for_a_plugin_that_is_being_taken_in(
+    manager: DeviceManager,
+    registrar: Registrar,
+    plugin: hostile.RawPlugin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held()
+    manager.events.subscribe(held)
+    join = Connection.join
+    ended: list[bool] = []
+
+    def wait(connection: Connection) -> None:
+        held.go_on.set()
+        join(connection)
+        ended.append(bool(manager.events.recent(EventKind.STREAM_ENDED)))
+
+    monkeypatch.setattr(Connection, "join", wait)
+    registrar.run(registrar.connect(R, plugin.path, "p.sock"))
+    assert held.came.wait(20)
+    registrar.stop()
+    held.go_on.set()  # in any case
+    assert ended == [True]

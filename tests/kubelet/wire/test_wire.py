@@ -1,0 +1,216 @@
+"""Messages to values and back; what is broken is one typed error."""
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.devices import Device
+from devicemanager.core.runoptions import (
+    ContainerSettings,
+    DeviceSpec,
+    Mount,
+    NetworkInterface,
+    PciDevice,
+)
+from devicemanager.kubelet.wire.errors import WireError
+from devicemanager.kubelet.wire.lists import ListReader, device_columns
+from devicemanager.kubelet.wire.settings import (
+    settings_from_bytes,
+    settings_from_message,
+    settings_to_bytes,
+    settings_to_message,
+)
+from protos import deviceplugin_v1beta1 as dp
+
+texts = st.text(max_size=8)
+names = st.text(min_size=1, max_size=8)
+maps = st.dictionaries(texts, texts, max_size=3).map(lambda d: dict(sorted(d.items())))
+
+
+def tuples(values: st.SearchStrategy) -> st.SearchStrategy:
+    return st.lists(values, max_size=3).map(tuple)
+
+
+device_specs = st.builds(DeviceSpec, container_path=texts, host_path=texts, permissions=texts)
+settings_values = st.builds(
+    ContainerSettings,
+    envs=maps,
+    mounts=tuples(st.builds(Mount, container_path=texts, host_path=texts, read_only=st.booleans())),
+    devices=tuples(device_specs),
+    annotations=maps,
+    cdi_devices=tuples(texts),
+    network_interfaces=tuples(st.builds(NetworkInterface, texts, names, texts)),
+    pci_devices=tuples(st.builds(PciDevice, texts, texts)),
+    filesystem_devices=tuples(device_specs),
+)
+devices = st.builds(
+    Device,
+    # Ids of 127 bytes and more have a length of two bytes on the wire.
+    st.one_of(texts, st.integers(120, 135).map("x".__mul__)),
+    st.sampled_from(["Healthy", "Unhealthy", "", "odd"]),
+    st.none() | st.lists(st.integers(-5, 2**40), max_size=3).map(tuple),
+)
+
+
+def numa_of(device: dp.Device) -> tuple[int, ...] | None:
+    return tuple(n.ID for n in device.topology.nodes) if device.HasField("topology") else None
+
+
+def list_message(values: list[Device]) -> bytes:
+    message = dp.ListAndWatchResponse()
+    for value in values:
+        device = message.devices.add(ID=value.id, health=value.health)
+        if value.numa is not None:
+            device.topology.SetInParent()
+            device.topology.nodes.extend(dp.NUMANode(ID=node) for node in value.numa)
+    return message.SerializeToString()
+
+
+@given(settings_values)
+def test_settings_travel_through_bytes_unchanged(settings: ContainerSettings) -> None:
+    data = settings_to_bytes(settings)
+    assert settings_from_bytes(data) == settings
+    assert settings_from_message(settings_to_message(settings)) == settings
+    backwards = attrs.evolve(settings, envs=dict(reversed(settings.envs.items())))
+    assert settings_to_bytes(backwards) == data
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_settings_or_a_wire_error(data: bytes) -> None:
+    try:
+        settings_from_bytes(data)
+    except WireError as error:
+        assert "\n" not in str(error)
+
+
+def test_broken_settings_say_what_they_should_have_been() -> None:
+    with pytest.raises(WireError, match=r"^3 bytes are not a ContainerAllocateResponse"):
+        settings_from_bytes(b"\x0a\xff\x01")
+
+
+def test_an_unnamed_container_interface_keeps_its_name() -> None:
+    message = dp.ContainerAllocateResponse()
+    message.typed_devices.add(netlink=dp.NetlinkDevice(interface_name="eth42"))
+    assert settings_from_message(message).network_interfaces == (
+        NetworkInterface("eth42", "eth42"),
+    )
+
+
+def test_a_typed_device_of_unknown_kind_is_refused_not_dropped() -> None:
+    message = dp.ContainerAllocateResponse()
+    message.typed_devices.add(pci=dp.PciDevice(vendor_id="8086", product_id="1572"))
+    message.typed_devices.add()
+    with pytest.raises(WireError, match="typed device 1 of the allocation response"):
+        settings_from_bytes(message.SerializeToString())
+
+
+def rows(message: bytes) -> tuple[Device, ...]:
+    """What a message says, as values."""
+    columns = device_columns(message)
+    return tuple(map(Device, columns.ids, columns.health, columns.numa))
+
+
+@given(st.lists(devices, max_size=8))
+def test_device_lists_read_as_protobuf_reads_them(values: list[Device]) -> None:
+    assert rows(list_message(values)) == tuple(values)
+
+
+def test_very_many_devices_that_repeat_are_read_as_they_come() -> None:
+    few = [Device("b", "Healthy", (1,)), Device("a", "odd"), Device("b", "Healthy", (1,))]
+    columns = device_columns(list_message(few) * 40_000)
+    assert columns.ids == ["b", "a", "b"] * 40_000
+    assert columns.health == ["Healthy", "odd", "Healthy"] * 40_000
+    assert columns.numa == [(1,), None, (1,)] * 40_000
+
+
+@given(st.lists(st.lists(devices, min_size=2, max_size=3), max_size=6))
+def test_a_list_reads_the_same_after_any_others(lists: list[list[Device]]) -> None:
+    reader = ListReader()
+    read = [reader.read(list_message(values)) for values in lists]
+    for columns, values in zip(read, lists, strict=True):
+        assert list(map(Device, columns.ids, columns.health, columns.numa)) == values
+
+
+def test_a_broken_list_leaves_what_was_read_before() -> None:
+    well, ill = Device("a", "Healthy"), Device("b", "Unhealthy", (1,))
+    reader = ListReader()
+    reader.read(list_message([well, well]))
+    with pytest.raises(WireError):
+        reader.read(fields((0x0A, b"\x0a\x50abc"), (0x0A, b"")))
+    columns = reader.read(list_message([well, ill]))
+    assert list(map(Device, columns.ids, columns.health, columns.numa)) == [well, ill]
+
+
+@given(st.lists(st.binary(max_size=12), max_size=6))
+def test_any_device_bytes_read_as_protobuf_reads_them(blobs: list[bytes]) -> None:
+    """The walk over bytes agrees with protobuf, also on what no sane encoder writes."""
+    data = b"".join(b"\x0a" + bytes([len(blob)]) + blob for blob in blobs)
+    try:
+        expected = [
+            Device(device.ID, device.health, numa_of(device))
+            for device in dp.ListAndWatchResponse.FromString(data).devices
+        ]
+    except Exception:
+        with pytest.raises(WireError):
+            device_columns(data)
+    else:
+        assert list(rows(data)) == expected
+
+
+def fields(*pairs: tuple[int, bytes]) -> bytes:
+    return b"".join(bytes([tag, len(value)]) + value for tag, value in pairs)
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        fields((0x0A, b"a"), (0x12, b"Healthy"), (0x0A, b"b")),
+        fields((0x0A, b"b"), (0x12, b"Healthy"), (0x0A, b"b")),
+        fields((0x0A, b"a"), (0x12, b"Healthy"), (0x0A, b"")),
+        fields((0x12, b"Healthy"), (0x0A, b"a")),
+        fields((0x0A, b""), (0x12, b"Healthy")),
+        fields((0x12, b"Healthy")),
+        fields((0x0A, b"a")),
+        b"",
+    ],
+    ids=["two ids", "one id twice", "id erased", "id last", "id empty", "no id", "id only", "none"],
+)
+def test_odd_encodings_read_as_protobuf_reads_them(blob: bytes) -> None:
+    plain = fields((0x0A, b"c"), (0x12, b"Healthy"))
+    data = fields((0x0A, plain), (0x0A, blob), (0x0A, plain), (0x0A, blob), (0x0A, plain))
+    message = dp.ListAndWatchResponse.FromString(data)
+    columns = device_columns(data)
+    assert columns.ids == [device.ID for device in message.devices]
+    assert columns.health == [device.health for device in message.devices]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x0a\x05\x0a", fields((0x0A, b"\x0a\x50abc")), fields((0x0A, b"\x0a\x01\xff\x12\x01x"))],
+    ids=["list cut short", "device cut short", "id is not text"],
+)
+def test_a_broken_list_is_one_wire_error(data: bytes) -> None:
+    good = fields((0x0A, fields((0x0A, b"c"), (0x12, b"x"))))
+    with pytest.raises(WireError, match="are not a ListAndWatchResponse"):
+        device_columns(good + data)
+
+
+def test_a_topology_without_nodes_is_told_from_none() -> None:
+    message = dp.ListAndWatchResponse()
+    message.devices.add(ID="a", health="Healthy").topology.SetInParent()
+    message.devices.add(ID="b", health="Healthy")
+    assert device_columns(message.SerializeToString()).numa == [(), None]
+
+
+def test_a_long_id_is_not_cut_where_a_short_one_ends() -> None:
+    # The long id's last byte and what follows it are the very bytes of the short rest.
+    short = Device("a", "\x11" + "y" * 17)
+    long = Device("x" * 143 + "\x12", "y" * 17)
+    assert rows(list_message([short, long])) == (short, long)
+
+
+def test_what_follows_one_id_may_replace_another() -> None:
+    first = fields((0x0A, b"b"), (0x12, b"Healthy"), (0x0A, b"b"))
+    second = fields((0x0A, b"c"), (0x12, b"Healthy"), (0x0A, b"b"))
+    assert device_columns(fields((0x0A, first), (0x0A, second))).ids == ["b", "b"]

@@ -1,0 +1,67 @@
+"""Resource claims in pod manifests."""
+
+import pytest
+
+from devicemanager.objects import manifests
+from devicemanager.objects.manifests import ManifestError
+
+
+def manifest(pod_claims, *container_claims, init=()):
+    def container(name, claims):
+        return {"name": name, "image": "i", "resources": {"claims": claims}}
+
+    spec = {
+        "resourceClaims": pod_claims,
+        "containers": [container(f"c{n}", each) for n, each in enumerate(container_claims)],
+        "initContainers": [container(f"i{n}", each) for n, each in enumerate(init)],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+GPU = {"name": "gpu", "resourceClaimName": "train"}
+NIC = {"name": "nic", "resourceClaimTemplateName": "shared.nic"}
+
+
+def test_claims_of_a_pod_and_its_containers():
+    uses = [{"name": "gpu", "request": "a"}, {"name": "gpu", "request": "b"}, {"name": "nic"}]
+    pod = manifests.parse(manifest([GPU, NIC], uses, None, init=[[{"name": "nic"}]]))
+    assert pod.resource_claims == {"gpu": "train", "nic": None}
+    assert [each.claims for each in pod.containers] == [("gpu", "nic"), ()]
+    assert pod.init_containers[0].claims == ("nic",)
+
+
+def test_a_pod_without_claims():
+    pod = manifests.parse(manifest(None, None))
+    assert (pod.resource_claims, pod.containers[0].claims) == ({}, ())
+
+
+USES = "spec.containers[0].resources.claims[0]"
+
+
+@pytest.mark.parametrize(
+    ("pod_claims", "uses", "complaint"),
+    [
+        ("gpu", [], "spec.resourceClaims: must be a list"),
+        (["gpu"], [], "spec.resourceClaims[0]: must be a mapping"),
+        ([{}], [], "spec.resourceClaims[0].name: Required value"),
+        ([{**GPU, "name": "G_1"}], [], 'spec.resourceClaims[0].name: Invalid value: "G_1"'),
+        ([GPU, GPU], [], 'spec.resourceClaims[1].name: Duplicate value: "gpu"'),
+        ([{"name": "gpu"}], [], "spec.resourceClaims[0]: Invalid value: must specify one of"),
+        ([GPU | NIC], [], "spec.resourceClaims[0]: Invalid value: at most one of"),
+        ([{**GPU, "resourceClaimName": "X"}], [],
+         'spec.resourceClaims[0].resourceClaimName: Invalid value: "X"'),
+        ([{**NIC, "resourceClaimTemplateName": 7}], [],
+         "spec.resourceClaims[0].resourceClaimTemplateName: must be a string"),
+        ([GPU], "gpu", "spec.containers[0].resources.claims: must be a list"),
+        ([GPU], [{}], f"{USES}.name: Required value"),
+        ([GPU], [{"name": 7}], f"{USES}.name: must be a string"),
+        ([GPU], [{"name": "gpu"}] * 2,
+         'spec.containers[0].resources.claims[1]: Duplicate value: "gpu"'),
+        ([GPU], [{"name": "nic"}],
+         f'{USES}.name: Invalid value: "nic": must be one of the names in pod.spec.resourceClaims'),
+    ],
+)  # fmt: skip
+def test_what_the_api_server_would_not_take(pod_claims, uses, complaint):
+    with pytest.raises(ManifestError) as caught:
+        manifests.parse(manifest(pod_claims, uses))
+    assert str(caught.value).startswith(complaint)

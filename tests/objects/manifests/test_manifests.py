@@ -1,0 +1,606 @@
+"""Every source of a manifest, every bad one with its exact line."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from devicemanager.core.pods import Container, Pod
+from devicemanager.objects.manifests import ManifestError, parse, stable_uid
+from devicemanager.objects.manifests.documents import MAX_SIZE, load_documents
+from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC
+
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character"
+)
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+    "'-' or '.', and must start and end with an alphanumeric character"
+)
+GPU = "spec.containers[0].resources.limits[vendor.com/gpu]"
+
+
+MAIN, A, B = ({"name": name, "image": "i"} for name in ("main", "a", "b"))
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    """A pod with one container and one device."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train", "uid": "u-1"},
+        "spec": {
+            "containers": [
+                {"name": "main", "image": "i", "resources": {"limits": {"vendor.com/gpu": 2}}}
+            ],
+        },
+    } | changes
+
+
+def with_resources(**resources: Any) -> dict[str, Any]:
+    return manifest(spec={"containers": [MAIN | {"resources": resources}]})
+
+
+def with_container(**fields: Any) -> dict[str, Any]:
+    return manifest(spec={"containers": [MAIN | fields]})
+
+
+def with_metadata(**metadata: Any) -> dict[str, Any]:
+    return manifest(metadata=metadata)
+
+
+def line_of(source: Any) -> str:
+    with pytest.raises(ManifestError) as caught:
+        parse(source)
+    line = str(caught.value)
+    assert len(line.splitlines()) == 1
+    return line
+
+
+POD = Pod(
+    uid="u-1",
+    name="train",
+    namespace="default",
+    containers=(Container("main", {"vendor.com/gpu": 2}, {"vendor.com/gpu": 2}),),
+)
+
+
+# --- sources
+
+
+def test_every_field_of_the_clients_pod_is_known() -> None:
+    from kubernetes.client import V1Container, V1PodSpec
+
+    assert set(V1PodSpec.attribute_map.values()) <= POD_SPEC
+    assert set(V1Container.attribute_map.values()) <= CONTAINER
+
+
+def test_resources_of_the_pod_and_strange_metadata_are_no_errors() -> None:
+    source = manifest(metadata={"name": "train", "uid": "u-1", "surprise": 1})
+    source["spec"]["resources"] = {"limits": {"cpu": 1}}
+    assert parse(source) == attrs.evolve(POD, has_resources=True)
+
+
+def test_a_dict() -> None:
+    assert parse(manifest()) == POD
+
+
+def test_a_dict_is_left_as_it_was() -> None:
+    source = manifest()
+    before = copy.deepcopy(source)
+    parse(source)
+    assert source == before
+
+
+@pytest.mark.parametrize("dump", [yaml.safe_dump, json.dumps, lambda m: json.dumps(m, indent="\t")])
+def test_text(dump: Any) -> None:
+    assert parse(dump(manifest())) == POD
+
+
+def test_a_path_as_path_or_text(tmp_path: Path) -> None:
+    file = tmp_path / "train.yaml"
+    file.write_bytes(b"\xef\xbb\xbf" + yaml.safe_dump(manifest()).encode())
+    assert parse(file) == POD
+    assert parse(str(file)) == POD
+
+
+def test_a_relative_path_without_a_suffix(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "train").write_text(json.dumps(manifest()))
+    monkeypatch.chdir(tmp_path)
+    assert parse("train") == POD
+
+
+def test_a_client_object() -> None:
+    from kubernetes import client
+
+    pod = client.V1Pod(
+        metadata=client.V1ObjectMeta(name="train", uid="u-1"),
+        spec=client.V1PodSpec(
+            containers=[
+                client.V1Container(
+                    name="main",
+                    image="i",
+                    resources=client.V1ResourceRequirements(limits={"vendor.com/gpu": "2"}),
+                )
+            ]
+        ),
+    )
+    assert parse(pod) == POD
+    assert line_of(pod.spec) == "a V1Pod is expected, not V1PodSpec"
+
+
+def test_one_pod_among_other_documents() -> None:
+    other = {"apiVersion": "v1", "kind": "ConfigMap"}
+    assert parse(yaml.safe_dump_all([None, other, manifest()])) == POD
+
+
+def test_aliases_and_merge_keys() -> None:
+    text = """
+apiVersion: v1
+kind: Pod
+metadata: {name: train, uid: u-1}
+spec:
+  containers:
+  - &base
+    name: main
+    image: i
+    resources: {limits: {vendor.com/gpu: 2}}
+  - <<: *base
+    name: side
+"""
+    assert [each.limits for each in parse(text).containers] == [{"vendor.com/gpu": 2}] * 2
+
+
+def test_neither_kubernetes_nor_yaml_is_loaded_for_a_dict() -> None:
+    code = (
+        "import sys, devicemanager.objects.manifests as m;"
+        "m.parse({'kind':'Pod','apiVersion':'v1','metadata':{'name':'a'},"
+        "'spec':{'containers':[{'name':'a','image':'i'}]}});"
+        "sys.exit(bool({'kubernetes','yaml','grpc'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+def test_a_parsed_pod_is_taken_as_it_is() -> None:
+    assert parse(POD) is POD
+
+
+# --- meaning
+
+
+def test_units_and_defaults() -> None:
+    pod = parse(
+        with_resources(
+            limits={"vendor.com/gpu": "2", "cpu": "1500m", "memory": "1Gi", "hugepages-2Mi": "4Mi"},
+            requests={"cpu": 0.2501, "ephemeral-storage": "1k"},
+        )
+    )
+    (container,) = pod.containers
+    assert container.limits == {
+        "vendor.com/gpu": 2,
+        "cpu": 1500,
+        "memory": 2**30,
+        "hugepages-2Mi": 2**22,
+    }
+    assert container.requests == container.limits | {"cpu": 251, "ephemeral-storage": 1000}
+
+
+@pytest.mark.parametrize("count", [3, "3", 3.0, "3000m", "0.003k"])
+def test_whole_numbers_in_any_notation(count: Any) -> None:
+    pod = parse(with_resources(limits={"vendor.com/gpu": count}, requests={"vendor.com/gpu": 3}))
+    assert pod.containers[0].limits == {"vendor.com/gpu": 3}
+
+
+@pytest.mark.parametrize(
+    "resources", [None, {}, {"limits": None}, {"limits": {}, "requests": None}]
+)
+def test_no_resources(resources: Any) -> None:
+    pod = parse(manifest(spec={"containers": [MAIN | {"resources": resources}]}))
+    assert pod.containers == (Container("main"),)
+
+
+def test_only_an_init_container_with_always_is_restartable() -> None:
+    spec = {
+        "initContainers": [
+            {"name": "sidecar", "image": "i", "restartPolicy": "Always"},
+            {"name": "step", "image": "i"},
+        ],
+        "containers": [{"name": "main", "image": "i", "restartPolicy": "Always"}],
+        "ephemeralContainers": [MAIN],
+    }
+    pod = parse(manifest(spec=spec))
+    assert [(each.name, each.restartable) for each, _ in pod.all_containers()] == [
+        ("sidecar", True),
+        ("step", False),
+        ("main", False),
+    ]
+
+
+def test_a_pod_without_uid_gets_a_stable_one() -> None:
+    pod = parse(with_metadata(name="train", namespace="ml"))
+    assert pod.uid == stable_uid("ml", "train") == "f7b4707b-812c-8ad2-90fe-293cc71f1d46"
+    assert stable_uid("ml", "train2") != pod.uid != stable_uid("default", "train")
+    assert str(uuid.UUID(pod.uid)) == pod.uid
+    assert parse(with_metadata(name="a"), default_uid="{}-{}".format).uid == "default-a"
+
+
+# --- bad input: (source, the line)
+
+BAD_FIELDS = [
+    (
+        manifest(kind=None),
+        "kind: Required value: a manifest begins with apiVersion: v1 and kind: Pod",
+    ),
+    (manifest(kind="Deployment"), 'kind: Unsupported value: "Deployment": supported values: "Pod"'),
+    (manifest(kind="List"), "kind: a List is not supported: give each Pod a file of its own"),
+    (manifest(kind="PodList"), "kind: a PodList is not supported: give each Pod a file of its own"),
+    (manifest(kind=3), 'kind: Unsupported value: the number 3: supported values: "Pod"'),
+    (manifest(apiVersion=None), "apiVersion: Required value: a Pod is of apiVersion v1"),
+    (manifest(apiVersion="v2"), 'apiVersion: Unsupported value: "v2": supported values: "v1"'),
+    (manifest(metadata=None), "metadata.name: Required value"),
+    (manifest(metadata=[]), "metadata: must be a mapping, not a list"),
+    (with_metadata(), "metadata.name: Required value"),
+    (
+        with_metadata(generateName="train-"),
+        "metadata.name: Required value: generateName needs an API server",
+    ),
+    (with_metadata(name="Train_1"), f'metadata.name: Invalid value: "Train_1": {SUBDOMAIN}'),
+    (
+        with_metadata(name="a" * 254),
+        f'metadata.name: Invalid value: "{"a" * 99}...: must be no more than 253 characters',
+    ),
+    (with_metadata(name=1), "metadata.name: must be a string, not the number 1; put it in quotes"),
+    (with_metadata(name=True), "metadata.name: must be a string, not true; put it in quotes"),
+    (with_metadata(name={}), "metadata.name: must be a string, not a mapping"),
+    (
+        with_metadata(name="a", namespace="x.y"),
+        f'metadata.namespace: Invalid value: "x.y": {LABEL}',
+    ),
+    (
+        with_metadata(name="a", uid=""),
+        'metadata.uid: Invalid value: "": must be a name that can be a directory\'s',
+    ),
+    (
+        with_metadata(name="a", uid="../b"),
+        "metadata.uid: Invalid value: \"../b\": must not contain '/' or control characters",
+    ),
+    (
+        with_metadata(name="a", uid="a\nb"),
+        "metadata.uid: Invalid value: \"a\\nb\": must not contain '/' or control characters",
+    ),
+    (
+        with_metadata(name="a", uid=7),
+        "metadata.uid: must be a string, not the number 7; put it in quotes",
+    ),
+    (manifest(spec=None), "spec: Required value"),
+    (manifest(spec="x"), 'spec: must be a mapping, not the text "x"'),
+    (manifest(spec={}), "spec.containers: Required value"),
+    (manifest(spec={"containers": []}), "spec.containers: Required value"),
+    (manifest(spec={"containers": {}}), "spec.containers: must be a list, not a mapping"),
+    (manifest(spec={"containers": [None]}), "spec.containers[0]: must be a mapping, not null"),
+    (manifest(spec={"containers": [{}]}), "spec.containers[0].name: Required value"),
+    (manifest(spec={"containers": [{"name": "a"}]}), "spec.containers[0].image: Required value"),
+    (
+        manifest(spec={"containers": [A], "initContainers": [B | {"image": ""}]}),
+        "spec.initContainers[0].image: Required value",
+    ),
+    (
+        manifest(spec={"containers": [A | {"image": 7}]}),
+        "spec.containers[0].image: must be a string, not the number 7",
+    ),
+    (
+        manifest(spec={"containers": [{"name": "a.b"}]}),
+        f'spec.containers[0].name: Invalid value: "a.b": {LABEL}',
+    ),
+    (
+        manifest(spec={"containers": [{"name": "a" * 64}]}),
+        f'spec.containers[0].name: Invalid value: "{"a" * 64}": must be no more than 63 characters',
+    ),
+    (
+        manifest(spec={"containers": [A, A]}),
+        'spec.containers[1].name: Duplicate value: "a"',
+    ),
+    (
+        manifest(
+            spec={
+                "containers": [A],
+                "initContainers": [A],
+            }
+        ),
+        'spec.initContainers[0].name: Duplicate value: "a"',
+    ),
+    (
+        manifest(
+            spec={
+                "containers": [A],
+                "initContainers": [{"name": "b", "image": "i", "restartPolicy": "no"}],
+            }
+        ),
+        'spec.initContainers[0].restartPolicy: Unsupported value: "no": '
+        'supported values: "Always", "OnFailure", "Never"',
+    ),
+    (
+        manifest(spec={"containers": [{"name": "a", "image": "i", "resources": []}]}),
+        "spec.containers[0].resources: must be a mapping, not a list",
+    ),
+    (
+        with_resources(limit={"vendor.com/gpu": 1}),
+        'strict decoding error: unknown field "spec.containers[0].resources.limit"; '
+        'did you mean "limits"?',
+    ),
+    (
+        with_container(resource={"limits": {"vendor.com/gpu": 1}}),
+        'strict decoding error: unknown field "spec.containers[0].resource"; '
+        'did you mean "resources"?',
+    ),
+    (
+        with_container(Resources={"limits": {"vendor.com/gpu": 1}}),
+        'strict decoding error: unknown field "spec.containers[0].Resources"; '
+        'did you mean "resources"?',
+    ),
+    (
+        with_container(limits={"vendor.com/gpu": 1}),
+        'strict decoding error: unknown field "spec.containers[0].limits"; '
+        'did you mean "resources.limits"?',
+    ),
+    (
+        with_container(**{"x\n": 1}),
+        'strict decoding error: unknown field "spec.containers[0]."x\\n""',
+    ),
+    (
+        manifest(
+            spec={
+                "containers": [A],
+                "initContainer": [B],
+            }
+        ),
+        'strict decoding error: unknown field "spec.initContainer"; did you mean "initContainers"?',
+    ),
+    (
+        manifest(spec={"containers": [A], "initContainers": [{"nam": "b"}]}),
+        'strict decoding error: unknown field "spec.initContainers[0].nam"; did you mean "name"?',
+    ),
+    (
+        with_resources(limits=["vendor.com/gpu"]),
+        "spec.containers[0].resources.limits: "
+        "must be a mapping of resource names to quantities, not a list",
+    ),
+    (
+        with_resources(limits={"vendor.com/gpu": "1500m"}),
+        f'{GPU}: Invalid value: "1500m": must be an integer',
+    ),
+    (
+        with_resources(limits={"vendor.com/gpu": 1.5}),
+        f'{GPU}: Invalid value: "1.5": must be an integer',
+    ),
+    (
+        with_resources(limits={"vendor.com/gpu": -1}),
+        f'{GPU}: Invalid value: "-1": must be greater than or equal to 0',
+    ),
+    (
+        with_resources(limits={"vendor.com/gpu": "two"}),
+        f'{GPU}: Invalid value: "two": quantities must match the regular expression '
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    ),
+    (with_resources(limits={"vendor.com/gpu": True}), f"{GPU}: must be a quantity, not true"),
+    (with_resources(limits={"vendor.com/gpu": [1]}), f"{GPU}: must be a quantity, not a list"),
+    (
+        with_resources(limits={"gpu": 1}),
+        "spec.containers[0].resources.limits[gpu]: "
+        'Invalid value: "gpu": must be a standard resource for containers',
+    ),
+    (
+        with_resources(limits={"requests.vendor.com/gpu": 1}),
+        "spec.containers[0].resources.limits[requests.vendor.com/gpu]: Invalid value: "
+        '"requests.vendor.com/gpu": doesn\'t follow extended resource name standard',
+    ),
+    (
+        with_resources(limits={"Vendor.com/gpu": 1}),
+        "spec.containers[0].resources.limits[Vendor.com/gpu]: Invalid value: "
+        '"Vendor.com/gpu": must be a qualified name, as vendor.com/device',
+    ),
+    (
+        with_resources(limits={"a\nb": 1}),
+        'spec.containers[0].resources.limits["a\\nb"]: Invalid value: "a\\nb": '
+        "must be a qualified name, as vendor.com/device",
+    ),
+    (
+        with_resources(limits={7: 1}),
+        "spec.containers[0].resources.limits[the number 7]: "
+        "must be a resource name, not the number 7",
+    ),
+    (
+        with_resources(requests={"vendor.com/gpu": 1}),
+        "spec.containers[0].resources.limits: Required value: "
+        "Limit must be set for non overcommitable resources: add vendor.com/gpu",
+    ),
+    (
+        with_resources(requests={"vendor.com/gpu": 1}, limits={"vendor.com/gpu": 2}),
+        'spec.containers[0].resources.requests: Invalid value: "1": '
+        "must be equal to vendor.com/gpu limit of 2",
+    ),
+    (
+        with_resources(requests={"cpu": "1001m"}, limits={"cpu": 1}),
+        'spec.containers[0].resources.requests: Invalid value: "1001m": '
+        "must be less than or equal to cpu limit of 1",
+    ),
+]
+
+BAD_TEXTS = [
+    ("a: b\nc: [", "not YAML: line 3, column 1: did not find expected node content"),
+    (
+        "a: !!python/object:os.system x\n",
+        "not YAML: line 1, column 4: could not determine a constructor for the tag "
+        "'tag:yaml.org,2002:python/object:os.system'",
+    ),
+    (
+        "a: !!timestamp x\n",
+        "not YAML: a value cannot be read: 'NoneType' object has no attribute 'groupdict'",
+    ),
+    ("a: &a [*a]\n", "the alias *a stands inside of what it names"),
+    ("a: 1\nb: 2\na: 3\n", 'line 3: key "a" already set in map'),
+    ("a: " + "[" * 200, "nested more than 100 levels deep"),
+    ("\n", "empty; a manifest begins with apiVersion: v1 and kind: Pod"),
+    ("# nothing\n---\n", "empty; a manifest begins with apiVersion: v1 and kind: Pod"),
+    ("- a\n- b\n", "must be a mapping with kind: Pod, not a list"),
+    ("hello\n", 'must be a mapping with kind: Pod, not the text "hello"'),
+    ("", '"" is neither an existing file nor a manifest'),
+    ("train", '"train" is neither an existing file nor a manifest'),
+    ("a\x00b", '"a\\u0000b" is neither an existing file nor a manifest'),
+    ("x" * 5000, f'"{"x" * 99}... is neither an existing file nor a manifest'),
+    ("no/such.yaml", "no/such.yaml: no such file"),
+    ("no\x00such.yaml", '"no\\u0000such.yaml": no such file'),
+    ("#" * (MAX_SIZE + 1) + "\n", "larger than 1572864 bytes; a manifest describes one pod"),
+    ("kind: A\n---\nkind: B\n", "holds 2 documents, but none of kind Pod"),
+    ("kind: Pod\n---\nkind: Pod\n", "holds 2 pods; give each Pod a file of its own"),
+    ("kind: List\nitems: []\n", "kind: a List is not supported: give each Pod a file of its own"),
+]
+
+
+@pytest.mark.parametrize(("source", "line"), BAD_FIELDS, ids=[line[:60] for _, line in BAD_FIELDS])
+def test_bad_fields(source: Any, line: str) -> None:
+    assert line_of(source) == line
+
+
+@pytest.mark.parametrize(("text", "line"), BAD_TEXTS, ids=[line[:60] for _, line in BAD_TEXTS])
+def test_bad_texts(text: str, line: str) -> None:
+    assert line_of(text) == line
+
+
+def test_values_of_other_types_are_no_manifest() -> None:
+    assert line_of(None) == "a manifest is a dict, YAML text, a path or a V1Pod, not null"
+    assert line_of([1]) == "a manifest is a dict, YAML text, a path or a V1Pod, not a list"
+
+
+def test_a_field_error_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(yaml.safe_dump(with_resources(limits={"vendor.com/gpu": "0.5"})))
+    assert line_of(file) == f'{file}: {GPU}: Invalid value: "0.5": must be an integer'
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    latin, large, pipe = tmp_path / "latin.yaml", tmp_path / "large.yaml", tmp_path / "pipe.yaml"
+    latin.write_bytes(b"name: \xe9")
+    large.write_bytes(b"#" * (MAX_SIZE + 1))
+    os.mkfifo(pipe)
+    assert line_of(latin) == f"{latin}: not UTF-8 text (byte 6); save it as UTF-8"
+    assert line_of(large).startswith(f"{large}: larger than")
+    assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
+    assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
+    # Which of the two depends on the version of Python.
+    long = line_of(tmp_path / ("x" * 300))
+    assert long.endswith(("cannot be read: File name too long", "no such file"))
+
+
+def test_nothing_that_could_block_is_waited_for(tmp_path: Path) -> None:
+    """A link to a pipe, a device, gigabytes of nothing, and a regular file whose end is not
+    there yet."""
+    sparse, link = tmp_path / "sparse.yaml", tmp_path / "link.yaml"
+    sparse.touch()
+    os.truncate(sparse, 1 << 30)
+    assert (
+        line_of(sparse) == f"{sparse}: larger than {MAX_SIZE} bytes; a manifest describes one pod"
+    )
+    os.mkfifo(tmp_path / "pipe")
+    for target in (tmp_path / "pipe", Path("/dev/zero"), Path("/proc/kmsg")):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        assert line_of(link).startswith(f"{link}: ")
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
+    lines = ["a0: &a0 {x: 1}"]
+    for level in range(1, 12):
+        many = ", ".join([f"*a{level - 1}"] * 10)
+        lines.append(f"a{level}: &a{level} " + (f"{{<<: [{many}]}}" if merge else f"[{many}]"))
+    assert line_of("\n".join(lines)) == "more than 200000 values once aliases are unfolded"
+
+
+def test_a_list_is_refused_where_it_becomes_too_long() -> None:
+    text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
+    assert load_documents(text, max_items=2) == load_documents(text)
+    with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
+        load_documents(text + "- 3\n- }", max_items=2)
+
+
+# --- what always holds
+
+plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+keys = st.sampled_from(
+    ["name", "uid", "kind", "limits", "requests", "cpu", "vendor.com/gpu", "containers", "<<"]
+) | st.text(max_size=5)
+values = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4)
+)
+
+
+def outcome(source: Any) -> Pod | None:
+    try:
+        return parse(source)
+    except ManifestError as error:
+        assert str(error)
+        assert len(str(error).splitlines()) == 1
+        return None
+
+
+@given(values)
+def test_any_value_is_a_pod_or_a_manifest_error(value: Any) -> None:
+    outcome(value)
+
+
+@given(st.sampled_from(["kind", "apiVersion", "metadata", "spec"]), values)
+def test_any_field_value_is_a_pod_or_a_manifest_error(field: str, value: Any) -> None:
+    outcome(manifest(**{field: value}))
+
+
+@given(st.sampled_from(["name", "resources", "restartPolicy"]), values)
+@example("resources", {"limits": {"vendor.com/gpu": 10**5000}})
+@example("resources", {"limits": {10**5000: 1}})
+@example("name", 10**5000)
+def test_any_container_is_a_pod_or_a_manifest_error(field: str, value: Any) -> None:
+    container = {"name": "main", "image": "i", field: value}
+    outcome(
+        manifest(
+            spec={
+                "containers": [container],
+                "initContainers": [A | container],
+            }
+        )
+    )
+
+
+@given(st.dictionaries(keys, plain | st.text("0123456789.mkKi-", max_size=4), max_size=4))
+def test_any_limits_are_whole_numbers_or_refused(limits: Any) -> None:
+    pod = outcome(with_resources(limits=limits))
+    if pod is not None:
+        assert set(pod.containers[0].limits) == set(limits)
+        assert all(type(n) is int and n >= 0 for n in pod.containers[0].requests.values())
+
+
+@given(st.text(alphabet="ab:-[]{}&*!#|>'\"%@`,?\n\t <\x00\ud800é1", max_size=60))
+def test_any_text_is_a_pod_or_a_manifest_error(text: str) -> None:
+    outcome(text + "\n")
+
+
+@given(values)
+def test_yaml_and_dict_agree(value: Any) -> None:
+    source = manifest(spec={"containers": [MAIN | {"resources": {"limits": value}}]})
+    try:
+        text = yaml.safe_dump(source)
+    except yaml.YAMLError:
+        return
+    assert (outcome(text) is None) == (outcome(source) is None)

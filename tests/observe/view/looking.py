@@ -1,0 +1,36 @@
+"""A node without sockets, as ``KubeletView`` looks at it."""
+
+from __future__ import annotations
+
+from devicemanager.core.errors import RequestError
+from devicemanager.events.calls import CallLog
+from devicemanager.observe.view import KubeletView
+from tests.node import Node
+
+
+class Looked:
+    """What ``KubeletView`` asks of a ``MockKubelet``."""
+
+    root = "/node"
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.settings, self.events = node.settings, node.events
+        self.calls = CallLog(node.events, 100, 1 << 20)
+        self.stopped = False
+
+    @property
+    def manager(self):
+        if self.stopped:
+            raise RequestError("the kubelet is not running")
+        return self.node.manager
+
+    def pods(self):
+        return {record.pod.uid: record for record in self.node.pods.records()}
+
+    def claim_devices(self, uid):
+        return {"app": {"claim": ("pool/a",)}}
+
+
+def look_at(node: Node) -> KubeletView:
+    return KubeletView(Looked(node))

@@ -1,0 +1,374 @@
+"""Pictures of a kubelet: what they show, and that what is unchanged stays one object."""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.core.errors import RequestError, RpcError
+from devicemanager.core.pods import Pod
+from devicemanager.observe.view import (
+    ContainerKind,
+    DeviceState,
+    Holder,
+    KubeletView,
+    Stream,
+    delta,
+)
+from devicemanager.observe.view.plugins import LATEST_CALLS
+from tests import strategies
+from tests.helpers import container, pod
+from tests.node import GPU, Node, rows
+from tests.observe.view.looking import Looked, look_at
+
+FREE, HELD, ALLOCATING = DeviceState.FREE, DeviceState.HELD, DeviceState.ALLOCATING
+UNHEALTHY, GONE = DeviceState.UNHEALTHY, DeviceState.GONE
+
+
+def the_states(view: KubeletView) -> dict[str, DeviceState]:
+    (resource,) = view.look().resources
+    return dict(zip(resource.layout.ids, resource.states, strict=True))
+
+
+def test_a_device_is_free_held_or_unhealthy():
+    node = Node()
+    node.plugin(rows("0101", d3="Unhealthy"))
+    node.admit(pod("p", gpu=1))
+
+    assert the_states(look_at(node)) == {"d0": HELD, "d1": FREE, "d2": FREE, "d3": UNHEALTHY}
+
+
+def test_a_device_tells_who_holds_it_where_it_is_and_what_its_plugin_said():
+    node = Node()
+    node.plugin(rows("b1", d1="Overheated"))
+    node.admit(pod("p", gpu=1))
+
+    (resource,) = look_at(node).look().resources
+
+    first, second = resource.device(0), resource.device(1)
+    assert first.holders == (Holder("p", "app"),)
+    assert (first.numa, first.health) == ((0, 1), "Healthy")
+    assert (second.state, second.health, second.holders) == (UNHEALTHY, "Overheated", ())
+
+
+def test_a_device_on_several_nodes_stands_with_the_lowest():
+    node = Node()
+    node.plugin(rows("1b-0"))
+
+    (resource,) = look_at(node).look().resources
+
+    assert resource.layout.by_node == {0: (1, 3), 1: (0,), None: (2,)}
+
+
+def test_a_held_device_that_is_not_listed_any_more_is_gone():
+    node = Node()
+    plugin = node.plugin(rows("01"))
+    node.admit(pod("p", gpu=2))
+    view = look_at(node)
+    before = view.look()
+
+    plugin.send_list(rows("0"))
+
+    assert the_states(view) == {"d0": HELD, "d1": GONE}
+    assert view.look().resources[0].device(1).numa == (1,)
+    assert [each.numbers for each in delta(before, view.look()).devices] == [(1,)]
+
+
+def test_devices_of_a_plugin_that_has_left_are_gone_and_still_held():
+    node = Node()
+    plugin = node.plugin(rows("01"))
+    node.admit(pod("p", gpu=1))
+    view = look_at(node)
+
+    plugin.leave()
+
+    (resource,) = view.look().resources
+    assert resource.states == (GONE, GONE)
+    assert resource.holders == {"d0": (Holder("p", "app"),)}
+    assert not resource.connected
+    assert view.look().plugins[0].stream is Stream.ENDED
+
+
+def test_devices_are_being_allocated_while_the_plugin_is_asked():
+    node = Node()
+    plugin = node.plugin(rows("01"))
+    view = look_at(node)
+    seen = []
+    plugin.before_answer = lambda _: seen.append(view.look().resources[0])
+
+    node.admit(pod("p", gpu=1))
+
+    assert [resource.states for resource in seen] == [(ALLOCATING, FREE)]
+    assert seen[0].holders == {"d0": (Holder("p"),)}
+    assert the_states(view) == {"d0": HELD, "d1": FREE}
+
+
+def test_a_refused_admission_leaves_nothing_allocating():
+    node = Node()
+    plugin = node.plugin(rows("01"), allocate_error=RpcError("Unknown", "no"))
+    view = look_at(node)
+    plugin.before_answer = lambda _: view.look()
+
+    node.admit(pod("p", gpu=1))
+
+    assert set(the_states(view).values()) == {FREE}
+    assert view.look().resources[0].holders == {}
+
+
+def test_what_leaked_is_held_by_nobody():
+    node = Node(quirks={"Q4"})
+    node.plugin(rows("00"), responses=())
+
+    node.admit(pod("p", gpu=1))
+
+    (resource,) = look_at(node).look().resources
+    assert resource.states == (HELD, FREE)
+    assert resource.holders == {"d0": (Holder(""),)}
+
+
+def test_the_resource_of_a_checkpoint_awaits_its_plugin():
+    node = Node()
+    node.plugin(rows("01"))
+    node.admit(pod("p", gpu=1))
+    node.new_process()
+
+    view = look_at(node)
+
+    (plugin,) = view.look().plugins
+    assert plugin.stream is Stream.AWAITED
+    assert the_states(view) == {"d0": GONE}
+
+
+def test_a_second_plugin_of_a_resource_stands_by():
+    node = Node(kubelet_version="1.37")
+    node.plugin(rows("0"), name="old.sock")
+    node.plugin(rows("0"), name="new.sock")
+
+    plugins = look_at(node).look().plugins
+
+    assert [(each.endpoint, each.stream) for each in plugins] == [
+        ("new.sock", Stream.SERVING),
+        ("old.sock", Stream.STANDBY),
+    ]
+
+
+def test_a_plugin_shows_its_latest_calls_and_what_it_is_asked():
+    node = Node()
+    node.plugin(rows("0"))
+    looked = Looked(node)
+    view, tap = KubeletView(looked), looked.calls.tap(GPU, "plugin.sock")
+    before = view.look()
+    for _ in range(LATEST_CALLS + 3):
+        tap.begin("Allocate").answered(b"")
+    asked = tap.begin("PreStartContainer")
+
+    (plugin,) = view.look().plugins
+    assert [call.number for call in plugin.calls] == list(range(4, LATEST_CALLS + 4))
+    assert [call.rpc for call in plugin.in_progress] == ["PreStartContainer"]
+    assert delta(before, view.look()).plugins == (plugin,)
+
+    asked.failed("Unavailable", "it left")
+    (plugin,) = view.look().plugins
+    assert (plugin.calls[-1].code, plugin.calls[-1].message) == ("Unavailable", "it left")
+
+
+def test_a_pod_shows_its_containers_in_order_and_what_they_hold():
+    node = Node()
+    node.plugin(rows("0000"))
+    init = [container("prepare", gpu=1), container("helper", restartable=True)]
+    node.admit(pod("p", container("app", gpu=2), init=init), start=True)
+
+    (shown,) = look_at(node).look().pods
+
+    kinds = [(each.name, each.kind, each.state) for each in shown.containers]
+    assert kinds == [
+        ("prepare", ContainerKind.INIT, "terminated"),
+        ("helper", ContainerKind.SIDECAR, "running"),
+        ("app", ContainerKind.APP, "running"),
+    ]
+    assert shown.containers[2].devices == {GPU: ("d0", "d1")}
+    assert shown.containers[2].wants == {GPU: 2}
+    assert (shown.title, shown.phase, shown.holds) == ("default/p", "Running", 3)
+
+
+def test_a_container_that_was_started_again_is_news():
+    node = Node()
+    node.admit(pod("p"), start=True)
+    view = look_at(node)
+    before = view.look()
+
+    node.workers.life.exited("p", "app", 3, "")
+
+    (shown,) = delta(before, view.look()).pods
+    assert (shown.containers[0].state, shown.containers[0].restarts) == ("running", 1)
+
+
+def test_a_refused_pod_shows_why():
+    node = Node()
+    node.plugin(rows("0"))
+    node.admit(pod("p", gpu=2))
+
+    (shown,) = look_at(node).look().pods
+
+    assert (shown.phase, shown.reason, shown.admitted) == (
+        "Failed",
+        "UnexpectedAdmissionError",
+        False,
+    )
+    assert "requested: 2, available: 1" in shown.message.lower()
+
+
+def test_a_pod_shows_the_devices_of_its_claims():
+    node = Node()
+    view = look_at(node)
+    given = pod("p", container("app"))
+    node.admit(attrs.evolve(given, resource_claims={}))
+    node.pods.records()[0].pod = attrs.evolve(given, resource_claims={"claim": "c"})
+
+    (shown,) = view.look().pods
+
+    assert shown.containers[0].claims == {"claim": ("pool/a",)}
+
+
+def test_a_stopped_kubelet_has_pods_and_no_devices():
+    node = Node()
+    node.plugin(rows("0"))
+    node.admit(pod("p", gpu=1))
+    looked = Looked(node)
+    view = KubeletView(looked)
+    before = view.look()
+
+    looked.stopped = True
+
+    after = view.look()
+    assert (after.serving, after.resources, after.plugins) == (False, (), ())
+    assert [each.uid for each in after.pods] == ["p"]
+    changes = delta(before, after)
+    assert (changes.node, changes.removed_resources, changes.plugins) == (True, (GPU,), ())
+
+
+def test_numa_nodes_are_those_of_the_machine_and_of_devices():
+    node = Node(numa=None)
+    node.plugin(rows("1"))
+    assert look_at(node).look().numa_nodes == (1,)
+    assert look_at(Node()).look().numa_nodes == (0, 1)
+
+
+def test_nothing_new_is_the_same_picture():
+    node = Node()
+    node.plugin(rows("01"))
+    node.admit(pod("p", gpu=1))
+    view = look_at(node)
+
+    assert view.look() is view.look()
+
+
+def test_only_what_changed_is_another_object():
+    node = Node()
+    node.plugin(rows("01"))
+    node.plugin(rows("01"), resource="vendor.com/nic", name="nic.sock")
+    node.admit(pod("p", gpu=1))
+    view = look_at(node)
+    before = view.look()
+
+    node.admit(pod("q", gpu=1))
+
+    after = view.look()
+    assert after.revision == before.revision + 1
+    assert after.pods[0] is before.pods[0]
+    assert after.plugins is before.plugins
+    assert after.resources[0].layout is before.resources[0].layout
+    assert after.resources[1] is before.resources[1]
+
+
+def test_a_delta_names_the_devices_that_changed():
+    node = Node()
+    plugin = node.plugin(rows("0101"))
+    view = look_at(node)
+    before = view.look()
+
+    node.admit(pod("p", gpu=1))
+    plugin.send_list(rows("0101", d3="Unhealthy"))
+
+    changes = delta(before, view.look())
+    assert [each.numbers for each in changes.devices] == [(0, 3)]
+    assert [each.uid for each in changes.pods] == ["p"]
+    assert {"admitted", "listed"} <= {event.kind for event in changes.events}
+    assert (changes.resources, changes.plugins, changes.node) == ((), None, False)
+
+
+def test_a_terminated_pod_is_removed_and_its_device_free():
+    node = Node()
+    node.plugin(rows("0"))
+    node.admit(pod("p", gpu=1))
+    view = look_at(node)
+    before = view.look()
+
+    node.terminate("p")
+
+    changes = delta(before, view.look())
+    assert (changes.removed_pods, changes.devices[0].numbers) == (("p",), (0,))
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("list"), st.sampled_from(strategies.RESOURCES), strategies.device_lists),
+        st.tuples(st.just("leave"), st.sampled_from(strategies.RESOURCES)),
+        st.tuples(st.just("admit"), st.sampled_from("pqrs").flatmap(strategies.light_pods)),
+        st.tuples(st.just("terminate"), st.sampled_from("pqrs")),
+        st.tuples(st.just("look")),
+    ),
+    max_size=14,
+)
+
+
+@given(steps)
+def test_looking_again_shows_what_a_first_look_shows(steps):
+    """However it came about: parts that are kept must not be out of date."""
+    node, plugins = Node(), {}
+    looked = Looked(node)
+    view = KubeletView(looked)
+    for step in steps:
+        before = view.look()
+        match step:
+            case ("list", resource, rows):
+                if resource not in plugins:
+                    plugins[resource] = node.plugin(resource=resource, name=f"{resource[-3:]}.sock")
+                plugins[resource].send_list(rows)
+            case ("leave", resource) if resource in plugins:
+                plugins.pop(resource).leave()
+            case ("admit", Pod() as pod):
+                try:
+                    node.admit(pod, start=True)
+                except RequestError:
+                    continue  # it is admitted already
+            case ("terminate", uid) if uid in looked.pods():
+                node.terminate(uid)
+        after, fresh = view.look(), KubeletView(looked).look()
+        assert contents(after) == contents(fresh)
+        assert_delta_leads(before, after)
+
+
+def contents(picture):
+    resources = [
+        (
+            *(r.name, r.connected, r.capacity, r.allocatable, r.states, r.health, r.holders),
+            *(r.layout.ids, r.layout.numa, r.layout.by_node),
+        )
+        for r in picture.resources
+    ]
+    return resources, picture.plugins, picture.pods, picture.events, picture.numa_nodes
+
+
+def assert_delta_leads(before, after):
+    """What the delta leaves out is the same in both."""
+    changes = delta(before, after)
+    for devices in changes.devices:
+        old = next(each for each in before.resources if each.name == devices.resource.name)
+        for number in range(len(old.states)):
+            is_same = old.device(number) == devices.resource.device(number)
+            assert is_same or number in devices.numbers
+    shown = {each.uid: each for each in before.pods if each.uid not in changes.removed_pods}
+    shown |= {each.uid: each for each in changes.pods}
+    assert shown == {each.uid: each for each in after.pods}

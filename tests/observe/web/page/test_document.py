@@ -1,0 +1,147 @@
+"""What a page is shown of a picture of the node."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devicemanager.observe.view.values import (
+    ContainerView,
+    DeviceState,
+    Holder,
+    LastCall,
+    Layout,
+    NodeView,
+    PluginView,
+    PodView,
+    ResourceView,
+    Stream,
+)
+from devicemanager.observe.web.page.document import Documents
+
+F, H, U, G = DeviceState.FREE, DeviceState.HELD, DeviceState.UNHEALTHY, DeviceState.GONE
+
+
+def layout(*numa):
+    by_node = {}
+    for number, nodes in enumerate(numa):
+        by_node.setdefault(min(nodes) if nodes else None, []).append(number)
+    ids = tuple(f"d{number}" for number in range(len(numa)))
+    return Layout(ids, numa, {node: tuple(numbers) for node, numbers in by_node.items()})
+
+
+def resource(name, where, states, holders=None, health=None):
+    health = health or tuple("Unhealthy" if state is U else "Healthy" for state in states)
+    return ResourceView(name, True, len(states), 0, where, tuple(states), health, holders or {})
+
+
+def picture(*resources, **more):
+    return NodeView(1, "here", "node", "1.34", resources=resources, **more)
+
+
+def test_a_device_has_its_state_its_area_and_its_holders():
+    where = layout((0,), (1, 0), None, (0,))
+    given = resource("r", where, [F, H, G, U], {"d1": (Holder("uid", "main"),)})
+    table = Documents().of(picture(given), ())["devices", "r"]
+    assert table == {
+        "d0": ["free", 0, []],
+        "d1": ["held", 0, [("uid", "main")], "Healthy", (1, 0)],
+        "d2": ["gone", None, []],
+        "d3": ["unhealthy", 0, []],
+    }
+
+
+def test_a_health_that_the_plugin_made_up_is_told():
+    given = resource("r", layout((0,)), [U], health=("Sick",))
+    assert Documents().of(picture(given), ())["devices", "r"]["d0"][3:] == ["Sick", (0,)]
+
+
+def test_tables_of_what_has_not_changed_are_the_same_objects():
+    documents = Documents()
+    a, b = resource("a", layout((0,)), [F]), resource("b", layout((0,)), [F])
+    before = documents.of(picture(a, b, pods=(PodView("u", "ns", "p"),)), ())
+    other = attrs.evolve(b, states=(U,))
+    now = documents.of(picture(a, other, pods=(PodView("u", "ns", "p"),)), ())
+    assert now["devices", "a"] is before["devices", "a"]
+    assert now["devices", "b"]["d0"][0] == "unhealthy"
+    assert before["devices", "b"]["d0"][0] == "free"  # whoever was told that still has it
+
+
+def test_registrations_of_one_resource_have_rows_of_their_own():
+    serving = PluginView("r", "new.sock", Stream.SERVING, 2, True, False)
+    standby = PluginView("r", "old.sock", Stream.STANDBY, 1, False, False)
+    table = Documents().of(picture(plugins=(serving, standby)), ())["plugins", ""]
+    assert [row["endpoint"] for row in table.values()] == ["new.sock", "old.sock"]
+
+
+def test_a_pod_and_a_plugin_are_shown_whole():
+    container = ContainerView("main", devices={"r": ("d0",)}, wants={"r": 1})
+    pod = PodView("uid", "ns", "name", "Running", containers=(container,))
+    calls = tuple(LastCall(n, 0.0, "Allocate", "OK", "", 0.1) for n in range(30))
+    plugin = PluginView("r", "r.sock", Stream.SERVING, 1, False, True, calls)
+    document = Documents().of(picture(pods=(pod,), plugins=(plugin,)), ())
+    shown = document["pods", ""]["uid"]
+    assert (shown["name"], shown["containers"][0]["devices"]) == ("name", {"r": ["d0"]})
+    assert [call["number"] for call in document["plugins", ""]["1 r"]["calls"]] == [*range(20, 30)]
+
+
+# -- from picture to picture -----------------------------------------------------------
+
+
+@st.composite
+def sequences(draw):
+    """Pictures that share what has not changed, as those of one builder do."""
+    names = draw(st.lists(st.sampled_from("abc"), unique=True, min_size=1))
+    now = {}
+    pictures = []
+    for _ in range(draw(st.integers(1, 6))):
+        for name in names:
+            match draw(st.sampled_from(["keep", "keep", "states", "layout", "gone"])):
+                case "gone":
+                    now.pop(name, None)
+                case "layout":
+                    now[name] = draw(resources(name))
+                case "states" if name in now:
+                    now[name] = draw(resources(name, now[name].layout))
+        tuple_ = tuple(now[name] for name in sorted(now))
+        last = pictures[-1].resources if pictures else ()
+        same = tuple(map(id, last)) == tuple(map(id, tuple_))
+        pictures.append(attrs.evolve(picture(), resources=last if same else tuple_))
+    return pictures
+
+
+@st.composite
+def resources(draw, name, where=None):
+    nodes = st.sampled_from([None, (0,), (1,), (0, 1)])
+    where = where or layout(*draw(st.lists(nodes, max_size=5)))
+    size = len(where.ids)
+    states = draw(st.lists(st.sampled_from([F, H, U]), min_size=size, max_size=size))
+    holders = {
+        id_: (Holder("u", "c"),) for id_, state in zip(where.ids, states, strict=True) if state is H
+    }
+    return resource(name, where, states, holders)
+
+
+@given(sequences())
+def test_a_document_made_of_the_one_before_is_as_one_made_anew(pictures):
+    documents = Documents()
+    for each in pictures:
+        assert documents.of(each, ()) == Documents().of(each, ())
+
+
+def test_a_pod_that_is_what_it_was_before_is_shown_so():
+    documents = Documents()
+    pending, running = PodView("u", "ns", "p", "Pending"), PodView("u", "ns", "p", "Running")
+    for pod in (pending, running, pending):
+        shown = documents.of(picture(pods=(pod,)), ())["pods", ""]["u"]
+        assert shown["phase"] == pod.phase
+
+
+@pytest.mark.parametrize("before", [(), (PodView("u", "ns", "p"),)])
+def test_pods_come_and_go(before):
+    documents = Documents()
+    documents.of(picture(pods=before), ())
+    now = documents.of(picture(pods=(PodView("v", "ns", "q"),)), ())
+    assert list(now["pods", ""]) == ["v"]

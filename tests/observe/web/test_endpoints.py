@@ -1,0 +1,198 @@
+"""What the kubelet's endpoints answer."""
+
+from __future__ import annotations
+
+import pytest
+from kubernetes.client import ApiClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from devicemanager import EventKind, MockKubelet, Settings, StartError
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.kubelet.process import RegistrationServer
+from devicemanager.objects.status.pods import pod_object
+from devicemanager.observe.web.checks import checks_of
+from devicemanager.observe.web.configz import kubelet_configuration
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from devicemanager.testing import pod_manifest
+
+FAILED = "device plugin registration gRPC server failed and no device plugins can register"
+
+
+@pytest.fixture
+def kubelet(tmp_path):
+    """One of a version, not started."""
+    return lambda version: MockKubelet(tmp_path / "r", Settings(kubelet_version=version))
+
+
+def device_plugin(kubelet):
+    """What the check says; None if there is none."""
+    return {check.name: check.failure() for check in checks_of(kubelet)}.get("device-plugin")
+
+
+@pytest.mark.parametrize(
+    ("version", "before"),
+    [
+        ("1.31", None),
+        ("1.32.0", FAILED),
+        ("1.32.10", FAILED),
+        ("1.32.11", ""),
+        ("1.33.6", FAILED),
+        ("1.33.7", ""),
+        ("1.34.2", FAILED),
+        ("1.34.3", ""),
+        ("1.35.0", ""),
+    ],
+)
+def test_h5_h6_before_the_first_start(kubelet, version, before):
+    assert device_plugin(kubelet(version)) == before
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("1.31", None),
+        ("1.32.10", FAILED),
+        ("1.32.11", f"device plugin registration error: {FAILED}: no room"),
+    ],
+)
+def test_h5_h6_when_the_registration_server_fails(make_mock_kubelet, monkeypatch, version, text):
+    def fails(_):
+        raise StartError("no room")
+
+    kubelet = make_mock_kubelet(Settings(kubelet_version=version))
+    well = None if text is None else ""
+    assert device_plugin(kubelet) == well
+    with monkeypatch.context() as patch:
+        patch.setattr(RegistrationServer, "start", fails)
+        with pytest.raises(StartError):
+            kubelet.faults.set("recreate-kubelet-socket")
+    assert device_plugin(kubelet) == text
+    kubelet.faults.set("recreate-kubelet-socket")
+    assert device_plugin(kubelet) == well
+    kubelet.stop()
+    assert device_plugin(kubelet) == well
+
+
+def test_metrics_are_text_for_a_scraper(get, mock_kubelet):
+    for path in ("/metrics", "/metrics/resource"):
+        got = get(path)
+        assert got.status == 200
+        assert got.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert list(text_string_to_metric_families(got.text))
+    mock_kubelet.stop()
+    assert 'kubelet_node_name{node="mock"} 1.0' in get("/metrics").text
+
+
+def test_configz(get):
+    assert get("/configz").json() == {
+        "kubeletconfig": {"topologyManagerPolicy": "none", "topologyManagerScope": "container"}
+    }
+    settings = Settings(
+        topology_policy="restricted",
+        topology_scope="pod",
+        topology_options={"max-allowable-numa-nodes": "9"},
+        feature_gates={"ResourceHealthStatus": False},
+    )
+    assert kubelet_configuration(settings)["kubeletconfig"] == {
+        "topologyManagerPolicy": "restricted",
+        "topologyManagerScope": "pod",
+        "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"},
+        "featureGates": {"ResourceHealthStatus": False},
+    }
+
+
+# -- /pods ------------------------------------------------------------------------------
+
+GPU = "vendor.com/gpu"
+
+
+def pods(get):
+    """By name; the official client reads all of it."""
+    got = get("/pods")
+    assert got.headers["content-type"] == "application/json"
+    listed = ApiClient().deserialize(got.text, "V1PodList", "application/json")
+    assert (listed.kind, listed.api_version) == ("PodList", "v1")
+    return {pod.metadata.name: pod for pod in listed.items}
+
+
+def test_pods_have_their_statuses(get, mock_kubelet, simulated_plugin):
+    assert pods(get) == {}
+    plugin = simulated_plugin(GPU, 2)
+    train = pod_manifest("train", {GPU: 1}, uid="train")
+    train["spec"]["initContainers"] = [{"name": "init", "image": "i", "resources": {}}]
+    train["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "1500m"
+    mock_kubelet.wait_for_resource(GPU, 2)
+    mock_kubelet.admit(train)
+    mock_kubelet.admit(pod_manifest("greedy", {GPU: 2}))
+    plugin.set_health("gpu-mock-0", "Unhealthy")
+    mock_kubelet.wait_for_event(EventKind.DEVICE_HEALTH)
+
+    found = pods(get)
+    pod = found["train"]
+    (main,) = pod.status.container_statuses
+    (init,) = pod.status.init_container_statuses
+    assert pod.spec.node_name == "mock"
+    assert pod.spec.containers[0].resources.limits == {GPU: "1", "cpu": "1500m"}
+    assert [each.name for each in pod.spec.init_containers] == ["init"]
+    assert pod.status.phase == "Running"
+    assert {each.type: each.status for each in pod.status.conditions} == {
+        "PodReadyToStartContainers": "True",
+        "Initialized": "True",
+        "Ready": "True",
+        "ContainersReady": "True",
+        "PodScheduled": "True",
+    }
+    assert main.ready and main.state.running.started_at.timestamp() == 1000
+    assert init.state.terminated.reason == "Completed"
+    (resource,) = main.allocated_resources_status
+    (device,) = resource.resources
+    told = (resource.name, device.resource_id, device.health)
+    assert told == (GPU, "gpu-mock-0", "Unhealthy")
+    status = found["greedy"].status
+    assert (status.phase, status.reason) == ("Failed", "UnexpectedAdmissionError")
+    assert "Requested: 2, Available: 1" in status.message
+
+    mock_kubelet.delete("train", 30)
+    assert pods(get)["train"].metadata.deletion_grace_period_seconds == 30
+    mock_kubelet.stop()
+    (stopped,) = pods(get)["train"].status.container_statuses
+    assert (stopped.ready, stopped.allocated_resources_status) == (True, None)
+    mock_kubelet.start()
+
+
+@pytest.mark.parametrize(("version", "told"), [("1.35", False), ("1.36", True)])
+def test_h1_health_of_devices_by_version(make_mock_kubelet, version, told):
+    kubelet = make_mock_kubelet(Settings(kubelet_version=version))
+    with SimulatedPlugin(
+        SimulationSettings(resource_name=GPU, number_devices=1), kubelet.plugin_dir
+    ):
+        kubelet.wait_for_resource(GPU, 1)
+        kubelet.admit(pod_manifest("train", {GPU: 1}))
+        (pod,) = kubelet.telemetry.pods()
+    assert bool(pod.status.containers[0].resources) is told
+
+
+def test_what_a_pod_object_says_of_its_spec():
+    made = pod_object(
+        Pod(
+            PodUid("u"),
+            "n",
+            "ns",
+            (Container(ContainerName("c"), {}, {ResourceName("cpu"): 2000}, claims=("a",)),),
+            (Container(ContainerName("i"), restartable=True),),
+            resource_claims={"a": "claim", "b": None},
+        ),
+        {"phase": "Pending"},
+        node="mock",
+    )
+    assert made["metadata"] == {"name": "n", "namespace": "ns", "uid": "u"}
+    assert made["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "2"},
+        "claims": [{"name": "a"}],
+    }
+    assert made["spec"]["initContainers"][0]["restartPolicy"] == "Always"
+    assert made["spec"]["resourceClaims"] == [
+        {"name": "a", "resourceClaimName": "claim"},
+        {"name": "b"},
+    ]

@@ -1,0 +1,153 @@
+"""The server: what it serves together, and whom it lets in."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from starlette.routing import Route
+
+from devicemanager import EventKind, RequestError, StartError
+from devicemanager.control import ControlServer, MockKubeletClient
+from devicemanager.control.access import TcpAddress
+from devicemanager.observe.web import HttpServer
+from tests.observe.web.conftest import asked
+
+
+def test_health_follows_the_kubelet(mock_kubelet, get):
+    assert (get("/healthz").status, get("/healthz").text) == (200, "ok")
+    assert get("/healthz?verbose").text.endswith(
+        "[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n"
+    )
+    mock_kubelet.stop()
+    for path in ("/healthz", "/readyz"):
+        assert "[-]syncloop failed: reason withheld" in get(path).text
+        assert get(path).status == 500
+    assert get("/healthz/syncloop").text == "internal server error: the kubelet is stopped\n"
+    assert (get("/livez").status, get("/readyz?exclude=syncloop").status) == (200, 200)
+    missing = get("/livez/syncloop")
+    assert (missing.status, missing.text) == (404, "no such check: ping, log are there\n")
+
+
+def test_what_is_not_there(get, served):
+    assert (get("/x").status, get("/x").text) == (404, "GET '/x': not found\n")
+    off = get("/v1/node")
+    text = "GET '/v1/node': not found, since the control API is not served here\n"
+    assert (off.status, off.text) == (404, text)
+    assert get("/openapi.json").status == 404
+    posted = asked(served.address, "/healthz", method="POST")
+    assert (posted.status, posted.text) == (405, "POST '/healthz': method not allowed\n")
+    head = asked(served.address, "/healthz", method="HEAD")
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "2")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/x"])
+def test_neither_another_name_nor_another_sites_page_gets_in(served, get, path):
+    port = served.address.rpartition(":")[2]
+    assert get("/healthz", Host=f"localhost:{port}", Origin=served.url).status == 200
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert get("/healthz", **link).status == 200
+    for headers in (
+        {"Host": f"evil.example:{port}"},
+        {"Host": "127.0.0.1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        assert get(path, **headers).status == 403
+
+
+def test_the_control_api_is_on_the_same_server(mock_kubelet):
+    control = ControlServer(mock_kubelet, tcp="127.0.0.1:0")
+    with HttpServer(mock_kubelet, "127.0.0.2:0", control=control) as server:
+        token = control.token_path.read_text().strip()
+        assert control.address != server.address
+        for address in (control.address, server.address):
+            assert asked(address, "/healthz").text == "ok"
+            assert asked(address, "/v1/node").status == 401
+            client = MockKubeletClient(f"http://{address}", token=token)
+            assert client.plugin_socket == mock_kubelet.plugin_socket
+        assert MockKubeletClient(mock_kubelet.root).root == mock_kubelet.root
+        with pytest.raises(RequestError, match="HTTP is served already"):
+            server.start()
+    assert server.address is control.address is None
+    assert not control.socket_path.exists()
+    with pytest.raises(RequestError, match="start it first"):
+        server.url  # noqa: B018
+
+
+def test_without_the_control_api_nobody_may_change_anything(served):
+    for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer "}):
+        answer = asked(served.address, "/page/device-health", headers, "POST", "{}")
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    ("listener", "there", "takes"),
+    [
+        ("127.0.0.1:1", ("127.0.0.1", 1), True),
+        ("127.0.0.1:1", ("127.0.0.2", 1), False),
+        ("127.0.0.1:1", ("127.0.0.1", 2), False),
+        ("0.0.0.0:1", ("192.0.2.1", 1), True),
+        ("[::]:1", ("::1", 1), True),
+    ],
+)
+def test_a_connection_comes_to_the_listener_of_its_address(listener, there, takes):
+    assert TcpAddress.parse(listener).takes(*there) is takes
+
+
+def test_a_port_that_somebody_has(mock_kubelet, served):
+    with pytest.raises(StartError) as caught:
+        HttpServer(mock_kubelet, served.address).start()
+    text = f"HTTP cannot start: cannot listen on {served.address}: another program does"
+    assert str(caught.value) == f"{text}: choose another port (0: any that is free)"
+
+
+def test_one_address_for_both_is_one_listener(mock_kubelet):
+    control = ControlServer(mock_kubelet)
+    with HttpServer(mock_kubelet, "127.0.0.1:0", control=control) as server:
+        assert control.address == server.address
+        assert asked(server.address, "/v1/node").status == 401
+
+
+def test_a_mistake_is_told_to_the_client_and_as_an_event(mock_kubelet, monkeypatch):
+    async def broken(request):
+        raise ValueError("a\nb")
+
+    monkeypatch.setattr(
+        "devicemanager.observe.web.server.PARTS", (lambda _: [Route("/x", broken)],)
+    )
+    with HttpServer(mock_kubelet, "127.0.0.1:0") as server:
+        found = asked(server.address, "/x")
+    assert (found.status, found.text) == (500, "unexpected ValueError: a b (a bug)\n")
+    (event,) = mock_kubelet.events.recent(EventKind.SERVER_ERROR)
+    assert event.message == "HTTP: unexpected ValueError: a b (a bug)"
+
+
+def test_much_that_happened_is_counted_while_nobody_asks(mock_kubelet, monkeypatch):
+    monkeypatch.setattr("devicemanager.observe.metrics.reader._AT_ONCE", 2)
+    server = HttpServer(mock_kubelet, "127.0.0.1:0")
+
+    # What waits costs memory, and is shown nowhere.
+    reader = server._metrics._reader
+
+    def waiting():
+        return len(reader._happened)
+
+    def happen():
+        for _ in range(3):
+            mock_kubelet.events.publish(EventKind.ADMITTED, "a", seconds=0, containers=1)
+
+    happen()
+    assert waiting() == 1  # nobody serves yet: whoever published counted
+    with server:
+        happen()
+        deadline = time.monotonic() + 20
+        while waiting() > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        text = asked(server.address, "/metrics").text
+    assert "kubelet_topology_manager_admission_requests_total 6.0" in text
+    happen()
+    assert waiting() == 0

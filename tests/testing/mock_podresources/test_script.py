@@ -1,0 +1,246 @@
+"""Scripts from documents: what the fields mean, and what is said of a wrong one."""
+
+import json
+
+import pytest
+
+from devicemanager.plugin.simulated import IdShape, SimulatedPlugin, SimulationSettings
+from devicemanager.testing.mock_podresources import (
+    Script,
+    ScriptError,
+    Step,
+    device_ids,
+    load_script,
+    read_script,
+)
+from devicemanager.testing.mock_podresources.ids import SHAPES
+from podresources import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
+
+GPU = "vendor.com/gpu"
+
+WHOLE = """
+kubelet_version: "1.32"
+rate_limit: {qps: 50, burst: 5}
+seed: 7
+faults: ["fail-pod-resources:code=UNAVAILABLE,times=2"]
+pod_resources:
+- name: train
+  namespace: ml
+  cpu_ids: [1]
+  memory: [{memory_type: hugepages-2Mi, size: 2097152}]
+  containers:
+  - name: main
+    devices:
+    - {resource_name: vendor.com/gpu, device_ids: [g-0, g-1], numa_nodes: [0, 1]}
+    cpu_ids: 2-4,8
+    memory: [{size: 4Gi, numa_nodes: 0}]
+    dynamic_resources:
+    - claim_name: c
+      claim_namespace: ml
+      claim_resources:
+      - {driver_name: d, pool_name: p, device_name: x, share_id: s, cdi_devices: [v.com/c=x]}
+  - {name: proxy, restartable_init: true}
+- {name: done, active: false}
+allocatable:
+  devices: [{resource_name: vendor.com/gpu, device_ids: [g-0]}]
+  cpu_ids: 3
+  memory: [{size: 1Ki}]
+steps:
+- {after: 1.5, set_pods: [{name: new}], delete_pods: [ml/train, new]}
+- {pod_resources: [], allocatable: {}, clear_faults: true, serving: false}
+repeat: true
+---
+"""
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_every_field_means_what_it_says(tmp_path):
+    script = load_script(write(tmp_path / "s.yaml", WHOLE))
+    claimed = ClaimResource("d", "p", "x", ("v.com/c=x",), "s")
+    main = Container(
+        "main",
+        (ContainerDevices(GPU, ("g-0", "g-1"), (0, 1)),),
+        (2, 3, 4, 8),
+        (ContainerMemory("memory", 4 << 30, (0,)),),
+        (DynamicResource("c", "ml", (claimed,)),),
+    )
+    train = Pod(
+        "train",
+        "ml",
+        (main, Container("proxy")),
+        (1,),
+        (ContainerMemory("hugepages-2Mi", 2 << 20),),
+    )
+    assert script.pods == (Pod("done", "default"), train)
+    assert [pod.active for pod in script.pods] == [False, True]
+    assert [each.restartable_init for each in script.pods[1].containers] == [False, True]
+    assert script.allocatable == Allocatable(
+        (ContainerDevices(GPU, ("g-0",)),), (3,), (ContainerMemory("memory", 1024),)
+    )
+    assert (script.kubelet_version, script.seed, script.repeat) == ("1.32", 7, True)
+    assert (script.qps, script.burst) == (50, 5)
+    assert [str(fault) for fault in script.faults] == [
+        "fail-pod-resources:times=2"  # UNAVAILABLE is what it fails with anyway
+    ]
+    assert script.steps == (
+        Step(
+            after=1.5,
+            set_pods=(Pod("new", "default"),),
+            delete_pods=(("ml", "train"), ("default", "new")),
+        ),
+        Step(pods=(), allocatable=Allocatable(), clear_faults=True, serving=False),
+    )
+
+
+def test_an_empty_file_is_a_node_without_pods(tmp_path):
+    assert load_script(write(tmp_path / "s.yaml", "")) == Script()
+    assert (Script().qps, Script().burst) == (100.0, 10)
+    assert read_script({"rate_limit": "none"}).qps is None
+
+
+def test_what_the_commands_print_is_a_script(tmp_path, mock_kubelet, simulated_plugin, capsys):
+    from devicemanager.cli import main
+    from devicemanager.testing import pod_manifest
+    from podresources import PodResourcesClient
+
+    simulated_plugin(GPU, 4, numa=(0, 1))
+    mock_kubelet.admit(pod_manifest("train", {GPU: 2}))
+    paths = []
+    for command in ("pods", "resources"):
+        socket = str(mock_kubelet.pod_resources_socket)
+        assert main([command, "-o", "json", "--socket", socket]) == 0
+        paths.append(write(tmp_path / f"{command}.json", capsys.readouterr().out))
+    script = load_script(*paths)
+    with PodResourcesClient(mock_kubelet.pod_resources_socket) as client:
+        assert script.pods == client.list()
+        assert script.allocatable == client.get_allocatable()
+
+
+def test_devices_by_their_number():
+    offered = {"resource_name": GPU, "count": 5, "id_shape": "replica", "replicas": 2}
+    held = {"resource_name": GPU, "indexes": "0,1,2"}
+    pods = [{"name": "a", "containers": [{"name": "c", "devices": [held]}]}]
+    script = read_script(
+        # The order of keys does not matter, nor that of documents.
+        {"pod_resources": pods},
+        {"allocatable": {"devices": [offered | {"numa": [0, 1]}]}},
+    )
+    ids = device_ids("replica", 5, replicas=2)
+    assert [id_.partition("::")[2] for id_ in ids] == ["0", "1", "0", "1", "0"]
+    [container] = script.pods[0].containers
+    assert container.devices == (
+        ContainerDevices(GPU, (ids[0],), (0,)),
+        ContainerDevices(GPU, (ids[1],), (1,)),
+        ContainerDevices(GPU, (ids[2],), (0,)),
+    )
+    assert sum(len(each.device_ids) for each in script.allocatable.devices) == 5
+    plain = read_script({"allocatable": {"devices": [{"resource_name": GPU, "count": 2}]}})
+    assert plain.allocatable.devices == (ContainerDevices(GPU, ("gpu-mock-0", "gpu-mock-1")),)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ids_are_those_of_a_simulated_plugin(tmp_path, shape):
+    settings = SimulationSettings(
+        resource_name=GPU,
+        number_devices=9,
+        id_shape=shape,
+        device_id_prefix="gpu",
+        node_name="mock",
+    )
+    plugin = SimulatedPlugin(settings, tmp_path)
+    assert device_ids(shape, 9) == tuple(device.id for device in plugin.devices)
+
+
+def test_there_are_no_other_shapes():
+    assert set(SHAPES) == set(IdShape)
+
+
+def pod(**fields):
+    return {"pod_resources": [{"name": "a", **fields}]}
+
+
+def container(**fields):
+    return pod(containers=[{"name": "c", **fields}])
+
+
+def device(**fields):
+    return container(devices=[{"resource_name": GPU, **fields}])
+
+
+IN_DEVICE = "pod_resources[0].containers[0].devices[0]"
+WRONG = [
+    ([], "a mapping is expected, not a list"),
+    ({"pods": []}, "unknown field 'pods': choose from allocatable, pod_resources"),
+    ({"pod_resource": []}, "unknown field 'pod_resource': did you mean pod_resources?"),
+    (pod(name=""), 'pod_resources[0].name: a text is expected, not the text ""'),
+    ({"pod_resources": [{}]}, "pod_resources[0]: name is missing"),
+    ({"pod_resources": [{"name": "a"}] * 2}, "pod_resources: default/a is there twice"),
+    (pod(containers="c"), "pod_resources[0].containers: a list is expected, not the text"),
+    (pod(active=1), "pod_resources[0].active: true or false is expected, not the number 1"),
+    (container(cpu_ids="0-x"), "cpu_ids: '0-x' is neither a number nor a range such as 0-3"),
+    (container(cpu_ids="3-1"), "cpu_ids: '3-1' is no range from a lower to a higher number"),
+    (container(cpu_ids="0-65536"), "cpu_ids: '0-65536' are more than 65536 numbers"),
+    (container(cpu_ids=[-1]), "cpu_ids[0]: a whole number from 0 is expected, not the number -1"),
+    (container(memory=[{}]), "memory[0]: size is missing"),
+    (container(memory=[{"size": "4 G"}]), "size: a quantity of bytes such as 4Gi is expected"),
+    (container(memory=[{"size": True}]), "size: a quantity of bytes such as 4Gi is expected"),
+    (container(dynamic_resources=[{"claim_name": "c", "claim_resources": [{}]}]), "driver_name is"),
+    (device(indexes="0"), f"{IN_DEVICE}: indexes: allocatable has no {GPU} with a count"),
+    (
+        {"allocatable": {"devices": [{"resource_name": GPU, "count": 1}]}, **device(indexes=[1])},
+        f"{IN_DEVICE}: indexes: there is no 1 among 1 {GPU}",
+    ),
+    (
+        {"allocatable": {"devices": [{"resource_name": GPU, "count": 1, "id_shape": "x"}]}},
+        "allocatable.devices[0]: unknown id_shape 'x': choose from index, gpu-uuid, mig, replica",
+    ),
+    (
+        {"allocatable": {"devices": [{"resource_name": GPU, "count": 100_001}]}},
+        "allocatable.devices[0]: count is 100001: at most 100000",
+    ),
+    ({"kubelet_version": 1.3}, "kubelet_version: kubelet version 1.3 is no version: write it as"),
+    ({"kubelet_version": "1.2"}, "kubelet_version: kubelet version '1.2' is not known: "),
+    ({"rate_limit": {"qps": 0}}, "rate_limit.qps: a number above 0 is expected, not the number 0"),
+    ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: a whole number from 1 is expected"),
+    ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': choose from "),
+    ({"faults": ["restart:on=call"]}, "faults[0]: "),
+    ({"faults": ["refuse-register"]}, "faults[0]: refuse-register needs a kubelet: choose a fault"),
+    ({"steps": [{"after": -1}]}, "steps[0].after: a number from 0 is expected, not the number -1"),
+    ({"steps": [{}], "repeat": True}, "repeat: the steps take no time: give one of them `after`"),
+]
+
+
+@pytest.mark.parametrize(("document", "text"), WRONG, ids=range(len(WRONG)))
+def test_what_is_wrong_is_named_by_its_field(document, text):
+    with pytest.raises(ScriptError) as caught:
+        read_script(document)
+    assert text in str(caught.value)
+    assert str(caught.value).startswith("document 1: ")
+
+
+def test_files_that_make_no_script_are_named(tmp_path):
+    with pytest.raises(ScriptError, match=r"^cannot read /nowhere: No such file or directory$"):
+        load_script("/nowhere")
+    with pytest.raises(ScriptError, match=r"^cannot read .*: it is a directory, not a regular"):
+        load_script(tmp_path)
+    path = tmp_path / "s"
+    path.write_bytes(b"\xff")
+    with pytest.raises(ScriptError, match=r"s: it is no text$"):
+        load_script(path)
+    with pytest.raises(ScriptError, match=r"s: not YAML: line 2, column 1: "):
+        load_script(write(path, "{"))
+    one = json.dumps({"pod_resources": []})
+    with pytest.raises(ScriptError, match=r"s: pod_resources is in another document already$"):
+        load_script(write(path, f"{one}\n---\n{one}"))
