@@ -1,82 +1,182 @@
-"""Import contracts: what each room may import, and that every module is in a room.
+"""Contracts of `make lint` that read the table of rooms in pyproject.toml.
 
-A contract that forbids would have to name every module there is and will be; ``only``
-names the few that are allowed, so a new import is an error until somebody lets it in.
+A room is a package or a module that the contracts treat as one unit. Every module belongs to
+the innermost room that contains it. ``[tool.rooms]`` has a line for each room: what it may
+import, and what it never uses.
 """
 
+import ast
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any
 
+import attrs
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-__all__ = ["CoveredContract", "OnlyContract"]
+__all__ = ["RoomsContract", "SourceContract"]
 
-_CONFIGURATION = Path(__file__).resolve().parents[1] / "pyproject.toml"
+_ROOT = Path(__file__).resolve().parents[1]
+_TOP = ("checkpoint", "devicemanager", "podresources", "protos")
+_DYNAMIC = {"__import__", "import_module"}
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-class OnlyContract(Contract):
-    """``room`` imports only itself and ``may_import`` of the packages checked.
+@attrs.frozen
+class Room:
+    """A line of the table, with full module names."""
 
-    With ``alone`` the room is that one module without those below it.
+    imports: tuple[str, ...]
+    """Rooms, without the rooms inside them; or single modules."""
+    never: frozenset[str]
+    """Modules of the standard library and of other distributions."""
+    alone: bool
+    """Only the module itself, without the modules inside it."""
+
+
+class RoomsContract(Contract):
+    """Every module is in a room, and every room keeps to its line.
+
+    An import that is not on the line is an error, and so is a permission that is not used.
     """
 
-    room = fields.StringField()
-    may_import = fields.ListField(subfield=fields.StringField())
-    alone = fields.BooleanField(required=False, default=False)
-
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Hold the contract against the imports of all modules of the room."""
-        room = str(self.room)
-        if room not in graph.modules:
-            raise ValueError(f"import contract: there is no module {room}")
-        below = set() if self.alone else graph.find_descendants(room)
-        # On an instance import-linter has put the value in the field's place.
-        allowed = cast(list[str], self.may_import) + ([] if self.alone else [room])
-        broken = [
-            (importer, imported)
-            for importer in sorted({room} | below)
-            for imported in sorted(graph.find_modules_directly_imported_by(importer))
-            if not graph.is_module_squashed(imported) and not _within(imported, allowed)
+        """Compare the table with all imports."""
+        rooms = _rooms()
+        problems = [f"room {name} does not exist" for name in rooms if name not in graph.modules]
+        used: set[tuple[str, str]] = set()
+        for module in sorted(graph.modules):
+            if graph.is_module_squashed(module):
+                continue
+            name = _room_of(module, rooms)
+            if name is None:
+                problems.append(f"{module} is in no room: add one to [tool.rooms]")
+                continue
+            for imported in sorted(graph.find_modules_directly_imported_by(module)):
+                if graph.is_module_squashed(imported):
+                    if imported.partition(".")[0] in rooms[name].never:
+                        problems.append(f"{module} uses {imported}: room {name} never does")
+                elif (target := _room_of(imported, rooms)) != name:
+                    allowed = [
+                        each
+                        for each in rooms[name].imports
+                        if each == target or (each not in rooms and _within(imported, each))
+                    ]
+                    used.update((name, each) for each in allowed)
+                    if not allowed:
+                        problems.append(f"{module} imports {imported}: room {name} may not")
+        problems += [
+            f"room {name} does not use its permission to import {each}"
+            for name, room in rooms.items()
+            for each in room.imports
+            if (name, each) not in used
         ]
-        return ContractCheck(kept=not broken, metadata={"broken": broken})
+        return ContractCheck(kept=not problems, metadata={"problems": problems})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Name each import that is not allowed."""
-        for importer, imported in check.metadata["broken"]:
-            output.print_error(f"- {importer} imports {imported}")
+        """Print a line for each problem."""
+        _render(check)
 
 
-class CoveredContract(Contract):
-    """Every module of the packages checked is in the room of an ``only`` contract."""
+class SourceContract(Contract):
+    """Imports that no graph shows, and comparisons of kubelet versions.
+
+    ``dynamic_imports`` lists the modules that may import by name; ``versions`` is the only
+    room that may compare kubelet versions.
+    """
+
+    dynamic_imports = fields.ListField(subfield=fields.StringField())
+    versions = fields.StringField()
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Hold the rooms of the configuration against all modules."""
-        rooms, alone = _rooms()
-        outside = [
-            module
-            for module in sorted(graph.modules)
-            if not graph.is_module_squashed(module)
-            and module not in alone
-            and not _within(module, rooms)
-        ]
-        return ContractCheck(kept=not outside, metadata={"outside": outside})
+        """Search the source of all modules."""
+        allowed = set(map(str, self.dynamic_imports))
+        problems, used = [], set()
+        for module in sorted(graph.modules):
+            if graph.is_module_squashed(module):
+                continue
+            for line, what in _findings(ast.parse(_source(module))):
+                if what == "import by name" and module in allowed:
+                    used.add(module)
+                elif what == "comparison of versions" and _within(module, str(self.versions)):
+                    pass
+                else:
+                    problems.append(f"{module}:{line}: {what}")
+        problems += [f"{module} imports nothing by name" for module in sorted(allowed - used)]
+        return ContractCheck(kept=not problems, metadata={"problems": problems})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Name each module that is in no room."""
-        for module in check.metadata["outside"]:
-            output.print_error(f"- {module} is in no room: name it in a contract of type only")
+        """Print a line for each problem."""
+        _render(check)
 
 
-def _rooms() -> tuple[list[str], set[str]]:
-    """The rooms, and the single modules that are rooms."""
-    configuration = tomllib.loads(_CONFIGURATION.read_text())
-    contracts = configuration["tool"]["importlinter"]["contracts"]
-    only = [contract for contract in contracts if contract["type"] == "only"]
-    rooms = [contract["room"] for contract in only if not contract.get("alone")]
-    return rooms, {contract["room"] for contract in only if contract.get("alone")}
+def _render(check: ContractCheck) -> None:
+    for problem in check.metadata["problems"]:
+        output.print_error(f"- {problem}")
 
 
-def _within(module: str, packages: list[str]) -> bool:
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
+def _rooms() -> dict[str, Room]:
+    """The rooms of the table by their full names."""
+    tool = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]
+    libraries: dict[str, list[str]] = tool["libraries"]
+
+    def room(line: dict[str, Any]) -> Room:
+        never = line.get("never", [])
+        return Room(
+            tuple(map(_full_name, line["imports"])),
+            frozenset(module for name in never for module in libraries.get(name, [name])),
+            line.get("alone", False),
+        )
+
+    return {_full_name(name): room(line) for name, line in tool["rooms"].items()}
+
+
+def _full_name(name: str) -> str:
+    return name if name.partition(".")[0] in _TOP else f"devicemanager.{name}"
+
+
+def _room_of(module: str, rooms: dict[str, Room]) -> str | None:
+    """The innermost room that contains the module."""
+    found = [
+        name
+        for name, room in rooms.items()
+        if module == name or (_within(module, name) and not room.alone)
+    ]
+    return max(found, key=len, default=None)
+
+
+def _within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _source(module: str) -> str:
+    path = _ROOT.joinpath(*module.split("."))
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+
+
+def _findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and _name(node) in _DYNAMIC:
+            yield node.lineno, "import by name"
+        elif isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+            ordered = any(isinstance(operator, _ORDER) for operator in node.ops)
+            if any(map(_is_release, operands)) or (ordered and any(map(_is_version, operands))):
+                yield node.lineno, "comparison of versions"
+
+
+def _name(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        return _name(node.func)
+    return getattr(node, "id", getattr(node, "attr", ""))
+
+
+def _is_version(node: ast.expr) -> bool:
+    return _name(node) in {"kubelet_version", "KubeletVersion", "minor", "patch"}
+
+
+def _is_release(node: ast.expr) -> bool:
+    """True for a text such as '1.36'."""
+    value = getattr(node, "value", None)
+    return isinstance(value, str) and value.startswith("1.") and value[2:].isdigit()
