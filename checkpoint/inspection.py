@@ -1,4 +1,4 @@
-"""What can be read of a file that a kubelet would refuse, and what is wrong with it.
+"""What can be read of a file that a kubelet would reject, and what is wrong with it.
 
 ``loads`` gives all or nothing, which is right for a kubelet: half of a checkpoint would free
 devices that containers hold. Somebody who looks into the file wants the rest.
@@ -33,7 +33,7 @@ class Inspection:
     is_complete: bool
     """Whether all of it could be read; its checksum may still be wrong."""
     problems: tuple[str, ...]
-    """Why a kubelet would refuse the file, a line each. Empty if it would not."""
+    """Why a kubelet would reject the file, a line each. Empty if it would not."""
     found: int | None
     """The file's checksum; None if the file ends before it or it is no number."""
     expected: int
@@ -94,7 +94,7 @@ def _read(data: bytes) -> Inspection:
 
 
 def _closer(data: bytes, found: Inspection) -> Inspection:
-    """A refused file searched for entries from its beginning, if that finds more: what says
+    """A rejected file searched for entries from its beginning, if that finds more: what says
     where they are may be what is damaged, or one may have run into others."""
     everywhere = salvage(data.decode(errors="replace"), 0)
     unread: list[str] = []

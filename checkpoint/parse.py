@@ -40,7 +40,7 @@ def loads(
 
     With ``v1`` also one of a kubelet before v1.20, whose devices are put on node 0. Raises
     CheckpointCorrupt, and ChecksumMismatch unless ``verify`` is false, which is for looking
-    into a file that a kubelet would refuse.
+    into a file that a kubelet would reject.
     """
     try:
         return _loads(data, source, verify, v1=False)

@@ -1,4 +1,4 @@
-"""A file that a kubelet loads, from one that it would refuse.
+"""A file that a kubelet loads, from one that it would reject.
 
 What cannot be read is left out and named. Nothing is made up: where a text was altered and is
 still a text, nobody can tell, and the new checksum vouches for it.
@@ -43,7 +43,7 @@ class Repair:
     checkpoint: Checkpoint
     """The same, read."""
     problems: tuple[str, ...] = ()
-    """Why a kubelet would have refused the file, a line each."""
+    """Why a kubelet would have rejected the file, a line each."""
     dropped: tuple[str, ...] = ()
     """Each entry and resource that is left out: what it was, or why."""
     notes: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ class FileStore:
         store's durability says.
 
         Raises CheckpointWriteError; no temporary file is left then, and unless the error
-        says ``replaced`` the file is what it was. More than ``MAX_SIZE`` bytes are refused:
+        says ``replaced`` the file is what it was. More than ``MAX_SIZE`` bytes are rejected:
         no kubelet here would read them again.
         """
         self._check_size(data)

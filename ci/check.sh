@@ -5,7 +5,7 @@
 set -u
 mkdir -p conformance
 if [ -n "${SOURCE:-}" ]; then
-    # Not into the machine's own Python, which may refuse that.
+    # Not into the machine's own Python, which may reject that.
     venv=$(mktemp -d) && python3 -m venv "$venv" && "$venv/bin/pip" install --quiet "$SOURCE" ||
         exit 2
     PATH="$venv/bin:$PATH"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         StartError,
         StopError,
     )
-    from devicemanager.core.rejection import Refused
+    from devicemanager.core.rejection import Rejected
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
     from devicemanager.events.stream import Event, EventKind
     from devicemanager.io.clock import ManualClock
@@ -44,7 +44,7 @@ __all__ = [
     "MockKubelet",
     "NumaTopology",
     "NumaTopologyError",
-    "Refused",
+    "Rejected",
     "RequestError",
     "RpcError",
     "Settings",
@@ -71,7 +71,7 @@ __getattr__, __dir__ = lazy_names(
         "MockKubelet": "kubelet.mock",
         "NumaTopology": "core.topology",
         "NumaTopologyError": "core.topology",
-        "Refused": "core.rejection",
+        "Rejected": "core.rejection",
         "RequestError": "core.errors",
         "RpcError": "core.errors",
         "Settings": "kubelet.settings",

@@ -37,7 +37,7 @@ class Backlog:
 
     gRPC takes every answer at once and keeps it until its client reads: clients that never
     do would fill the memory. An answer that finds no room ends the oldest calls that are
-    unread for longer than a client needs; if all are younger, it is refused.
+    unread for longer than a client needs; if all are younger, it is rejected.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class Profile:
     get_enabled: bool = True
     """Whether Get answers, or tells that its feature gate is off."""
     list_inactive: bool = True
-    """Whether List tells of pods that were refused or have finished; v1alpha1 always does."""
+    """Whether List tells of pods that were rejected or have finished; v1alpha1 always does."""
     get_inactive: bool = True
     """Whether Get answers for them."""
     memory: bool = True

@@ -20,7 +20,7 @@ from podresources.counters import Counters
 from podresources.errors import ServeError
 from podresources.profile import ALL, Profile
 from podresources.ratelimit import TokenBucket
-from podresources.service import Answer, Method, Refusal, Service
+from podresources.service import Answer, Method, Rejection, Service
 
 if TYPE_CHECKING:
     from podresources.source import Source
@@ -180,17 +180,17 @@ def _handler(
     def behaviour(request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
             answer = service.answer(method, request)
-        except Refusal as refusal:
-            _abort(context, refusal)
+        except Rejection as rejection:
+            _abort(context, rejection)
         if not backlog.add(context, len(answer)):
-            _abort(context, Refusal("RESOURCE_EXHAUSTED", UNREAD_TEXT))
+            _abort(context, Rejection("RESOURCE_EXHAUSTED", UNREAD_TEXT))
         return answer
 
     return grpc.unary_unary_rpc_method_handler(behaviour)
 
 
-def _abort(context: grpc.ServicerContext, refusal: Refusal) -> NoReturn:
-    context.abort(grpc.StatusCode[refusal.code], refusal.text)
+def _abort(context: grpc.ServicerContext, rejection: Rejection) -> NoReturn:
+    context.abort(grpc.StatusCode[rejection.code], rejection.text)
 
 
 def _listen(server: grpc.Server, path: Path) -> None:

@@ -37,7 +37,7 @@ def not_found_text(name: str, namespace: str) -> str:
     return f"pod {name} in namespace {namespace} not found"
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """An error to answer with: gRPC's name of the code, and the text."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -61,7 +61,7 @@ class Method:
 
 
 Answer = Callable[[Method, bytes], bytes]
-"""From the method and the request's bytes to the response's. May raise :class:`Refusal`."""
+"""From the method and the request's bytes to the response's. May raise :class:`Rejection`."""
 
 
 def _answer(method: Method, request: bytes) -> bytes:
@@ -133,24 +133,24 @@ class Service:
         )
 
     def answer(self, method: Method, request: bytes) -> bytes:
-        """The response's bytes, or :class:`Refusal`. Never another exception."""
+        """The response's bytes, or :class:`Rejection`. Never another exception."""
         if not method.exists:
             service, name = method.path[1:].split("/")
-            raise Refusal("UNIMPLEMENTED", unknown_method_text(name, service))
+            raise Rejection("UNIMPLEMENTED", unknown_method_text(name, service))
         _check_request(method, request)
         if not self._let_in():
-            raise Refusal("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
+            raise Rejection("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
         self._counters.requested(method.api_version, method.kind)
         try:
             return self._answer(method, request)
-        except Refusal:
+        except Rejection:
             self._counters.failed(method.api_version, method.kind)
             raise
         except Exception as error:
             self._counters.failed(method.api_version, method.kind)
             self._on_error(error)
             text = f"{method.path}: cannot read the node's resources: {error!r}"
-            raise Refusal("INTERNAL", text) from error
+            raise Rejection("INTERNAL", text) from error
 
     def _let_in(self) -> bool:
         if self._limiter is None:
@@ -160,17 +160,17 @@ class Service:
 
     def _allocatable(self) -> bytes:
         if text := self._profile.get_allocatable_disabled:
-            raise Refusal("UNKNOWN", text)
+            raise Rejection("UNKNOWN", text)
         return self._view.allocatable_v1()
 
     def _get(self, request: bytes) -> bytes:
         # In the kubelet these two are plain Go errors, which gRPC sends as UNKNOWN.
         if not self._profile.get_enabled:
-            raise Refusal("UNKNOWN", DISABLED_TEXT)
+            raise Rejection("UNKNOWN", DISABLED_TEXT)
         asked = v1.GetPodResourcesRequest.FromString(request)
         found = self._view.get_v1(asked.pod_name, asked.pod_namespace)
         if found is None:
-            raise Refusal("UNKNOWN", not_found_text(asked.pod_name, asked.pod_namespace))
+            raise Rejection("UNKNOWN", not_found_text(asked.pod_name, asked.pod_namespace))
         return found
 
 
@@ -182,4 +182,4 @@ def _check_request(method: Method, request: bytes) -> None:
         method.request.FromString(request)
     except DecodeError as error:
         name = method.request.DESCRIPTOR.full_name
-        raise Refusal("INTERNAL", f"{method.path}: the request is no {name}: {error}") from error
+        raise Rejection("INTERNAL", f"{method.path}: the request is no {name}: {error}") from error

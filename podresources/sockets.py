@@ -27,7 +27,7 @@ _PRIVATE = re.compile(r"\.[0-9a-f]{3,16}")
 
 AUTHORITY = ("grpc.default_authority", "localhost")
 """The channel option for every connection to a unix socket. As the kubelet's own clients do
-(k/k#112597): gRPC would send the quoted path, which servers on Rust's h2 refuse."""
+(k/k#112597): gRPC would send the quoted path, which servers on Rust's h2 reject."""
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, str | int], ...]] = (
     AUTHORITY,

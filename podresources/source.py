@@ -31,7 +31,7 @@ class Source(Protocol):
 
     def pods(self) -> Sequence[Pod]:
         """Every pod, with devices or without, sorted, as of one moment; ``Pod.active`` says
-        which were refused or have finished.
+        which were rejected or have finished.
 
         Containers in the order restartable init containers, app containers; ordinary
         init containers never.

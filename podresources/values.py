@@ -55,7 +55,7 @@ class Container:
 class Pod:
     """One pod. ``cpu_ids`` and ``memory`` are what the pod holds as a whole.
 
-    ``active`` is false for a pod that was refused or has finished, and is not deleted yet:
+    ``active`` is false for a pod that was rejected or has finished, and is not deleted yet:
     kubelets from 1.34 on leave it out of v1 answers (k/k#132028). The wire does not carry
     the mark, so it is no part of equality and a client always reads it as true.
     """

@@ -1,9 +1,9 @@
 """The private descriptor pool that all messages of this package are built in.
 
-Protobuf keeps one default pool per process and refuses a second definition of a name in
+Protobuf keeps one default pool per process and rejects a second definition of a name in
 it. A plugin under test brings its own ``api_pb2`` with the very names used here, so these
 messages stay out of the default pool. They are built from descriptors at run time because
-generated modules refuse a protobuf older than the compiler that made them.
+generated modules reject a protobuf older than the compiler that made them.
 """
 
 from pathlib import Path

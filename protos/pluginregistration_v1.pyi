@@ -39,7 +39,7 @@ class RegistrationStatus(Message):
     """How a registration ended."""
     plugin_registered: bool
     error: str
-    """Why not, where it was refused."""
+    """Why not, where it was rejected."""
     def __init__(
         self,
         *,

@@ -64,10 +64,10 @@ def directory():
 def no_idle_observers():
     """Nothing that another test's watches have left idle is used, and nothing is kept."""
     from devicemanager.io import observers
-    from devicemanager.io.idle_pool import Kept
+    from devicemanager.io.idle_pool import IdlePool
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observers, "_idle", Kept(2, observers._end))
+        patch.setattr(observers, "_idle", IdlePool(2, observers._end))
         yield
 
 

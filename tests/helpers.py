@@ -164,7 +164,7 @@ class World:
         rules: Rules | None = None,
     ) -> PodAllocation:
         """Run an admission to its end and commit it; an exception of ``answers`` is the
-        RPC's. Raises Refused."""
+        RPC's. Raises Rejected."""
         allocation, steps = self.begin(pod, context, rules)
         try:
             self._run(steps, answers)

@@ -204,7 +204,7 @@ def test_commands_print_what_a_page_shows(page, make_mock_kubelet, monkeypatch, 
         try:
             assert any("ready" in line for line in kubelet.stdout)
             for command, output in reading:
-                assert main(argv(command)) == (1 if " refused: " in output else 0)
+                assert main(argv(command)) == (1 if " rejected: " in output else 0)
                 printed = capsys.readouterr().out.replace(root, "./node")
                 assert any_checksum(printed) == any_checksum(output)
         finally:

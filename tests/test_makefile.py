@@ -55,7 +55,7 @@ def setup(checkout, python):
     )
 
 
-def test_an_old_python_is_refused_before_anything_is_made(checkout):
+def test_an_old_python_is_rejected_before_anything_is_made(checkout):
     done = setup(checkout, interpreter(checkout / "old", 3, 10, 13))
     assert done.returncode != 0
     assert done.stdout == ""

@@ -18,7 +18,7 @@ from devicemanager.testing import SimulatedPluginFactory, pod_manifest
 with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
     simulate("vendor.com/gpu", 1)
     admission = kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1}))
-    admission.raise_for_refusal()
+    admission.raise_for_rejection()
     kubelet.restart()
     print(len(kubelet.devices(admission.uid)))
 """
@@ -99,7 +99,7 @@ def test_the_fixtures_work_in_such_a_project(project):
         "def test_admission(mock_kubelet, simulated_plugin):\n"
         "    from devicemanager.testing import pod_manifest\n"
         "    simulated_plugin('vendor.com/gpu', 2)\n"
-        "    mock_kubelet.admit(pod_manifest('a', {'vendor.com/gpu': 1})).raise_for_refusal()\n"
+        "    mock_kubelet.admit(pod_manifest('a', {'vendor.com/gpu': 1})).raise_for_rejection()\n"
         "    import podresources\n"
         "    assert podresources.MINE == 'my client'\n"
     )

@@ -61,7 +61,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "Registrations",
-        "Calls of Register since the kubelet started, refused ones included.",
+        "Calls of Register since the kubelet started, rejected ones included.",
         ((f"kubelet_device_plugin_registration_total{{{_RESOURCE}}}", "{{resource_name}}"),),
     ),
     _Panel(
@@ -78,7 +78,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "Admissions",
-        "Pods that came to the topology manager, and that were refused, a second.",
+        "Pods that came to the topology manager, and that were rejected, a second.",
         (
             (_rate(f"{_TOPOLOGY}_requests_total"), "all"),
             (_rate("kubelet_admission_rejections_total"), "{{reason}}"),
@@ -99,7 +99,7 @@ _PANELS: Final = (
         "Containers or pods on one NUMA node, and that could not be (policy single-numa-node).",
         (
             (f"{_ALIGNED}_count{{{_CHOSEN}}}", "{{scope}} aligned"),
-            (f"{_ALIGNED}_failure_count{{{_CHOSEN}}}", "{{scope}} refused"),
+            (f"{_ALIGNED}_failure_count{{{_CHOSEN}}}", "{{scope}} rejected"),
             (f"{_TOPOLOGY}_errors_total{{{_CHOSEN}}}", "errors"),
         ),
     ),

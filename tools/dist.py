@@ -25,7 +25,7 @@ from devicemanager.testing import SimulatedPluginFactory, pod_manifest
 
 with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
     simulate("vendor.com/gpu", 2)
-    kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1})).raise_for_refusal()
+    kubelet.admit(pod_manifest("a", {"vendor.com/gpu": 1})).raise_for_rejection()
 assert files("devicemanager.observe.web").joinpath("page/static/index.html").is_file()
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from devicemanager.faults.fault import AT, COMMON
-from devicemanager.faults.injection_point import Point
+from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.kinds import KINDS, Kind, Option
 
 __all__ = ["PAGE", "page"]
@@ -17,10 +17,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 _GROUPS = {
-    "registration": (Point.REGISTER, Point.NOTIFICATION),
-    "calls": (Point.CALL, Point.LIST),
-    "checkpoint": (Point.CHECKPOINT, Point.START),
-    "podresources": (Point.POD_RESOURCES,),
+    "registration": (InjectionPoint.REGISTER, InjectionPoint.NOTIFICATION),
+    "calls": (InjectionPoint.CALL, InjectionPoint.LIST),
+    "checkpoint": (InjectionPoint.CHECKPOINT, InjectionPoint.START),
+    "podresources": (InjectionPoint.POD_RESOURCES,),
     "actions": (None,),
 }
 

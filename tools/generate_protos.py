@@ -25,7 +25,7 @@ def compiled(root: Path = ROOT) -> FileDescriptorSet:
         protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}"]
         options = ["--include_source_info", f"--descriptor_set_out={out}"]
         if subprocess.run([*protoc, *options, *sources], check=False).returncode != 0:
-            raise SystemExit("protoc refused the .proto files: see its messages above")
+            raise SystemExit("protoc rejected the .proto files: see its messages above")
         return FileDescriptorSet.FromString(out.read_bytes())
 
 

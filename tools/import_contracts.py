@@ -9,7 +9,7 @@ import ast
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from grimp import ImportGraph
@@ -91,7 +91,7 @@ class SourceContract(Contract):
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Search the source of all modules."""
-        allowed = set(map(str, self.dynamic_imports))
+        allowed = {str(module) for module in cast(list[str], self.dynamic_imports)}
         problems, used = [], set()
         for module in sorted(graph.modules):
             if graph.is_module_squashed(module):
@@ -169,7 +169,7 @@ def _findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Call):
         return _name(node.func)
-    return getattr(node, "id", getattr(node, "attr", ""))
+    return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
 def _is_version(node: ast.expr) -> bool:

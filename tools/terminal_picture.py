@@ -17,7 +17,7 @@ from rich.console import Console
 
 from devicemanager import ManualClock, MockKubelet, Settings
 from devicemanager.cluster import Cluster
-from devicemanager.cluster.fake_apiserver import StubServer
+from devicemanager.cluster.fake_apiserver import FakeApiServer
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.core.topology import NumaTopology
 from devicemanager.observe.terminal.keys import ScreenState
@@ -74,9 +74,9 @@ def simulate(stack: ExitStack, kubelet: MockKubelet, resource: str, count: int) 
 
 
 def crowd() -> ClusterView:
-    """Six nodes: one refused a pod, one has lost a device, two are not well."""
+    """Six nodes: one rejected a pod, one has lost a device, two are not well."""
     settings = Settings(topology_policy="single-numa-node", numa=NumaTopology.of([0, 1]))
-    with StubServer() as stub, tempfile.TemporaryDirectory() as directory:
+    with FakeApiServer() as stub, tempfile.TemporaryDirectory() as directory:
         kubeconfig = stub.kubeconfig(Path(directory) / "kubeconfig")
         with Cluster.connect(kubeconfig) as cluster:
             nodes = cluster.join_light("rack", 6, {GPU: "8@0,1", NIC: "2@0,1"}, settings=settings)
@@ -90,8 +90,8 @@ def crowd() -> ClusterView:
     return picture
 
 
-def _bound_pod(stub: StubServer, name: str, node: str, devices: int) -> None:
-    """Create a pod and wait until its node has run or refused it."""
+def _bound_pod(stub: FakeApiServer, name: str, node: str, devices: int) -> None:
+    """Create a pod and wait until its node has run or rejected it."""
     container = {"name": "main", "image": "i", "resources": {"limits": {GPU: str(devices)}}}
     spec = {"nodeName": node, "containers": [container]}
     stub.create("pods", {"metadata": {"name": name}, "spec": spec}, "ml")

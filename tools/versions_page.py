@@ -17,7 +17,7 @@ from devicemanager.core.versions.behaviour import STEPS, Behaviour
 from devicemanager.core.versions.gates import GATES
 from devicemanager.core.versions.quirks import QUIRKS
 from devicemanager.core.versions.steps import Step, Steps
-from devicemanager.core.versions.version import NEWEST, OLDEST, PREVIEW, PROVED
+from devicemanager.core.versions.version import NEWEST, NEWEST_KNOWN, OLDEST, VERIFIED
 
 __all__ = ["PAGE", "page"]
 
@@ -29,9 +29,9 @@ _HEAD = "\n\n".join(
         "# Kubelet versions",
         f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
         behave as that version did; `1.28` is its newest patch, `1.28.2` that one. 1.{OLDEST} to
-        1.{PREVIEW} are known. The default is 1.{PROVED}, the newest one of whose real device
-        manager recorded results are replayed; 1.{NEWEST} is the newest stable one and 1.{PREVIEW}
-        a preview, both as their sources and notes describe them.""",
+        1.{NEWEST_KNOWN} are known. The default is 1.{VERIFIED}, the newest one of whose real device
+        manager recorded results are replayed; 1.{NEWEST} is the newest stable one and
+        1.{NEWEST_KNOWN} a preview, both as their sources and notes describe them.""",
         """`Settings(feature_gates={"KubeletPodResourcesGet": True})` and
         `--feature-gates KubeletPodResourcesGet=true` switch what that version guards by a gate.
         Settings of your own, such as `pod_resources_qps`, count for more than the version.""",
@@ -41,7 +41,7 @@ _HEAD = "\n\n".join(
         does. "Unsure" marks what no source settles.""",
         """Open upstream are two things. Whether a second Register of a socket that is connected
         succeeds and does nothing (k/k#139765): at every version the newest connection takes over
-        here, and with Q2 it is refused. And in which order 1.38 tells `allocatedResourcesStatus`
+        here, and with Q2 it is rejected. And in which order 1.38 tells `allocatedResourcesStatus`
         (k/k#142340): here it is sorted by resource, then id.""",
         "`python -m tools.versions_page` writes this page.",
     )

@@ -128,7 +128,7 @@ func lines[T any](ctx context.Context, c *Client, path string, query url.Values)
 }
 
 // Admit admits a pod: a manifest as YAML or JSON text, or a value that encodes to one, such
-// as a corev1.Pod. A refusal is an answer, no error.
+// as a corev1.Pod. A rejection is an answer, no error.
 func (c *Client) Admit(ctx context.Context, manifest any) (*Admission, error) {
 	var answer Admission
 	return &answer, c.do(ctx, "POST", "/pods", manifest, &answer)
@@ -206,7 +206,7 @@ func (c *Client) WaitForEvent(ctx context.Context, wait EventWait) (*Event, erro
 	return &answer, c.do(ctx, "POST", "/waits/event", wait, &answer)
 }
 
-// SetFault sets a fault by its line, such as "refuse-register:times=2".
+// SetFault sets a fault by its line, such as "reject-register:times=2".
 func (c *Client) SetFault(ctx context.Context, spec string) (*Fault, error) {
 	var answer Fault
 	return &answer, c.do(ctx, "POST", "/faults", map[string]any{"spec": spec}, &answer)

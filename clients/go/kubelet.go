@@ -140,7 +140,7 @@ func (k *Kubelet) PodResourcesSocket() string {
 	return filepath.Join(k.root, "pod-resources", "kubelet.sock")
 }
 
-// Admit admits a pod; see Client.Admit. A refusal is an answer.
+// Admit admits a pod; see Client.Admit. A rejection is an answer.
 func (k *Kubelet) Admit(manifest any) *Admission {
 	k.t.Helper()
 	return must[*Admission](k, "Admit")(k.Client.Admit(context.Background(), manifest))
@@ -183,7 +183,7 @@ func (k *Kubelet) Reboot() {
 	k.check("Reboot", k.Client.Reboot(context.Background()))
 }
 
-// Fault sets a fault by its line, such as "refuse-register:times=2".
+// Fault sets a fault by its line, such as "reject-register:times=2".
 func (k *Kubelet) Fault(spec string) *Fault {
 	k.t.Helper()
 	return must[*Fault](k, "Fault")(k.Client.SetFault(context.Background(), spec))

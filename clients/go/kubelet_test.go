@@ -23,7 +23,7 @@ func TestAPod(t *testing.T) {
 	kubelet.WaitForResource("vendor.com/gpu", 2)
 	admission := kubelet.Admit(pod)
 	if !admission.Admitted {
-		t.Fatalf("refused: %s", admission.Message)
+		t.Fatalf("rejected: %s", admission.Message)
 	}
 	ids := admission.Containers["main"].Devices["vendor.com/gpu"]
 	if len(ids) != 2 {
@@ -52,9 +52,9 @@ func TestAPod(t *testing.T) {
 func TestAFault(t *testing.T) {
 	kubelet := Start(t, "--simulate", "vendor.com/gpu=1")
 	kubelet.Fault("fail-call:rpc=Allocate,text=not today")
-	refused := kubelet.Admit(strings.ReplaceAll(pod, "gpu: 2", "gpu: 1"))
-	if refused.Admitted || !strings.Contains(refused.Message, "not today") {
-		t.Errorf("%+v", refused)
+	rejected := kubelet.Admit(strings.ReplaceAll(pod, "gpu: 2", "gpu: 1"))
+	if rejected.Admitted || !strings.Contains(rejected.Message, "not today") {
+		t.Errorf("%+v", rejected)
 	}
 	kubelet.ClearFaults()
 	if _, err := kubelet.Client.SetFault(context.Background(), "nonsense"); err == nil ||

@@ -2,14 +2,14 @@
 
 package mockkubelet
 
-// Admission: What became of a pod: its containers' devices and settings, or the refusal.
+// Admission: What became of a pod: its containers' devices and settings, or the rejection.
 type Admission struct {
 	Schema   string `json:"schema"`
 	Pod      Pod    `json:"pod"`
 	Admitted bool   `json:"admitted"`
 	Reason   string `json:"reason"`
 	Message  string `json:"message"`
-	// by name; empty for a refusal
+	// by name; empty for a rejection
 	Containers map[string]ContainerOutcome `json:"containers"`
 	// policy, steps, holders and text; see docs/json.md
 	Explanation map[string]any `json:"explanation"`
@@ -432,7 +432,7 @@ type Pod struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	Phase     Phase  `json:"phase"`
-	// why it was refused; else empty
+	// why it was rejected; else empty
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	// whether it has been admitted once
@@ -577,7 +577,7 @@ type Running struct {
 
 // SetFault: A fault to set: as one line, or by its kind and options.
 type SetFault struct {
-	// such as refuse-register:code=UNAVAILABLE,times=2
+	// such as reject-register:code=UNAVAILABLE,times=2
 	Spec    *string        `json:"spec,omitempty"`
 	Kind    *string        `json:"kind,omitempty"`
 	Options map[string]any `json:"options,omitempty"`

@@ -14,7 +14,7 @@ from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.model import Allocation, Budget, Error, Infeasible, Limits
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
 from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
-from devicemanager.claims.explanation import Explanation, explain, refusal_line, undecided
+from devicemanager.claims.explanation import Explanation, explain, rejection_line, undecided
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.convert import allocations_of
@@ -134,7 +134,7 @@ class Allocator:
         if isinstance(outcome, Error):
             raise ClaimsError(f'DeviceClaim "{outcome.claim}": {outcome.message}')
         if isinstance(outcome, Infeasible):
-            reasons = [refusal_line(each, resolved) for each in outcome.reasons]
+            reasons = [rejection_line(each, resolved) for each in outcome.reasons]
             raise DoesNotFit("; ".join(reasons), outcome, inventory)
         if isinstance(outcome, Budget):
             raise TryAgain(undecided(outcome))

@@ -39,7 +39,7 @@ class ObjectOwner(Protocol):
     """Who keeps the objects."""
 
     def apply(self, objects: Iterable[api.Object]) -> None:
-        """Create or replace objects. Raises ClaimsError for the first that is refused."""
+        """Create or replace objects. Raises ClaimsError for the first that is rejected."""
 
     def withdraw(self, found: api.Object) -> bool:
         """Delete an object, if it is there."""
@@ -110,7 +110,7 @@ class ObjectFiles:
             if identity(found) not in wanted and self._does(partial(self._owner.withdraw, found)):
                 del self._applied[identity(found)]
         for found in in_order(wanted.values()):
-            # What was refused is not offered again before it changes.
+            # What was rejected is not offered again before it changes.
             if self._wanted.get(identity(found)) == found:
                 continue
             if self._does(partial(self._owner.apply, [found])):

@@ -20,7 +20,7 @@ from devicemanager.claims.core.model import (
     Leftover,
     Limits,
     Mode,
-    Refusal,
+    Rejection,
 )
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
@@ -97,8 +97,8 @@ def explain(
     names = tuple([each.claim.id for each in resolved])
     outcome = solve(inventory, ledger, new, limits)
     if isinstance(outcome, Infeasible):
-        refusals = [_refused(inventory, resolved, each) for each in outcome.reasons]
-        return Explanation(names, False, _together(names, "does not fit"), tuple(refusals))
+        rejections = [_rejected(inventory, resolved, each) for each in outcome.reasons]
+        return Explanation(names, False, _together(names, "does not fit"), tuple(rejections))
     if isinstance(outcome, Error):
         return Explanation(names, False, f'DeviceClaim "{outcome.claim}": {outcome.message}')
     if isinstance(outcome, Budget):
@@ -122,11 +122,11 @@ def undecided(outcome: Budget) -> str:
     )
 
 
-def refusal_line(refusal: Refusal, resolved: Sequence[ResolvedClaim]) -> str:
-    """A refusal in one line: what is short, and the rules against each device, counted."""
-    rules = [f"{each.devices.bit_count()}: {each.rule}" for each in refusal.exclusions]
-    summary = _short(refusal, _detail(resolved, refusal.claim, refusal.label))
-    return "; ".join([f'DeviceClaim "{refusal.claim}", {refusal.label}: {summary}', *rules])
+def rejection_line(rejection: Rejection, resolved: Sequence[ResolvedClaim]) -> str:
+    """A rejection in one line: what is short, and the rules against each device, counted."""
+    rules = [f"{each.devices.bit_count()}: {each.rule}" for each in rejection.exclusions]
+    summary = _short(rejection, _detail(resolved, rejection.claim, rejection.label))
+    return "; ".join([f'DeviceClaim "{rejection.claim}", {rejection.label}: {summary}', *rules])
 
 
 def _together(names: Sequence[str], what: str) -> str:
@@ -137,17 +137,17 @@ def _together(names: Sequence[str], what: str) -> str:
     return f"DeviceClaims {listed} {plural.get(what, 'are allocated')}"
 
 
-def _refused(
-    inventory: Inventory, resolved: Sequence[ResolvedClaim], refusal: Refusal
+def _rejected(
+    inventory: Inventory, resolved: Sequence[ResolvedClaim], rejection: Rejection
 ) -> RequestExplanation:
     return RequestExplanation(
-        refusal.claim,
-        refusal.label,
+        rejection.claim,
+        rejection.label,
         False,
-        _short(refusal, _detail(resolved, refusal.claim, refusal.label)),
+        _short(rejection, _detail(resolved, rejection.claim, rejection.label)),
         (),
-        _names(inventory, refusal.usable),
-        _excluded(inventory, refusal.exclusions),
+        _names(inventory, rejection.usable),
+        _excluded(inventory, rejection.exclusions),
     )
 
 
@@ -186,23 +186,23 @@ def _granted(grant: Grant, detail: api.ClaimDetail) -> str:
     return f"{name} ({', '.join(amounts)})" if amounts else name
 
 
-def _short(refusal: Refusal, detail: api.ClaimDetail) -> str:
+def _short(rejection: Rejection, detail: api.ClaimDetail) -> str:
     """What the alternative is short of."""
-    needs = f"needs {_count(refusal.count)}"
-    usable = refusal.usable.bit_count()
-    if refusal.cause is Cause.DEVICES:
+    needs = f"needs {_count(rejection.count)}"
+    usable = rejection.usable.bit_count()
+    if rejection.cause is Cause.DEVICES:
         return f"{needs}, {usable} can be used"
-    if refusal.cause is Cause.AMOUNTS:
+    if rejection.cause is Cause.AMOUNTS:
         have = [
             f"{_amount(detail, name, detail.requests[name].nanos)} of {name}, can have at most"
             f" {_amount(detail, name, nanos)}"
-            for name, nanos in sorted(refusal.reachable.items())
+            for name, nanos in sorted(rejection.reachable.items())
             if nanos < detail.requests[name].nanos
         ]
         return f"needs {' and '.join(have)}"
-    if refusal.cause is Cause.BUDGET:
+    if rejection.cause is Cause.BUDGET:
         return f"{needs}: {usable} can be used, but their pools cannot pay for so many at once"
-    if refusal.cause is Cause.MATCH:
+    if rejection.cause is Cause.MATCH:
         return "takes all devices, and their matched attributes differ"
     return f"{needs} and could have them, but not beside the other requests of this call"
 

@@ -11,7 +11,7 @@ from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.texts import one_line
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.texts import MAX_SIZE, read_text
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.objects.manifests.errors import shown
 
 MAX_FILE = 4 * MAX_SIZE
@@ -56,7 +56,7 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
     try:
         contents = read_regular(path, MAX_FILE) if data is None else data
         text = contents.decode("utf-8-sig")
-    except FileRefused as error:
+    except FileRejected as error:
         raise InvalidObject((f"{path}: {error}",)) from None
     except OSError as error:
         raise InvalidObject((f"{path}: {error.strerror}",)) from None

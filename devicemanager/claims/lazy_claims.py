@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from podresources import DynamicResource
 
 
-class ClaimsDoor:
+class LazyClaims:
     """What the kubelet asks of claims. May be called from any thread."""
 
     def __init__(

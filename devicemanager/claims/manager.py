@@ -21,7 +21,7 @@ from devicemanager.claims.statefile import ClaimsState
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.objects import DeviceStatus
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import refused_by_allocation
+from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.events.stream import EventKind, EventStream
 
 __all__ = ["ClaimManager", "ClaimView", "claims_of"]
@@ -83,7 +83,7 @@ class ClaimManager(ReadableClaims):
     # -- objects -----------------------------------------------------------------------
 
     def apply(self, objects: Iterable[api.Object]) -> None:
-        """Create or replace objects one after another. Raises for the first that is refused,
+        """Create or replace objects one after another. Raises for the first that is rejected,
         as ``ClaimsError`` or ``InvalidObject``; those before it stay."""
         for each in objects:
             if isinstance(each, api.DevicePool):
@@ -205,7 +205,7 @@ class ClaimManager(ReadableClaims):
     # -- pods ----------------------------------------------------------------------------
 
     def admit(self, pod: Pod) -> None:
-        """Allocate and reserve all claims of a pod, or none. Raises Refused.
+        """Allocate and reserve all claims of a pod, or none. Raises Rejected.
 
         Whoever then cannot admit the pod calls ``retreat``, and otherwise ``admitted``.
         """
@@ -215,7 +215,7 @@ class ClaimManager(ReadableClaims):
             self._reserve(pod).write()
         except ClaimsError as error:
             self.retreat(pod.uid)
-            raise refused_by_allocation(error) from error
+            raise rejected_by_allocation(error) from error
         with self._lock:
             new = self._holdings.new_for(pod.uid)
         self._tell_allocated(new, pod)

@@ -1,6 +1,6 @@
 """The objects that claims are decided by, with the rules of what may replace what.
 
-Every method checks first and then applies: a refused object leaves the old one in place.
+Every method checks first and then applies: a rejected object leaves the old one in place.
 """
 
 from __future__ import annotations

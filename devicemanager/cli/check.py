@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from devicemanager.cli.options import Subparsers
-    from devicemanager.conformance import Check, Limits, Report, Subject, Verdict, Waivers
+    from devicemanager.conformance import Check, Limits, PluginUnderTest, Report, Verdict, Waivers
     from devicemanager.conformance.check_run import Stages
     from devicemanager.kubelet.settings import Settings
     from devicemanager.observe.terminal.progress import Work
@@ -191,7 +191,7 @@ def _list(args: argparse.Namespace, chosen: Sequence[Check]) -> int:
 
 def _report_of(
     args: argparse.Namespace,
-    subject: Subject,
+    subject: PluginUnderTest,
     chosen: Sequence[Check],
     waivers: Waivers | None,
     settings: Settings,
@@ -258,7 +258,10 @@ def _until_a_signal(run: Callable[[], Report], stages: Stages) -> Report | signa
 
 
 def _on_every_version(
-    args: argparse.Namespace, subject: Subject, chosen: Sequence[Check], waivers: Waivers | None
+    args: argparse.Namespace,
+    subject: PluginUnderTest,
+    chosen: Sequence[Check],
+    waivers: Waivers | None,
 ) -> int:
     """The checks on the kubelet of each anchor, as one table."""
     from devicemanager.conformance import Profile
@@ -285,10 +288,10 @@ def _on_every_version(
     return max(report.exit_status(profile) for report in reports)
 
 
-def _subject(args: argparse.Namespace) -> Subject:
-    from devicemanager.conformance import Subject
+def _subject(args: argparse.Namespace) -> PluginUnderTest:
+    from devicemanager.conformance import PluginUnderTest
 
-    return Subject(
+    return PluginUnderTest(
         command=args.command,
         env=dict(args.env),
         at_node_paths=args.at_node_paths,

@@ -1,5 +1,5 @@
 """``devicemanager checkpoint repair`` and ``edit``: a file that a kubelet loads, from one that
-it would refuse, or without some pods."""
+it would reject, or without some pods."""
 
 from __future__ import annotations
 

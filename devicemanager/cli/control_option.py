@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import CommandError, refused_server
+from devicemanager.cli.options import CommandError, rejected_server
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
@@ -61,7 +61,7 @@ def control_server(args: argparse.Namespace, kubelet: MockKubelet) -> ControlSer
     """The server that was asked for, not started. Raises CommandError."""
     if args.control is None:
         return None
-    with refused_server("control"):
+    with rejected_server("control"):
         from devicemanager.control.server import ControlServer
 
         return ControlServer(kubelet, tcp=_tcp(args), allow_remote=args.control_allow_remote)
@@ -71,7 +71,7 @@ def nodes_control_server(
     args: argparse.Namespace, cluster: Cluster, directory: Path
 ) -> NodesControlServer:
     """The server of a cluster's nodes, not started. Raises CommandError."""
-    with refused_server("control"):
+    with rejected_server("control"):
         from devicemanager.control.nodes.server import NodesControlServer
 
         return NodesControlServer(

@@ -19,7 +19,7 @@ examples, beside `devicemanager run --root ./node --control`:
   export DEVICEMANAGER_CONTROL=./node
   %(prog)s admit pod.yaml
   %(prog)s pods -o wide
-  %(prog)s fault set refuse-register:times=2
+  %(prog)s fault set reject-register:times=2
   %(prog)s events -f
 """
 _POD = "a pod: its name, NAMESPACE/NAME, or UID"
@@ -61,7 +61,7 @@ def _add_pods(actions: Subparsers) -> None:
         actions,
         "admit",
         "ctl_pods.admit",
-        "admit pods: 1 if one is refused",
+        "admit pods: 1 if one is rejected",
         "text",
         "json",
         "yaml",
@@ -178,7 +178,7 @@ def _add_faults(actions: Subparsers) -> None:
     clear.add_argument("which", nargs="*", metavar="ID|KIND", help="a fault's id, or a kind")
 
 
-_EXAMPLE = "refuse-register:code=UNAVAILABLE,times=2"
+_EXAMPLE = "reject-register:code=UNAVAILABLE,times=2"
 
 
 def _add_waits(actions: Subparsers) -> None:

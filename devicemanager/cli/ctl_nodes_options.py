@@ -95,7 +95,7 @@ def _add_states(actions: Subparsers) -> None:
     )
     either.add_argument("--off", action="store_true", help="take that back")
     pressure = _of_nodes(
-        actions, "pressure", "say what nodes are short of: they refuse pods as a kubelet does"
+        actions, "pressure", "say what nodes are short of: they reject pods as a kubelet does"
     ).add_mutually_exclusive_group(required=True)
     pressure.add_argument(
         "--condition",

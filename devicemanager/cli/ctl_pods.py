@@ -20,7 +20,7 @@ def admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
     from devicemanager.core.errors import RequestError
 
     check_one_standard_input(args.files)
-    refused = False
+    rejected = False
     for file in args.files:
         # The server reads and checks it.
         query = {"start": not args.no_start}
@@ -28,12 +28,12 @@ def admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
             answer: Admission = client.ask("admitPod", query=query, body=content(file))
         except RequestError as error:
             raise CommandError(f"{file}: {error}") from error
-        refused = refused or not answer.admitted
+        rejected = rejected or not answer.admitted
         if args.output == "text":
             _print_admission(answer)
         else:
             show(answer, args.output)
-    return 1 if refused else 0
+    return 1 if rejected else 0
 
 
 def _print_admission(answer: Admission) -> None:

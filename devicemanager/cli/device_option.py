@@ -19,7 +19,7 @@ class DeviceOption(NamedTuple):
 
 
 class OnePerResource(argparse.Action):
-    """Appends, and refuses what could only fail once a kubelet serves."""
+    """Appends, and rejects what could only fail once a kubelet serves."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any

@@ -1,4 +1,4 @@
-"""``devicemanager explain``: why a pod would get its devices, or be refused."""
+"""``devicemanager explain``: why a pod would get its devices, or be rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "explain",
         _run,
-        "show why a pod gets its devices, or why it is refused",
+        "show why a pod gets its devices, or why it is rejected",
         description="Admit pods, one after another, on a node that is only made up here, and "
         "explain the last one: 0 if it is admitted, 1 if not.",
     )
@@ -184,7 +184,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _as_it_is(result: Explained) -> str:
     admission = result.admission
-    verdict = "admitted" if admission.admitted else f"refused: {admission.reason}"
+    verdict = "admitted" if admission.admitted else f"rejected: {admission.reason}"
     pod = admission.pod
     return f"as the node is, pod {pod.namespace}/{pod.name} is {verdict}"
 

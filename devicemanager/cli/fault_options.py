@@ -28,7 +28,7 @@ def add_faults(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="faults",
-        help="a fault on purpose, such as refuse-register:code=UNAVAILABLE,times=2; may be "
+        help="a fault on purpose, such as reject-register:code=UNAVAILABLE,times=2; may be "
         "repeated. An unknown kind lists them",
     )
     group.add_argument(

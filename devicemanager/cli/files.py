@@ -112,13 +112,13 @@ def given_contents(files: Iterable[str], limit: int) -> dict[str, bytes]:
 
 def read_file(text: str, limit: int) -> bytes:
     """A file of at most ``limit`` bytes, or standard input. Raises CommandError and OSError."""
-    from devicemanager.io.safe_read import FileRefused, read_regular
+    from devicemanager.io.safe_read import FileRejected, read_regular
 
     if text == STANDARD_INPUT:
         return read_standard_input(limit)
     try:
         return read_regular(text, limit)
-    except FileRefused as error:
+    except FileRejected as error:
         raise CommandError(f"{text}: it is {error}") from None
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import CommandError, refused_server
+from devicemanager.cli.options import CommandError, rejected_server
 
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
@@ -55,7 +55,7 @@ def http_server(
     CommandError."""
     if args.http is None:
         return None
-    with refused_server("http"):
+    with rejected_server("http"):
         from devicemanager.observe.web.server import ControlNotLoopback, HttpServer
 
         try:

@@ -40,7 +40,7 @@ def add(subparsers: Subparsers) -> None:
         _run,
         "add virtual nodes to a real cluster",
         description="Add nodes to a Kubernetes cluster whose devices our device managers hand "
-        "out: the cluster's scheduler binds pods, each node admits or refuses them as a kubelet "
+        "out: the cluster's scheduler binds pods, each node admits or rejects them as a kubelet "
         "would. No container runs. End at SIGTERM or Ctrl-C, and take the nodes away. Show the "
         "nodes live on a terminal, and elsewhere print lines.",
     )

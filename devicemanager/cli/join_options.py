@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.device_option import EXAMPLES, FORM, OnePerResource, device_option
-from devicemanager.cli.options import CommandError, refused_server
+from devicemanager.cli.options import CommandError, rejected_server
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
     from devicemanager.cluster.facts import Facts
     from devicemanager.cluster.node_specs import Members
     from devicemanager.cluster.options import NodeOptions
-    from devicemanager.kubelet.telemetry import Told
+    from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -195,10 +195,10 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
         return None
     certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
 
-    def kubelets() -> Mapping[str, Told]:
+    def kubelets() -> Mapping[str, NodeInfo]:
         return {name: node.kubelet for name, node in cluster.nodes.items()}
 
-    with refused_server("http"):
+    with rejected_server("http"):
         from devicemanager.observe.web.nodes import NodesServer
 
         return NodesServer(
@@ -337,10 +337,10 @@ def _taint(text: str) -> dict[str, str]:
 
 
 def _span(text: str) -> object:
-    from devicemanager.cluster.facts import Span
+    from devicemanager.cluster.facts import Range
 
     try:
-        return Span.parse(text)
+        return Range.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -76,7 +76,7 @@ class KubeletLog:
         }
         lines = []
         if not admission.admitted:
-            # The refusal itself is an event, and so is printed already.
+            # The rejection itself is an event, and so is printed already.
             record["explanation"] = explanation_data(admission)
             lines += [f"    {line}" for line in explanation_lines(admission)]
         for container, given in admission.containers.items() if admission.admitted else ():

@@ -19,7 +19,7 @@ from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.cli.files import given_contents
 from devicemanager.cli.options import CommandError
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import refused_by_allocation
+from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.kubelet.pods.admission import Admission
 
 _NODE = "mock"
@@ -77,7 +77,7 @@ class OfflineClaims:
         return found
 
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
-        """Allocate a pod's claims and explain that; the refusal, if they cannot be had."""
+        """Allocate a pod's claims and explain that; the rejection, if they cannot be had."""
         wanted = [name for name in pod.resource_claims.values() if name is not None]
         ids = tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in wanted))
         explained = None
@@ -85,8 +85,8 @@ class OfflineClaims:
             explained = self.allocator.explain(ids, self.node)
             self._new[pod.uid] = self.allocator.allocate(ids, self.node)
         except ClaimsError as error:
-            refused = refused_by_allocation(error)
-            return explained, Admission(pod, False, refused.reason, refused.message)
+            rejected = rejected_by_allocation(error)
+            return explained, Admission(pod, False, rejected.reason, rejected.message)
         return explained, None
 
     def end(self, pod: Pod) -> None:

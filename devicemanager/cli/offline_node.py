@@ -17,7 +17,7 @@ from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.kubelet.inmemory.devices import numbered
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.pods.admission import Admission
 from devicemanager.kubelet.settings import Settings
 
@@ -40,7 +40,7 @@ class OfflineNode:
         """``saved`` holds what pods have already, ``names`` what they are called by UID. Raises
         TopologyConfigError."""
         devices = {str(resource): tuple(each.values()) for resource, each in inventory.items()}
-        self._kubelet = LightKubelet(settings, devices, saved=saved, names=names)
+        self._kubelet = InMemoryKubelet(settings, devices, saved=saved, names=names)
 
     def admit(self, pod: Pod) -> Admission:
         """Admit a pod after all the others. Raises RequestError for one that is there."""

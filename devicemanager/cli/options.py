@@ -29,7 +29,7 @@ def not_installed(error: ModuleNotFoundError, extra: str) -> str:
 
 
 @contextlib.contextmanager
-def refused_server(flag: str) -> Iterator[None]:
+def rejected_server(flag: str) -> Iterator[None]:
     """Why there can be no server for ``--control`` or ``--http``, as a CommandError. The extra
     has the flag's name."""
     try:

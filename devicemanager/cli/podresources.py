@@ -58,7 +58,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.core.versions.version import KubeletVersion, VersionError
-    from devicemanager.testing.mock_podresources import ScriptedPodResources, load_script
+    from devicemanager.testing.mock_podresources import MockPodResources, load_script
     from devicemanager.testing.mock_podresources.reading import MOST_BYTES
 
     contents = given_contents(args.files, MOST_BYTES)  # before Ctrl-C only asks for the end
@@ -71,7 +71,7 @@ def _serve(args: argparse.Namespace) -> int:
                 raise CommandError(f"--kubelet-version: {error}") from error
             script = attrs.evolve(script, kubelet_version=args.kubelet_version)
         with (
-            ScriptedPodResources(script, args.socket, report=_report),
+            MockPodResources(script, args.socket, report=_report),
             contextlib.suppress(Stopped),
             signals.interruptible(),
         ):

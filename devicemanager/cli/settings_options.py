@@ -78,7 +78,7 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
         "--strict",
         action="store_true",
         default=None,
-        help="refuse a pod that asks for a resource that no plugin registered, instead of running "
+        help="reject a pod that asks for a resource that no plugin registered, instead of running "
         "it without",
     )
     group.add_argument(
@@ -88,7 +88,7 @@ def add_admission(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a resource this node is meant to have: pods that ask for it before any plugin "
-        "registered it are refused; may be repeated",
+        "registered it are rejected; may be repeated",
     )
     group.add_argument(
         "--shuffle-seed",
@@ -191,7 +191,7 @@ def settings_from(
     ``machine`` is what there is if --numa says nothing.
 
     Raises NumaError and NumaTopologyError for nodes that make no machine, and
-    TopologyConfigError for options of the policy that the kubelet would refuse.
+    TopologyConfigError for options of the policy that the kubelet would reject.
     """
     from devicemanager.core.topology import parse_policy_options
     from devicemanager.core.versions.version import VersionError

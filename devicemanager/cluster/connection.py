@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import Credentials
-from devicemanager.cluster.client.lease_controller import THREADS, HeartbeatLane
-from devicemanager.cluster.client.rate_limited_warning import Rarely, Warn
+from devicemanager.cluster.client.lease_controller import THREADS, LeaseController
+from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.cluster.client.watches import OwnWatches, SharedWatches, Watches
-from devicemanager.cluster.client.work_queue import WorkLane
+from devicemanager.cluster.client.work_queue import WorkQueue
 from devicemanager.cluster.options import AsNodes
 
 __all__ = ["Connection"]
@@ -32,11 +32,11 @@ class Connection:
         """``node_selector``: the label that our Nodes have, as ``key=value``."""
         self.api = ApiClient(credentials, connections=CONNECTIONS, warn=warn)
         self._leases = ApiClient(credentials, connections=THREADS, timeout=_LEASE_TIMEOUT)
-        self.lane = WorkLane(CONNECTIONS, warn=warn)
-        self.heartbeat = HeartbeatLane(
+        self.lane = WorkQueue(CONNECTIONS, warn=warn)
+        self.heartbeat = LeaseController(
             self._leases, duration=lease_duration, as_nodes=bool(as_nodes), warn=warn
         )
-        told = Rarely(warn)
+        told = RateLimitedWarning(warn)
         self.watches: Watches = (
             OwnWatches(self.api, told)
             if as_nodes == "strict"

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
-from devicemanager.cluster.fake_apiserver import Controllers, StubServer
+from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
 
 __all__ = ["RESOURCE", "Demo"]
 
@@ -17,7 +17,7 @@ class Demo:
     """From ``with`` to its end."""
 
     def __init__(self) -> None:
-        self._stub = StubServer()
+        self._stub = FakeApiServer()
         self._controllers = Controllers(self._stub)
         self._directory = tempfile.TemporaryDirectory(prefix="devicemanager-demo-")
 

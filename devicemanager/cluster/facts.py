@@ -14,7 +14,7 @@ from devicemanager.cluster.client.rate_limited_warning import cut
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.podstatus.containers import STOPPED
 
-__all__ = ["ANNOTATIONS", "Facts", "Play", "Span", "seconds"]
+__all__ = ["ANNOTATIONS", "Facts", "Play", "Range", "seconds"]
 
 _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
@@ -47,14 +47,14 @@ def seconds(text: str) -> float:
 
 
 @attrs.frozen
-class Span:
+class Range:
     """A time that is different for each pod, by at most ``spread``."""
 
     seconds: float = 0.0
     spread: float = 0.0
 
     @classmethod
-    def parse(cls, text: str) -> Span:
+    def parse(cls, text: str) -> Range:
         """``1s`` or ``1s±0.5``; also ``1s+-0.5s``. Raises ValueError."""
         middle, _, spread = text.replace("+-", "±").partition("±")
         return cls(seconds(middle.strip()), seconds(spread.strip()) if spread else 0.0)
@@ -84,10 +84,10 @@ class Play:
 class Facts:
     """Of all pods, as far as they do not say otherwise in their annotations."""
 
-    start_delay: Span = Span()
-    run_for: Span | None = None
+    start_delay: Range = Range()
+    run_for: Range | None = None
     """None: for ever."""
-    job_duration: Span | None = Span(1.0)
+    job_duration: Range | None = Range(1.0)
     """As ``run_for``, of pods that a Job owns."""
     exit_code: int = 0
     exit_code_on_delete: int = STOPPED
@@ -100,10 +100,10 @@ class Facts:
         faults: list[str] = []
         said = metadata.get("annotations") or {}
 
-        def span(name: str, otherwise: Span | None) -> float | None:
+        def span(name: str, otherwise: Range | None) -> float | None:
             if name in said:
                 try:
-                    return Span.parse(str(said[name])).of(uid)
+                    return Range.parse(str(said[name])).of(uid)
                 except ValueError as error:
                     faults.append(f"annotation {name}: {error}")
             return None if otherwise is None else otherwise.of(uid)

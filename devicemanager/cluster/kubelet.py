@@ -1,4 +1,4 @@
-"""What a node in the cluster needs of its kubelet: MockKubelet and LightKubelet have it all."""
+"""What a node in the cluster needs of its kubelet: MockKubelet and InMemoryKubelet have it all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicemanager.events.stream import Event
 from devicemanager.kubelet.inventory import DeviceStatus
 from devicemanager.kubelet.manager.healthupdates import HealthUpdates
 from devicemanager.kubelet.pods.records import PodRecord
-from devicemanager.kubelet.telemetry import Told
+from devicemanager.kubelet.telemetry import NodeInfo
 
 __all__ = ["DeviceFaults", "NodeKubelet"]
 
@@ -37,7 +37,7 @@ class _Events(Protocol):
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]: ...
 
 
-class NodeKubelet(Told, Protocol):
+class NodeKubelet(NodeInfo, Protocol):
     """A kubelet of either kind; what each member does stands at ``NodePods``."""
 
     @property

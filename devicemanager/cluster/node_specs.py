@@ -15,7 +15,7 @@ from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.io.clock import SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated, simulated_devices
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 
 __all__ = ["Members", "address", "light_members"]
@@ -106,7 +106,7 @@ def light_members(
     def make(index: int) -> OwnKubelet:
         own = attrs.evolve(base, node_name=f"{prefix}-{index}")
         if index >= full:
-            return LightKubelet(own, devices, clock=clock)
+            return InMemoryKubelet(own, devices, clock=clock)
         from devicemanager.kubelet.mock import MockKubelet
 
         return MockKubelet(None if root is None else root / f"node-{index}", own).start()

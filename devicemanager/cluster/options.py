@@ -71,7 +71,7 @@ class NodeOptions:
     on_deleted: OnDeleted = "leave"
     all_events: bool = False
     """Whether the kubelet's everyday events are written, too: Pulled, Created, Started, Killing.
-    Refusals and what happens to the node always are."""
+    Rejections and what happens to the node always are."""
     as_nodes: bool = False
     """Whether writes are made in the name of the node."""
     status_interval: float = 10.0

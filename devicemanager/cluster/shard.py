@@ -16,7 +16,7 @@ import attrs
 
 from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound, Unavailable
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.rate_limited_warning import Rarely, Warn
+from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.objects.status.lease import lease_object
 
 __all__ = ["Shard", "ShardClaims", "shard_option"]
@@ -98,7 +98,7 @@ class ShardClaims:
         self._identity = identity
         self._taken = taken
         self._lost = lost
-        self._warn = Rarely(warn)
+        self._warn = RateLimitedWarning(warn)
         self._monotonic = monotonic
         self._prefix = prefix
         # Guards _ours and the claims' ``renewed``; no request is made under it.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Skipped,
         Warned,
     )
-    from devicemanager.conformance.plugin_under_test import Subject
+    from devicemanager.conformance.plugin_under_test import PluginUnderTest
     from devicemanager.conformance.pytest import pytest_checks
     from devicemanager.conformance.registry import all_checks, check, select
     from devicemanager.conformance.report import Report
@@ -37,12 +37,12 @@ __all__ = [
     "Failed",
     "Limits",
     "Outcome",
+    "PluginUnderTest",
     "Profile",
     "Report",
     "Scene",
     "Severity",
     "Skipped",
-    "Subject",
     "Verdict",
     "Waiver",
     "Waivers",
@@ -68,7 +68,7 @@ __getattr__, __dir__ = lazy_names(
         "Scene": "outcomes",
         "Severity": "outcomes",
         "Skipped": "outcomes",
-        "Subject": "plugin_under_test",
+        "PluginUnderTest": "plugin_under_test",
         "Verdict": "model",
         "Waiver": "waivers",
         "Waivers": "waivers",

@@ -17,7 +17,7 @@ import attrs
 from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.outcomes import CheckError, Failed, Line, Skipped, Warned
-from devicemanager.conformance.plugin_under_test import Subject
+from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.core.printable import printable
 from devicemanager.events.calls import Call, Mark
 from devicemanager.kubelet.mock import MockKubelet
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from devicemanager.conformance.process_checks import Usage
     from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["EVER", "Stage", "Stages", "Trial", "parsed_list"]
+__all__ = ["EVER", "CheckRun", "Stage", "Stages", "parsed_list"]
 
 EVER = Mark(0, 0)
 """Before everything."""
@@ -46,7 +46,7 @@ class Stage:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: PluginUnderTest,
         limits: Limits,
         settings: Settings,
         on_wait: Callable[[str], object] | None = None,
@@ -136,7 +136,7 @@ class Stages:
                 stack.callback(stage.close)
 
 
-class Trial:
+class CheckRun:
     """What a check works with. Waits raise ``Failed`` with what was seen instead."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
@@ -558,9 +558,9 @@ class Trial:
     def _missing(self, since: Mark) -> str:
         for resource in self.resources:
             if not self.registrations(since, resource):
-                refused = self.registrations(since, resource, code=None)
-                if refused:
-                    return f"{resource} is not registered ({refused[-1].message})"
+                rejected = self.registrations(since, resource, code=None)
+                if rejected:
+                    return f"{resource} is not registered ({rejected[-1].message})"
                 return f"{resource} is not registered"
             if not self.lists(resource, since):
                 return f"{resource} is registered, but has sent no list"

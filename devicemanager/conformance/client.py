@@ -16,7 +16,7 @@ from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
-__all__ = ["CallFailed", "ListStream", "PluginClient", "refusal"]
+__all__ = ["CallFailed", "ListStream", "PluginClient", "rejection"]
 
 _SECONDS = 30.0
 _ON_ITS_WAY_SECONDS = 0.02
@@ -38,8 +38,8 @@ class CallFailed(Exception):
         return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 
-def refusal(call: Callable[[], object], what: str = "") -> CallFailed | None:
-    """Make a call that the plugin may refuse. Returns the error that it answered with, None if
+def rejection(call: Callable[[], object], what: str = "") -> CallFailed | None:
+    """Make a call that the plugin may reject. Returns the error that it answered with, None if
     it took the call; raises Failed, with ``what`` before the reason, if nobody answered."""
     try:
         call()

@@ -10,7 +10,7 @@ import attrs
 from devicemanager.conformance.outcomes import Line, Outcome, Profile, Scene, Severity
 
 if TYPE_CHECKING:
-    from devicemanager.conformance.check_run import Trial
+    from devicemanager.conformance.check_run import CheckRun
 
 __all__ = ["LEVELS", "Check", "Verdict"]
 
@@ -47,7 +47,7 @@ class Check:
     """The hooks it cannot do without."""
     unregistered: bool
     """Whether it says something of a plugin that does not register, too."""
-    run: Callable[[Trial], str | None] = attrs.field(eq=False, repr=False)
+    run: Callable[[CheckRun], str | None] = attrs.field(eq=False, repr=False)
     """Carries it out. Returns what it measured, if that is worth telling; raises ``Failed``,
     ``Warned`` or ``Skipped``."""
 

@@ -15,7 +15,7 @@ from devicemanager.conformance.outcomes import CheckError, Failed
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.printable import printable
 
-__all__ = ["HOOKS", "Hook", "Subject"]
+__all__ = ["HOOKS", "Hook", "PluginUnderTest"]
 
 HOOKS = {
     "break-device": "makes the device {id} unhealthy, or takes it away",
@@ -66,7 +66,7 @@ def _as_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class Subject:
+class PluginUnderTest:
     """A plugin that the suite starts, stops and restarts as its checks need. Raises
     CheckError for values that cannot be."""
 

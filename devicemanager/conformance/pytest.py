@@ -9,7 +9,7 @@ import attrs
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.model import Check
 from devicemanager.conformance.outcomes import CheckError, Outcome
-from devicemanager.conformance.plugin_under_test import Subject
+from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.registry import select
 from devicemanager.conformance.reports.text import told
 from devicemanager.conformance.runner import FIRST, run
@@ -19,7 +19,7 @@ __all__ = ["pytest_checks"]
 
 
 def pytest_checks(
-    subject: Subject,
+    subject: PluginUnderTest,
     *,
     only: Iterable[str] = (),
     skip: Iterable[str] = (),

@@ -12,7 +12,7 @@ from devicemanager.conformance.model import Check
 from devicemanager.conformance.outcomes import CheckError, Scene, Severity
 
 if TYPE_CHECKING:
-    from devicemanager.conformance.check_run import Trial
+    from devicemanager.conformance.check_run import CheckRun
 
 __all__ = ["FAMILIES", "all_checks", "check", "select"]
 
@@ -45,12 +45,12 @@ def check(
     scene: Scene = Scene.REGISTERED,
     hooks: Sequence[str] = (),
     unregistered: bool = False,
-) -> Callable[[Callable[[Trial], str | None]], Check]:
+) -> Callable[[Callable[[CheckRun], str | None]], Check]:
     """Make a check of a function. ``links`` are sources in short, separated by commas: see
     ``devicemanager.conformance.links``. A check of your own has another letter than the
     families here, and is carried out when it is given to ``run``."""
 
-    def make(run: Callable[[Trial], str | None]) -> Check:
+    def make(run: Callable[[CheckRun], str | None]) -> Check:
         if not _ID.fullmatch(id_) or id_ in _known:
             raise ValueError(f"{id_!r} is no id for a new check")
         made = Check(

@@ -9,7 +9,7 @@ import attrs
 
 from devicemanager.conformance.model import Verdict
 from devicemanager.conformance.outcomes import Outcome, Profile
-from devicemanager.conformance.plugin_under_test import Subject
+from devicemanager.conformance.plugin_under_test import PluginUnderTest
 
 __all__ = ["SCHEMA", "Report"]
 
@@ -22,7 +22,7 @@ _BAD = (Outcome.FAIL, Outcome.ERROR)
 class Report:
     """All verdicts of a run, in the order of the checks."""
 
-    subject: Subject
+    subject: PluginUnderTest
     verdicts: tuple[Verdict, ...]
     resources: tuple[str, ...]
     """What the plugin registered."""

@@ -11,7 +11,7 @@ from functools import partial
 
 import attrs
 
-from devicemanager.conformance.check_run import Stage, Stages, Trial
+from devicemanager.conformance.check_run import CheckRun, Stage, Stages
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.model import Check, Verdict
@@ -25,7 +25,7 @@ from devicemanager.conformance.outcomes import (
     Skipped,
     Warned,
 )
-from devicemanager.conformance.plugin_under_test import Subject
+from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.report import Report
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
@@ -46,7 +46,7 @@ FIRST = "R01"
 
 
 def run(
-    subject: Subject,
+    subject: PluginUnderTest,
     checks: Sequence[Check],
     *,
     limits: Limits | None = None,
@@ -93,7 +93,7 @@ def run(
 
 @attrs.define
 class _Runner:
-    subject: Subject
+    subject: PluginUnderTest
     limits: Limits
     seed: int
     waivers: Waivers
@@ -115,7 +115,7 @@ class _Runner:
                 stage = self._stage(self.on_wait)
                 with _closed_on_error(stage):
                     verdicts.append(self._verdict(first, stage))
-                    silent = not Trial(stage, self.resources, "start").has_tried
+                    silent = not CheckRun(stage, self.resources, "start").has_tried
         failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
         rest = [each for each in checks if each.id != FIRST]
         reasons = {each.id: self._inapplicable(each, failed, silent) for each in rest}
@@ -156,7 +156,7 @@ class _Runner:
         try:
             stage.kubelet.start()
             since = stage.kubelet.mark()
-            trial = Trial(stage, (), "discovery")
+            trial = CheckRun(stage, (), "discovery")
             stage.launch()
 
             def registered() -> set[str]:
@@ -246,10 +246,10 @@ class _Runner:
 
     def _prepared(
         self, on_wait: OnWait | None = None
-    ) -> tuple[Stage, tuple[Outcome, str, Trial] | None]:
+    ) -> tuple[Stage, tuple[Outcome, str, CheckRun] | None]:
         """A stage with a registered plugin, or what kept it from coming up."""
         stage = self._stage(on_wait)
-        trial = Trial(stage, self.resources, "start")
+        trial = CheckRun(stage, self.resources, "start")
         try:
             trial.start()
         except (Failed, Warned) as failed:
@@ -263,7 +263,7 @@ class _Runner:
         command."""
         stage, _ = self._prepared()
         try:
-            trial = Trial(stage, self.resources, "start")
+            trial = CheckRun(stage, self.resources, "start")
             if trial.could_not_start:
                 raise CheckError(_never_came(trial, self.limits.start_seconds))
         finally:
@@ -271,13 +271,13 @@ class _Runner:
 
     # -- verdicts ----------------------------------------------------------------------
 
-    def _trial(self, check: Check, stage: Stage) -> Trial:
-        return Trial(stage, self.resources, f"{self.seed} {check.id}")
+    def _trial(self, check: Check, stage: Stage) -> CheckRun:
+        return CheckRun(stage, self.resources, f"{self.seed} {check.id}")
 
     def _verdict(self, check: Check, stage: Stage) -> Verdict:
         return self._judged(check, self._trial(check, stage))
 
-    def _judged(self, check: Check, trial: Trial) -> Verdict:
+    def _judged(self, check: Check, trial: CheckRun) -> Verdict:
         begin = time.monotonic()
         try:
             outcome, seen = Outcome.PASS, check.run(trial) or ""
@@ -294,7 +294,7 @@ class _Runner:
         return self._said(check, outcome, seen, trial, time.monotonic() - begin)
 
     def _said(
-        self, check: Check, outcome: Outcome, seen: str, trial: Trial, seconds: float = 0.0
+        self, check: Check, outcome: Outcome, seen: str, trial: CheckRun, seconds: float = 0.0
     ) -> Verdict:
         """The verdict, which is told. Raises CheckError if there is no such command."""
         if trial.could_not_start:  # or the check has broken what the command needs
@@ -331,11 +331,11 @@ def _failure(check: Check) -> Outcome:
     return Outcome.WARN if check.severity is Severity.INFO else Outcome.FAIL
 
 
-def _never_came(trial: Trial, seconds: float) -> str:
+def _never_came(trial: CheckRun, seconds: float) -> str:
     said = printable("; ".join(trial.process.output()[-3:])) or "nothing"
-    refused = trial.registrations(code=None)
-    if refused:
-        return f"the kubelet refused the plugin: {refused[-1].message}. It printed: {said}"
+    rejected = trial.registrations(code=None)
+    if rejected:
+        return f"the kubelet rejected the plugin: {rejected[-1].message}. It printed: {said}"
     if not trial.process.is_running:
         return f"the plugin ended before it registered: {trial.exit_text()}. It printed: {said}"
     return (

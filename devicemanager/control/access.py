@@ -167,7 +167,7 @@ class Gate:
 
 
 def _of_a_page() -> HttpError:
-    return HttpError(HTTPStatus.FORBIDDEN, "forbidden", "requests of web pages are refused")
+    return HttpError(HTTPStatus.FORBIDDEN, "forbidden", "requests of web pages are rejected")
 
 
 def _headers(scope: Scope) -> dict[str, str]:

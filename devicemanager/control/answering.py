@@ -21,10 +21,10 @@ class Answering(abc.ABC):
 
     @abc.abstractmethod
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check who asks, and answer. Raises what ``_refusal`` tells."""
+        """Check who asks, and answer. Raises what ``_rejection`` tells."""
 
     @abc.abstractmethod
-    def _refusal(self, error: Exception, scope: Scope) -> Answer:
+    def _rejection(self, error: Exception, scope: Scope) -> Answer:
         """What is answered instead."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,7 +44,7 @@ class Answering(abc.ABC):
             except ClientDisconnect:
                 return
             except Exception as error:
-                answer = self._refusal(error, scope)
+                answer = self._rejection(error, scope)
                 if started:
                     raise  # the connection is cut, so that nobody takes this for the end
                 await answer(scope, receive, send)

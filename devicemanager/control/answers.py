@@ -11,7 +11,7 @@ import attrs
 from devicemanager.control import convert, shapes
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.kubelet.wire.errors import WireError
 
@@ -104,17 +104,17 @@ class RemoteAdmission:
 
             pod = self.shape.pod
             why = f"{self.reason}: {self.message}"
-            return NoContainers(f"pod {pod.namespace}/{pod.name} was refused: {why}")
+            return NoContainers(f"pod {pod.namespace}/{pod.name} was rejected: {why}")
         return {name: RemoteContainer(name, each) for name, each in self.shape.containers.items()}
 
     def explain(self) -> str:
         """The explanation as text, with a drawing of NUMA nodes and devices."""
         return self.shape.explanation_text
 
-    def raise_for_refusal(self) -> None:
-        """Raises Refused if the pod was not admitted."""
+    def raise_for_rejection(self) -> None:
+        """Raises Rejected if the pod was not admitted."""
         if not self.admitted:
-            raise Refused(self.reason, self.message)
+            raise Rejected(self.reason, self.message)
 
     def __bool__(self) -> bool:
         raise TypeError("ask for .admitted: an Admission is true either way")

@@ -80,10 +80,10 @@ class RemoteCallWaits:
         since: Mark | None = None,
         timeout: float = 10.0,
     ) -> Call:
-        from devicemanager.events.calls.matching import Criteria
+        from devicemanager.events.calls.matching import CallFilter
 
-        # Whatever is no criterion is refused here, as it is there.
-        wanted = Criteria(resource, rpc, plugin, device_ids, request, response, code)
+        # Whatever is no criterion is rejected here, as it is there.
+        wanted = CallFilter(resource, rpc, plugin, device_ids, request, response, code)
         check_seconds(timeout)
         end = time.monotonic() + timeout
         while True:

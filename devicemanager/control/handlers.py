@@ -154,7 +154,7 @@ def claim(kubelet: MockKubelet, request: Request) -> None:
 def set_fault(kubelet: MockKubelet, request: Request) -> shapes.Fault:
     asked: shapes.SetFault = request.body
     if bool(asked.spec) is bool(asked.kind):
-        text = "body: give either spec, such as refuse-register:times=2, or kind and options"
+        text = "body: give either spec, such as reject-register:times=2, or kind and options"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
     if asked.spec and asked.options:
         text = "body: options go with kind; spec has its own"
@@ -196,11 +196,11 @@ def events(kubelet: MockKubelet, request: Request) -> Wanted[Event]:
 
 def calls(kubelet: MockKubelet, request: Request) -> Wanted[Call]:
     """A stream: what is wanted of the calls."""
-    from devicemanager.events.calls.matching import Criteria
+    from devicemanager.events.calls.matching import CallFilter
 
     query = request.query
     ids = query.device_id or None
-    return Criteria(query.resource, query.rpc, query.plugin, ids, code=query.code).matching
+    return CallFilter(query.resource, query.rpc, query.plugin, ids, code=query.code).matching
 
 
 def pending_calls(kubelet: MockKubelet, _: Request) -> shapes.PendingCallList:

@@ -124,7 +124,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "POST",
         "/v1/pods",
         "admit",
-        "Admit a pod. A refusal is an answer, too.",
+        "Admit a pod. A rejection is an answer, too.",
         handlers.admit,
         query=shapes.StartQuery,
         body=Body.MANIFEST,
@@ -478,7 +478,7 @@ _ABOUT: Final = About(
     """\
 Steers a mock kubelet: what `MockKubelet` does in Python, over HTTP on
 `control.sock` in the kubelet's directory. Pods are named by UID. Answers may get new fields;
-unknown fields and parameters of requests are refused.""",
+unknown fields and parameters of requests are rejected.""",
 )
 
 

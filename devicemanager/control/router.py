@@ -70,7 +70,7 @@ class TableApplication(Answering):
         self._gate.check(scope)
         await self._router(scope, receive, send)
 
-    def _refusal(self, error: Exception, scope: Scope) -> Answer:
+    def _rejection(self, error: Exception, scope: Scope) -> Answer:
         if isinstance(error, HTTPException):
             status = HTTPStatus(error.status_code)
             error = HttpError(status, _word(status), self._unrouted(scope, status))

@@ -163,7 +163,7 @@ class Pod(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod
     name: str
     namespace: str
     phase: Phase
-    reason: Annotated[str, Meta(description="why it was refused; else empty")]
+    reason: Annotated[str, Meta(description="why it was rejected; else empty")]
     message: str
     admitted: Annotated[bool, Meta(description="whether it has been admitted once")]
     restart_policy: RestartPolicy
@@ -202,14 +202,14 @@ class ContainerOutcome(Struct, kw_only=True, frozen=True):
 
 
 class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("admission")):
-    """What became of a pod: its containers' devices and settings, or the refusal."""
+    """What became of a pod: its containers' devices and settings, or the rejection."""
 
     pod: Pod
     admitted: bool
     reason: str
     message: str
     containers: Annotated[
-        dict[str, ContainerOutcome], Meta(description="by name; empty for a refusal")
+        dict[str, ContainerOutcome], Meta(description="by name; empty for a rejection")
     ]
     explanation: Annotated[
         dict[str, Any] | None, Meta(description="policy, steps, holders and text; see docs/json.md")
@@ -372,7 +372,7 @@ class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A fault to set: as one line, or by its kind and options."""
 
-    spec: Annotated[str, Meta(description="such as refuse-register:code=UNAVAILABLE,times=2")] = ""
+    spec: Annotated[str, Meta(description="such as reject-register:code=UNAVAILABLE,times=2")] = ""
     kind: str = ""
     options: dict[str, Any] = {}
 

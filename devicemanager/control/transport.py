@@ -101,7 +101,7 @@ class Transport:
         connection = self._connection(timeout)
         try:
             try:
-                with contextlib.suppress(BrokenPipeError):  # refused before all was sent
+                with contextlib.suppress(BrokenPipeError):  # rejected before all was sent
                     connection.request(method, path, body, headers)
                 response = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:

@@ -2,7 +2,7 @@
 
 A pod's allocation is written in a draft first. What a draft holds counts as in use for
 every other pod, but becomes an entry only when the whole pod is committed, so a
-refused pod leaves nothing behind (Q4).
+rejected pod leaves nothing behind (Q4).
 
 Indexes (how often a device is held, the set in use by number) are private and can be
 checked against a recount with ``self_check``.

@@ -15,7 +15,7 @@ from devicemanager.core import messages
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.ids import PodUid, ResourceName
 from devicemanager.core.pods import Pod, effective_request, pod_requests
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 
 PODS = ResourceName("pods")
 _FIRST = tuple(map(ResourceName, ("cpu", "memory", "ephemeral-storage")))
@@ -36,7 +36,7 @@ class Node:
         *,
         unknown_init_requests: bool = False,
     ) -> None:
-        """``unknown_init_requests`` refuses an init container that asks for a device resource
+        """``unknown_init_requests`` rejects an init container that asks for a device resource
         which the node does not know, as kubelets up to v1.30 do."""
         self._fixed = dict(fixed or {})
         self._unknown_init_requests = unknown_init_requests
@@ -48,7 +48,7 @@ class Node:
     def place(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
         """Put the pod on the node; one that is there already counts once.
 
-        Raises Refused (``OutOf<resource>``) for the first resource that does not fit.
+        Raises Rejected (``OutOf<resource>``) for the first resource that does not fit.
         ``devices`` returns how many devices of a resource the node may hand out; None for a
         resource it does not know, which is left out (``removeMissingExtendedResources``).
         """
@@ -84,7 +84,7 @@ class Node:
                 message = messages.NODE_TOO_SMALL.format(
                     resource=resource, requested=requested, used=used, capacity=capacity
                 )
-                raise Refused(messages.OUT_OF.format(resource=resource), message)
+                raise Rejected(messages.OUT_OF.format(resource=resource), message)
 
     def remove(self, pod: PodUid) -> None:
         """The pod has left, or was never there."""

@@ -1,4 +1,4 @@
-"""The refusal of a pod, with the reason and message of its status."""
+"""The rejection of a pod, with the reason and message of its status."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from devicemanager.core import messages
 from devicemanager.core.errors import AllocationError, RequestError
 
 if TYPE_CHECKING:
-    # Needed with the first refusal, and a twentieth of what a start imports.
+    # Needed with the first rejection, and a twentieth of what a start imports.
     from devicemanager.core.explanation.model import AdmissionExplanation
 
-__all__ = ["Refused", "refused_by_allocation", "refused_by_topology"]
+__all__ = ["Rejected", "rejected_by_allocation", "rejected_by_topology"]
 
 
-class Refused(RequestError):
+class Rejected(RequestError):
     """A pod is not admitted. ``reason`` and ``message`` are those of its status."""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
         self.message = message
         self.cause: Exception | None = None
-        """The failed allocation, in words of its own; None for other refusals."""
+        """The failed allocation, in words of its own; None for other rejections."""
         self.behaviour = ""
         """What kubelets of other versions do differently: a field of
         ``devicemanager.core.versions.behaviour.Behaviour``; empty if they do not."""
@@ -29,21 +29,23 @@ class Refused(RequestError):
         super().__init__(f"{reason}: {message}")
 
 
-def refused_by_allocation(error: Exception) -> Refused:
+def rejected_by_allocation(error: Exception) -> Rejected:
     """What the kubelet makes of a failed allocation.
 
     ``admission.GetPodAdmitResult`` (pkg/kubelet/cm/admission/errors.go, v1.32).
     """
     message = messages.ALLOCATE_FAILED.format(error=error)
-    refused = Refused(messages.UNEXPECTED_ADMISSION_ERROR, message)
-    refused.cause = error
+    rejected = Rejected(messages.UNEXPECTED_ADMISSION_ERROR, message)
+    rejected.cause = error
     if isinstance(error, AllocationError):
-        refused.behaviour = error.behaviour
-    return refused
+        rejected.behaviour = error.behaviour
+    return rejected
 
 
-def refused_by_topology(message: str = messages.TOPOLOGY_LOCALITY, behaviour: str = "") -> Refused:
+def rejected_by_topology(
+    message: str = messages.TOPOLOGY_LOCALITY, behaviour: str = ""
+) -> Rejected:
     """``TopologyAffinityError`` of pkg/kubelet/cm/topologymanager (v1.32)."""
-    refused = Refused(messages.TOPOLOGY_AFFINITY_ERROR, message)
-    refused.behaviour = behaviour
-    return refused
+    rejected = Rejected(messages.TOPOLOGY_AFFINITY_ERROR, message)
+    rejected.behaviour = behaviour
+    return rejected

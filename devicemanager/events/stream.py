@@ -34,13 +34,13 @@ class EventKind(StrEnum):
     """The kubelet serves no more."""
     REGISTERED = "registered"
     """A plugin is registered for a resource; its first list may still come."""
-    REGISTRATION_REFUSED = "registration-refused"
+    REGISTRATION_REJECTED = "registration-rejected"
     """A plugin asked to be registered, or was found by the plugin watcher, and is not."""
     REPLACED = "replaced"
     """A plugin took the place of another one, or of its own older connection."""
     PROMOTED = "promoted"
     """The plugin that serves a resource went, and another that had stayed serves it now."""
-    LISTED = "listed"
+    DEVICES_UPDATED = "devices-updated"
     """A plugin sent a device list that was taken in."""
     LIST_SUSPECT = "list-suspect"
     """A device list was taken in, but something in it looks wrong."""
@@ -50,8 +50,8 @@ class EventKind(StrEnum):
     """No plugin came within the grace period, and the resource is gone."""
     ADMITTED = "admitted"
     """A pod was admitted."""
-    REFUSED = "refused"
-    """A pod was refused."""
+    REJECTED = "rejected"
+    """A pod was rejected."""
     ALLOCATED = "allocated"
     """A container got devices of a resource."""
     ALLOCATION_SUSPECT = "allocation-suspect"
@@ -125,11 +125,11 @@ def event_kind(kind: EventKind | str) -> EventKind:
 
 _WARNINGS = frozenset(
     {
-        EventKind.REGISTRATION_REFUSED,
+        EventKind.REGISTRATION_REJECTED,
         EventKind.LIST_SUSPECT,
         EventKind.ALLOCATION_SUSPECT,
         EventKind.STREAM_ENDED,
-        EventKind.REFUSED,
+        EventKind.REJECTED,
         EventKind.CONFLICT,
         EventKind.CONTAINER_FAILED,
         EventKind.CONTAINER_BACK_OFF,
@@ -176,7 +176,7 @@ Callback = Callable[[Event], None]
 
 _LONGEST_NAME = 512
 """Characters of a resource's name that an event keeps: a valid one has 317 at most
-(DNS subdomain, slash, label), so only names that were refused are cut."""
+(DNS subdomain, slash, label), so only names that were rejected are cut."""
 _POLL_SECONDS = 0.25
 _FEW = 16
 _DELIVERING = threading.local()

@@ -21,10 +21,10 @@ _PLUGIN_POINTS = ("registered", "list", *RPCS)
 _PROBABILITIES = (0.05, 0.1, 0.2, 0.3)
 
 _CHOICES: Mapping[str, Mapping[str, Sequence[Any]]] = {
-    "refuse-register": {"code": _CODES},
+    "reject-register": {"code": _CODES},
     "delay-register": {"seconds": (*_SHORT, 9.0)},
     "drop-register": {"when": ("before", "after")},
-    "refuse-notification": {},
+    "reject-notification": {},
     "fail-notification": {"code": _CODES},
     "stop-reading": {"seconds": _SHORT},
     "fail-call": {"rpc": RPCS, "when": ("before", "after"), "code": _CODES},

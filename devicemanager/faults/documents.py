@@ -9,7 +9,7 @@ from typing import Any
 from devicemanager.core.printable import printable
 from devicemanager.faults.fault import Fault, FaultError
 from devicemanager.faults.kinds import whole
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 
 __all__ = ["read_faults"]
 
@@ -22,7 +22,7 @@ _LONGEST_TEXT = 1000
 def read_faults(path: Path) -> tuple[int | None, tuple[Fault, ...]]:
     """The seed, if the file has one, and its faults.
 
-    The file is a list whose items are lines (``refuse-register:times=2``) or mappings with
+    The file is a list whose items are lines (``reject-register:times=2``) or mappings with
     ``kind`` and options; or a mapping of ``faults``, such a list, and ``seed``.
 
     Raises FaultError with one line: the file, which fault, and what is wrong with it.
@@ -64,7 +64,7 @@ def _document(path: Path) -> Any:
         documents = load_documents(text, _MOST_BYTES, _MOST_VALUES)
     except OSError as error:
         raise FaultError(f"{path}: {error.strerror}") from error
-    except FileRefused as error:
+    except FileRejected as error:
         raise FaultError(f"{path}: cannot be read: {error}") from error
     except UnicodeDecodeError as error:
         raise FaultError(f"{path}: not UTF-8 text (byte {error.start})") from error

@@ -1,6 +1,6 @@
 """One fault: what is to happen, to whom and how often; as a value and as a line of text.
 
-``refuse-register:code=UNAVAILABLE,text=not now,times=2,resource=vendor.com/gpu``
+``reject-register:code=UNAVAILABLE,text=not now,times=2,resource=vendor.com/gpu``
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.errors import RequestError
-from devicemanager.faults.injection_point import Point
+from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.kinds import KINDS, RPCS, Kind, Option, choice, probability, text, whole
 
 __all__ = ["AT", "COMMON", "NOW", "Fault", "FaultError"]
@@ -22,7 +22,11 @@ __all__ = ["AT", "COMMON", "NOW", "Fault", "FaultError"]
 NOW = "now"
 _AT = (
     NOW,
-    *(each.value for each in Point if each not in (Point.START, Point.CALL)),
+    *(
+        each.value
+        for each in InjectionPoint
+        if each not in (InjectionPoint.START, InjectionPoint.CALL)
+    ),
     *RPCS,
 )
 
@@ -112,13 +116,13 @@ class Fault:
         return self.kind.is_action and self.at == NOW
 
     @property
-    def point(self) -> Point | None:
+    def point(self) -> InjectionPoint | None:
         """Where it is asked for; None if it is executed at once."""
         if self.kind.point is not None:
             return self.kind.point
         if self.is_immediate:
             return None
-        return Point.CALL if self.at in RPCS else Point(self.at)
+        return InjectionPoint.CALL if self.at in RPCS else InjectionPoint(self.at)
 
     @property
     def rpc(self) -> str | None:
@@ -145,7 +149,7 @@ class Fault:
             if not equals:
                 raise FaultError(
                     f"fault {line!r}: {part!r} is not NAME=VALUE: write KIND:NAME=VALUE,…, such as "
-                    "refuse-register:code=UNAVAILABLE,times=2"
+                    "reject-register:code=UNAVAILABLE,times=2"
                 )
             if name in given:
                 raise FaultError(f"fault {line!r}: {name} is given twice")
@@ -160,7 +164,7 @@ class Fault:
             return cls.parse(data)
         if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
             raise FaultError(
-                "a fault is a line such as refuse-register:times=2, or a mapping with kind and "
+                "a fault is a line such as reject-register:times=2, or a mapping with kind and "
                 f"options: not {data!r}"
             )
         # What is null is not given.

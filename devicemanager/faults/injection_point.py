@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["NOBODY", "Occasion", "Point"]
+__all__ = ["NOBODY", "FaultContext", "InjectionPoint"]
 
 
-class Point(StrEnum):
+class InjectionPoint(StrEnum):
     """A moment of the kubelet's work at which a fault may fire."""
 
     REGISTER = "register"
@@ -29,7 +29,7 @@ class Point(StrEnum):
     """A PodResources call has come."""
 
 
-class Occasion(NamedTuple):
+class FaultContext(NamedTuple):
     """What happens at a point, as far as faults ask: with whom, and which call."""
 
     resource: str | None = None
@@ -45,5 +45,5 @@ class Occasion(NamedTuple):
         return " ".join(filter(None, (self.rpc, who)))
 
 
-NOBODY = Occasion()
+NOBODY = FaultContext()
 """An occasion of the kubelet's own."""

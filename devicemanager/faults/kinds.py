@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.faults.injection_point import Point
+from devicemanager.faults.injection_point import InjectionPoint
 
 __all__ = ["ACTIONS", "CODES", "KINDS", "RPCS", "Kind", "Option"]
 
@@ -151,7 +151,7 @@ class Kind:
 
     name: str
     meaning: str
-    point: Point | None = None
+    point: InjectionPoint | None = None
     options: tuple[Option, ...] = ()
     ends_process: bool = False
     """Whether the kubelet's process ends by it."""
@@ -169,27 +169,27 @@ def _table(kinds: Iterable[Kind]) -> dict[str, Kind]:
 KINDS = _table(
     (
         Kind(
-            "refuse-register",
-            "Register is refused; the plugin is not dialed",
-            Point.REGISTER,
+            "reject-register",
+            "Register is rejected; the plugin is not dialed",
+            InjectionPoint.REGISTER,
             (attrs.evolve(_CODE, default="UNKNOWN"), _TEXT),
         ),
         Kind(
             "delay-register",
             "the plugin is dialed, asked for its options and its list as usual; the answer to "
             "Register comes later",
-            Point.REGISTER,
+            InjectionPoint.REGISTER,
             (_SECONDS,),
         ),
         Kind(
             "hang-register",
             "as delay-register, and Register is answered when the fault is cleared",
-            Point.REGISTER,
+            InjectionPoint.REGISTER,
         ),
         Kind(
             "drop-register",
             "every connection to kubelet.sock is cut while Register waits for its answer",
-            Point.REGISTER,
+            InjectionPoint.REGISTER,
             (
                 Option(
                     "when",
@@ -201,24 +201,24 @@ KINDS = _table(
             ),
         ),
         Kind(
-            "refuse-notification",
+            "reject-notification",
             "a plugin that the watcher found is told by NotifyRegistrationStatus that its "
             "registration failed",
-            Point.NOTIFICATION,
+            InjectionPoint.NOTIFICATION,
             (_TEXT,),
         ),
         Kind(
             "fail-notification",
             "NotifyRegistrationStatus does not reach a plugin that the watcher found and "
             "registered; the registration is withdrawn and tried again, as the kubelet does",
-            Point.NOTIFICATION,
+            InjectionPoint.NOTIFICATION,
             (_CODE, _TEXT),
         ),
         Kind(
             "stop-reading",
             "a list stream is not read any more, so that its window fills; the list that came "
             "last is taken in when reading goes on",
-            Point.LIST,
+            InjectionPoint.LIST,
             (
                 attrs.evolve(
                     _SECONDS,
@@ -227,12 +227,22 @@ KINDS = _table(
                 ),
             ),
         ),
-        Kind("fail-call", "a call to the plugin fails", Point.CALL, (_RPC, _SIDE, _CODE, _TEXT)),
-        Kind("delay-call", "a call to the plugin is held up", Point.CALL, (_RPC, _SIDE, _SECONDS)),
+        Kind(
+            "fail-call",
+            "a call to the plugin fails",
+            InjectionPoint.CALL,
+            (_RPC, _SIDE, _CODE, _TEXT),
+        ),
+        Kind(
+            "delay-call",
+            "a call to the plugin is held up",
+            InjectionPoint.CALL,
+            (_RPC, _SIDE, _SECONDS),
+        ),
         Kind(
             "cut-call",
             "the connection to the plugin is cut, with its list stream",
-            Point.CALL,
+            InjectionPoint.CALL,
             (
                 _RPC,
                 Option(
@@ -253,44 +263,48 @@ KINDS = _table(
         Kind(
             "fail-checkpoint",
             "a write of the checkpoint fails",
-            Point.CHECKPOINT,
+            InjectionPoint.CHECKPOINT,
             (Option("error", choice(*ERRORS), "the system's error", "ENOSPC"),),
         ),
         Kind(
             "delay-checkpoint",
             "a write of the checkpoint takes long",
-            Point.CHECKPOINT,
+            InjectionPoint.CHECKPOINT,
             (_SECONDS,),
         ),
-        Kind("lose-checkpoint", "the kubelet starts, and its checkpoint is not there", Point.START),
+        Kind(
+            "lose-checkpoint",
+            "the kubelet starts, and its checkpoint is not there",
+            InjectionPoint.START,
+        ),
         Kind(
             "fail-pod-resources",
             "a PodResources call fails",
-            Point.POD_RESOURCES,
+            InjectionPoint.POD_RESOURCES,
             (_METHOD, _CODE, _TEXT),
         ),
         Kind(
             "delay-pod-resources",
             "a PodResources call is answered later",
-            Point.POD_RESOURCES,
+            InjectionPoint.POD_RESOURCES,
             (_METHOD, _SECONDS),
         ),
         Kind(
             "empty-pod-resources",
             "a PodResources call is answered with an empty message",
-            Point.POD_RESOURCES,
+            InjectionPoint.POD_RESOURCES,
             (_METHOD,),
         ),
         Kind(
             "limit-pod-resources",
-            "a PodResources call is refused as by the kubelet's rate limit",
-            Point.POD_RESOURCES,
+            "a PodResources call is rejected as by the kubelet's rate limit",
+            InjectionPoint.POD_RESOURCES,
             (_METHOD,),
         ),
         Kind(
             "stale-pod-resources",
             "PodResources answers with what was so when the fault was set",
-            Point.POD_RESOURCES,
+            InjectionPoint.POD_RESOURCES,
             (_METHOD,),
         ),
         Kind("end-list-stream", "list streams are ended, and nothing else"),

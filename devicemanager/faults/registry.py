@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import NOBODY, Occasion, Point
+from devicemanager.faults.injection_point import NOBODY, FaultContext, InjectionPoint
 from devicemanager.io.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ class Actions(Protocol):
     def prepare(self, fault: Fault) -> object:
         """A fault is about to be set: what it will need when it fires. None: nothing."""
 
-    def execute(self, fault: Fault, occasion: Occasion) -> None:
+    def execute(self, fault: Fault, occasion: FaultContext) -> None:
         """Execute on the calling thread. Raises what that raises."""
 
-    def start(self, fault: Fault, occasion: Occasion) -> None:
+    def start(self, fault: Fault, occasion: FaultContext) -> None:
         """Execute on another thread; what that raises is reported."""
 
 
@@ -44,10 +44,10 @@ class _NoActions:
     def prepare(self, fault: Fault) -> object:
         return None
 
-    def execute(self, fault: Fault, occasion: Occasion) -> None:
+    def execute(self, fault: Fault, occasion: FaultContext) -> None:
         raise RequestError(f"there is no kubelet here for {fault.kind.name}")
 
-    def start(self, fault: Fault, occasion: Occasion) -> None:
+    def start(self, fault: Fault, occasion: FaultContext) -> None:
         pass
 
 
@@ -75,14 +75,14 @@ class FaultRegistry:
         self._entries: dict[int, Entry] = {}
         self._latest = 0
         self._is_stopping = False
-        self.armed: Mapping[Point, tuple[Entry, ...]] = {}
+        self.armed: Mapping[InjectionPoint, tuple[Entry, ...]] = {}
         """The faults by the point where they are asked for. Read it without a lock."""
 
     # -- setting ---------------------------------------------------------------------
 
     def set(self, fault: Source, /, **options: Any) -> FaultState:
-        """Set a fault: by its kind and options, ``set("refuse-register", times=2)``; as one
-        line, ``set("refuse-register:times=2")``; as a mapping or a ``Fault``. It counts from
+        """Set a fault: by its kind and options, ``set("reject-register", times=2)``; as one
+        line, ``set("reject-register:times=2")``; as a mapping or a ``Fault``. It counts from
         now on. An action without ``at`` is executed before this returns; what of it comes
         later (``away``, a gap) is done by the kubelet's clock.
 
@@ -106,7 +106,7 @@ class FaultRegistry:
     def _execute(self, entry: Entry) -> FaultState:
         """An action that is executed at once is an event, and not kept."""
         entry.seen = entry.fired = 1
-        occasion = Occasion(entry.fault.resource, entry.fault.plugin)
+        occasion = FaultContext(entry.fault.resource, entry.fault.plugin)
         self._publish(entry, occasion)
         self._actions.execute(entry.fault, occasion)
         return entry.state()
@@ -145,7 +145,7 @@ class FaultRegistry:
 
     def _rearm(self) -> None:
         """With the lock held. A new mapping: readers have none."""
-        armed: dict[Point, tuple[Entry, ...]] = {}
+        armed: dict[InjectionPoint, tuple[Entry, ...]] = {}
         for entry in self._entries.values():
             point = entry.fault.point
             if point is not None and not entry.state().is_spent:
@@ -155,7 +155,7 @@ class FaultRegistry:
     # -- at a point ------------------------------------------------------------------
 
     def at(
-        self, point: Point, occasion: Occasion = NOBODY, *, start: bool = True
+        self, point: InjectionPoint, occasion: FaultContext = NOBODY, *, start: bool = True
     ) -> tuple[Fired, ...]:
         """What fires now, in the order in which it was set. Each is an event. Actions are
         started on a thread of their own; without ``start`` the caller does that."""
@@ -174,7 +174,9 @@ class FaultRegistry:
                 each.start()
         return found
 
-    def _publish(self, entry: Entry, occasion: Occasion, point: Point | None = None) -> None:
+    def _publish(
+        self, entry: Entry, occasion: FaultContext, point: InjectionPoint | None = None
+    ) -> None:
         fault = entry.fault
         subject = str(occasion)
         self._events.publish(
@@ -224,7 +226,7 @@ class FaultRegistry:
 class Fired:
     """A fault that fires now."""
 
-    def __init__(self, registry: FaultRegistry, entry: Entry, occasion: Occasion) -> None:
+    def __init__(self, registry: FaultRegistry, entry: Entry, occasion: FaultContext) -> None:
         self._registry = registry
         self._entry = entry
         self._occasion = occasion

@@ -10,7 +10,7 @@ import attrs
 
 from devicemanager.faults.fault import Fault
 from devicemanager.faults.holds import Hold
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 
 __all__ = ["Entry", "FaultState"]
 
@@ -64,15 +64,15 @@ class Entry:
     def state(self) -> FaultState:
         return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))
 
-    def concerns(self, occasion: Occasion) -> bool:
+    def concerns(self, occasion: FaultContext) -> bool:
         fault = self.fault
         wanted = fault.resource, fault.plugin, fault.rpc
         found = occasion.resource, occasion.plugin, occasion.rpc
         if any(one not in (None, other) for one, other in zip(wanted, found, strict=True)):
             return False
-        return fault.point is not Point.CALL or fault.phase == occasion.phase
+        return fault.point is not InjectionPoint.CALL or fault.phase == occasion.phase
 
-    def fires(self, occasion: Occasion, seed: int) -> bool:
+    def fires(self, occasion: FaultContext, seed: int) -> bool:
         """Count the occasion, and decide."""
         fault = self.fault
         self.seen += 1

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-__all__ = ["Kept"]
+__all__ = ["IdlePool"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class _Idle(Generic[T]):
         self.things: list[T] = []
 
 
-class Kept(Generic[T]):
+class IdlePool(Generic[T]):
     """Things of one kind that nobody uses now; none unless somebody keeps them.
 
     Whoever takes one has it alone until it is given back. A forked child finds none: the

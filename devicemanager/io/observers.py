@@ -12,7 +12,7 @@ import threading
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from devicemanager.io.idle_pool import Kept
+from devicemanager.io.idle_pool import IdlePool
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
@@ -60,7 +60,7 @@ def _end(observer: BaseObserver) -> None:
         observer.join()
 
 
-_idle: Kept[BaseObserver] = Kept(_MOST_IDLE, _end)
+_idle: IdlePool[BaseObserver] = IdlePool(_MOST_IDLE, _end)
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:

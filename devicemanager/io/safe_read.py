@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["FileRefused", "NotRegular", "TooLarge", "read_regular"]
+__all__ = ["FileRejected", "NotRegular", "TooLarge", "read_regular"]
 
 _PIECE = 1 << 16
 
@@ -19,15 +19,15 @@ _KINDS = {
 }
 
 
-class FileRefused(Exception):
+class FileRejected(Exception):
     """A file that is not read. The text says what it is: "a pipe, not a regular file"."""
 
 
-class NotRegular(FileRefused):
+class NotRegular(FileRejected):
     """A directory, a device, a pipe or a socket."""
 
 
-class TooLarge(FileRefused):
+class TooLarge(FileRejected):
     """More bytes than allowed."""
 
 

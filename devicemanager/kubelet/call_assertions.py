@@ -17,7 +17,7 @@ from devicemanager.kubelet.log_watch import Entry, Place, Watch
 from devicemanager.kubelet.pods.records import pod_uid
 
 if TYPE_CHECKING:
-    from devicemanager.events.calls.matching import Criteria
+    from devicemanager.events.calls.matching import CallFilter
 
 __all__ = ["Expected", "Search"]
 
@@ -33,7 +33,7 @@ class Expected:
     pod: str | None = None
     text: str | re.Pattern[str] | None = None
     where: Callable[[Any], bool] | None = attrs.field(default=None, repr=False)
-    criteria: Criteria | None = None
+    criteria: CallFilter | None = None
     """Of a call; None for an event."""
 
     def __attrs_post_init__(self) -> None:
@@ -78,9 +78,9 @@ class Expected:
         within: float = 10.0,
     ) -> Self:
         """A call that meets these criteria (see ``CallLog``), and of which ``where`` holds."""
-        from devicemanager.events.calls.matching import Criteria
+        from devicemanager.events.calls.matching import CallFilter
 
-        criteria = Criteria(resource, rpc, plugin, device_ids, request, response, code)
+        criteria = CallFilter(resource, rpc, plugin, device_ids, request, response, code)
         return cls(within, where=where, criteria=criteria)
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.kubelet.pods.records import PodStore
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["ClaimObjects"]
 class ClaimObjects:
     """Publishes, defines and claims; whoever inherits sets ``_claims`` and ``_pods``."""
 
-    _claims: ClaimsDoor
+    _claims: LazyClaims
     _pods: PodStore
 
     @property

@@ -30,7 +30,7 @@ class OwnedDirectory:
     def __init__(self, path: Path, parent: OwnedDirectory | None = None) -> None:
         """Make the directory (0750) if it is missing, and open it.
 
-        ``parent`` is the open directory that it is in. Refused are links, directories of
+        ``parent`` is the open directory that it is in. Rejected are links, directories of
         other users and those that all users may write in. The group is the owner's choice.
         """
         self.path = path
@@ -43,14 +43,14 @@ class OwnedDirectory:
                 os.mkdir(name, _MODE, dir_fd=at)
             self._descriptor: int = os.open(name, _FLAGS, dir_fd=at)
         except OSError as error:
-            self._refuse_to_open(error)
+            self._reject_to_open(error)
         try:
             self._check()
         except BaseException:
             os.close(self._descriptor)
             raise
 
-    def _refuse_to_open(self, error: OSError) -> NoReturn:
+    def _reject_to_open(self, error: OSError) -> NoReturn:
         if self.path.is_symlink():
             raise StartError(
                 f"{self.path} is a link: give the kubelet the directory itself"
@@ -103,7 +103,7 @@ class OwnedDirectory:
             raise StartError(f"cannot read directory {self.path}: {error.strerror}") from error
 
     def check_no_file(self, name: str) -> None:
-        """Refuse to start if something that is no socket has this name."""
+        """Reject to start if something that is no socket has this name."""
         if _exists(name, self._descriptor) and not self._is_socket(name, follow_links=False):
             raise StartError(
                 f"{self.path / name} is not a socket: move it away, or choose another path"

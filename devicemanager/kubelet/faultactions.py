@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventStream
-from devicemanager.faults.injection_point import Occasion
+from devicemanager.faults.injection_point import FaultContext
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.apiprofile import api_profile
@@ -75,12 +75,12 @@ class FaultActions:
         source = None if process is None else process.pod_source
         return past_answers(source, api_profile(self._settings))
 
-    def execute(self, fault: Fault, occasion: Occasion) -> None:
+    def execute(self, fault: Fault, occasion: FaultContext) -> None:
         """As in ``faults.Actions``. Raises RequestError if no kubelet serves whose streams or
         sockets are meant, and what a start or a stop raises."""
         self._execute(fault, occasion, self._stops)
 
-    def start(self, fault: Fault, occasion: Occasion) -> None:
+    def start(self, fault: Fault, occasion: FaultContext) -> None:
         """As in ``faults.Actions``."""
         stops = self._stops
         threading.Thread(
@@ -90,7 +90,7 @@ class FaultActions:
             daemon=True,
         ).start()
 
-    def _execute(self, fault: Fault, occasion: Occasion, stops: int) -> None:
+    def _execute(self, fault: Fault, occasion: FaultContext, stops: int) -> None:
         """``stops`` is how often the kubelet had been stopped when that began: once it is
         stopped again, it is not started any more."""
         options = fault.options
@@ -122,7 +122,7 @@ class FaultActions:
         for wait in waits:
             wait.cancel()
 
-    def _endpoints(self, fault: Fault, occasion: Occasion) -> list[Endpoint]:
+    def _endpoints(self, fault: Fault, occasion: FaultContext) -> list[Endpoint]:
         resource = fault.resource or occasion.resource
         plugin = fault.plugin or occasion.plugin
         state = self._life.serving().manager.state

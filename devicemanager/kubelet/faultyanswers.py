@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import podresources
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import FaultRegistry, Fired, named
 from podresources.counters import Counters
 from podresources.profile import Profile
-from podresources.service import RATE_LIMIT_TEXT, Method, Refusal, Service
+from podresources.service import RATE_LIMIT_TEXT, Method, Rejection, Service
 
 __all__ = ["FaultyAnswers", "past_answers"]
 
@@ -37,11 +37,11 @@ class FaultyAnswers:
         self._faults = faults
 
     def __call__(self, method: Method, request: bytes) -> bytes:
-        """The answer to a call that was let in. Raises Refusal, and what the source raises."""
+        """The answer to a call that was let in. Raises Rejection, and what the source raises."""
         if not self._faults.armed:
             return method.answer(request)
         name = method.path.rpartition("/")[2]
-        fired = self._faults.at(Point.POD_RESOURCES, Occasion(rpc=name))
+        fired = self._faults.at(InjectionPoint.POD_RESOURCES, FaultContext(rpc=name))
         if (slow := named(fired, "delay-pod-resources")) is not None:
             slow.hold().wait()
         other = named(
@@ -56,9 +56,9 @@ class FaultyAnswers:
     def _other(self, fault: Fired, method: Method, request: bytes) -> bytes:
         match fault.kind.name:
             case "fail-pod-resources":
-                raise Refusal(fault["code"], fault["text"])
+                raise Rejection(fault["code"], fault["text"])
             case "limit-pod-resources":
-                raise Refusal("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
+                raise Rejection("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
             case "empty-pod-resources":
                 return b""  # a message of which every field is at its default
         past: Mapping[str, Method] = fault.prepared

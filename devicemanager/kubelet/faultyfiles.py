@@ -6,7 +6,7 @@ import errno
 import os
 
 from checkpoint import Contents, FileOperations
-from devicemanager.faults.injection_point import Point
+from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.registry import FaultRegistry, named
 
 __all__ = ["FaultyFiles"]
@@ -24,7 +24,7 @@ class FaultyFiles(FileOperations):
         super().write(descriptor, data)
 
     def _ask(self) -> None:
-        fired = self._faults.at(Point.CHECKPOINT)
+        fired = self._faults.at(InjectionPoint.CHECKPOINT)
         if (slow := named(fired, "delay-checkpoint")) is not None:
             slow.hold().wait()
         if (failing := named(fired, "fail-checkpoint")) is not None:

@@ -81,8 +81,8 @@ class AdmissionView(Protocol):
     def explain(self) -> str:
         """Why these devices, or why none, as text."""
 
-    def raise_for_refusal(self) -> None:
-        """Raises Refused if the pod was not admitted."""
+    def raise_for_rejection(self) -> None:
+        """Raises Rejected if the pod was not admitted."""
 
 
 class EventsView(Protocol):

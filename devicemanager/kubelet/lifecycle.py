@@ -27,7 +27,7 @@ class Lifecycle:
     its beginning to its end, so nobody ever meets a process that is half started.
 
     A forked child has none of the kubelet's threads, and its files are the parent's: there
-    ``stop`` does nothing and everything else is refused.
+    ``stop`` does nothing and everything else is rejected.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Lifecycle:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """One change at a time. Refused to event callbacks: one that waited for its turn
+        """One change at a time. Rejected to event callbacks: one that waited for its turn
         would hold up the very thread that the change under way waits for."""
         self._check_ours()
         if self._events.is_delivering:

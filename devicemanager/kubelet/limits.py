@@ -58,7 +58,7 @@ def check_address_space() -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Turn what the system refuses meanwhile (descriptors, threads, memory, a file of ours
+    """Turn what the system rejects meanwhile (descriptors, threads, memory, a file of ours
     that cannot be imported) into a StartError of one line."""
     try:
         yield
@@ -67,7 +67,7 @@ def explained() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """One line: what the system refuses, and with which file."""
+    """One line: what the system rejects, and with which file."""
     if isinstance(error, MemoryError):
         return "out of memory"
     if not isinstance(error, OSError):

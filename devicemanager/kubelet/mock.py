@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import RequestError
 from devicemanager.core.node import NodeStatus
 from devicemanager.events.calls.log import CallLog
@@ -72,7 +72,7 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
             self._temporary.path if self._temporary is not None else Path(root or "")
         )
         self._pods = PodStore()
-        self._claims = ClaimsDoor(
+        self._claims = LazyClaims(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
         self._life: Lifecycle = Lifecycle(self.events, self._new_process, self._started)
@@ -143,7 +143,7 @@ class MockKubelet(NodePaths, ClaimObjects, KubeletWaits, AsyncMethods, DirectCal
 
     def reboot(self) -> None:
         """The node starts anew: no container runs, so every pod is admitted again. With
-        its plugin not back it is refused, unless ``Settings.wait_for_plugin`` allows the
+        its plugin not back it is rejected, unless ``Settings.wait_for_plugin`` allows the
         time (Q6). Raises StartError and StopError."""
         self._resume(self._life.replace(self._pods.containers_stop))
 

@@ -50,7 +50,7 @@ class NodePods(PodLife):
         With ``start`` its containers are started, too: init containers in order, then app
         containers, with PreStartContainer where the plugin asks for it.
 
-        A refusal is an answer (``admitted`` false, with the kubelet's reason and message).
+        A rejection is an answer (``admitted`` false, with the kubelet's reason and message).
         Raises ManifestError for a manifest the API server would not take, and
         RequestError for a pod that is admitted already.
         """
@@ -85,7 +85,7 @@ class NodePods(PodLife):
 
         Devices are allocated now if nothing is recorded. Raises AllocationError with the
         kubelet's text if the container must not start, RequestError for an unknown pod or
-        container or a pod that was refused.
+        container or a pod that was rejected.
         """
         return self._life.serving().workers.start_container(uid, container)
 

@@ -68,7 +68,7 @@ class PodLife:
         with its containers as they are. None for either: what the checkpoint says, else it is
         admitted anew, and all its containers run.
 
-        A pod whose device somebody else holds is refused. Raises as ``admit`` does.
+        A pod whose device somebody else holds is rejected. Raises as ``admit`` does.
         """
         workers = self._life.serving().workers
         return workers.restore(parser()(manifest), devices or {}, statuses, start_time)

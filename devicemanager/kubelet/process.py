@@ -12,14 +12,14 @@ import attrs
 
 import checkpoint
 from checkpoint import Checkpoint
-from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
 from devicemanager.core.versions.behaviour import StartRemoves
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import Point
+from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.apiprofile import api_profile
@@ -66,7 +66,7 @@ class KubeletProcess:
         pods: PodStore,
         on_error: OnError,
         providers: Iterable[HintProvider] | None,
-        claims: ClaimsDoor,
+        claims: LazyClaims,
         calls: CallLog,
         equipment: FaultEquipment,
     ) -> None:
@@ -111,7 +111,7 @@ class KubeletProcess:
             self.manager.state,
             pods.snapshot,
             pod_level=(
-                settings.behaviour.tells_pod_level
+                settings.behaviour.reports_pod_level
                 and policy.asks_for_hints
                 and policy.scope is ScopeName.POD
             ),
@@ -241,7 +241,7 @@ class KubeletProcess:
 
     def _load(self) -> None:
         self._store.remove_leftovers()
-        if self._faults.armed and self._faults.at(Point.START):
+        if self._faults.armed and self._faults.at(InjectionPoint.START):
             self._store.path.unlink(missing_ok=True)  # lose-checkpoint
         try:
             saved = self._read_checkpoint()
@@ -249,7 +249,7 @@ class KubeletProcess:
             self.is_fresh = True
             return
         except checkpoint.CheckpointUnreadable as error:
-            self._refuse_to_start(error)
+            self._reject_to_start(error)
             return
         except checkpoint.CheckpointCorrupt as error:
             self._set_aside(error)
@@ -270,7 +270,7 @@ class KubeletProcess:
                 time.sleep(wait)
         return self._store.load(v1=self._settings.behaviour.reads_v1)
 
-    def _refuse_to_start(self, error: checkpoint.CheckpointUnreadable) -> None:
+    def _reject_to_start(self, error: checkpoint.CheckpointUnreadable) -> None:
         """What was not read may be right. To start afresh would hand out devices that
         containers hold, and the next write would replace the file."""
         if "Q21" in self._quirks:

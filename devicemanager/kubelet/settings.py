@@ -26,7 +26,7 @@ from devicemanager.core.versions.behaviour import Behaviour, resolve
 from devicemanager.core.versions.quirks import QUIRKS as _ALL
 from devicemanager.core.versions.quirks import REFERENCE, check_quirks, quirks_of
 from devicemanager.core.versions.values import MergeRule
-from devicemanager.core.versions.version import PROVED, KubeletVersion
+from devicemanager.core.versions.version import VERIFIED, KubeletVersion
 
 if TYPE_CHECKING:
     # Loaded when a setting needs it.
@@ -39,7 +39,7 @@ KUBELET_LIST_LIMIT = 4 * 1024 * 1024
 
 
 def _names(field: str, value: Iterable[str]) -> frozenset[str]:
-    """The names as a set. A bare string is refused: it would be a set of letters."""
+    """The names as a set. A bare string is rejected: it would be a set of letters."""
     with contextlib.suppress(TypeError):
         names = frozenset(value)
         if not isinstance(value, str) and all(isinstance(name, str) for name in names):
@@ -152,7 +152,7 @@ def _as_gates(value: Any) -> Mapping[str, bool]:
     return MappingProxyType(dict(value))
 
 
-def _options_refused(settings: Settings) -> str:
+def _options_rejected(settings: Settings) -> str:
     """``topology manager policy options … require …`` (cmd/kubelet/app/server.go, v1.28)."""
     options = " ".join(f"{name}:{text}" for name, text in sorted(settings.topology_options.items()))
     gates = ", ".join(f'"{name}"' for name in settings.behaviour.topology_options_gates)
@@ -167,11 +167,11 @@ class Settings:
     """How a kubelet behaves. Times are in seconds; None switches a limit off.
 
     Raises ValueError, which names the field, for a value that cannot be, and
-    TopologyConfigError for topology settings that the kubelet would refuse. As with the
+    TopologyConfigError for topology settings that the kubelet would reject. As with the
     kubelet, policy ``none`` takes any options.
     """
 
-    kubelet_version: str = attrs.field(default=f"1.{PROVED}", converter=_as_version)
+    kubelet_version: str = attrs.field(default=f"1.{VERIFIED}", converter=_as_version)
     """The kubelet whose behaviour this one has, such as ``1.28`` (its newest patch) or
     ``1.28.2``; from 1.20 on. Defects are not part of it: they are ``quirks``."""
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
@@ -203,7 +203,7 @@ class Settings:
         default=1 << 20, validator=_number(1, none=True, whole=True)
     )
     """The largest answer to Allocate that is kept for a container; a pod whose plugin sends
-    more is refused. The checkpoint holds all answers and is written with every admission. The
+    more is rejected. The checkpoint holds all answers and is written with every admission. The
     kubelet takes what gRPC does, 4 MiB; None does, too."""
     max_registrations_per_process: int | None = attrs.field(
         default=100, validator=_number(1, none=True, whole=True)
@@ -222,7 +222,7 @@ class Settings:
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
     """How many PodResources requests may come at once."""
     pod_resources_list_inactive: bool = attrs.field(validator=_is(bool, "True or False"))
-    """Whether v1 List tells of pods that were refused or have finished, until they are
+    """Whether v1 List tells of pods that were rejected or have finished, until they are
     deleted: as the version does (k/k#132028). v1alpha1 always does."""
 
     @pod_resources_list_inactive.default
@@ -245,13 +245,13 @@ class Settings:
         default=frozenset(), converter=_as_resources
     )
     """Resources that this node is meant to have: a pod that asks for one before any
-    plugin registered it is refused (Q14)."""
+    plugin registered it is rejected (Q14)."""
     strict: bool = attrs.field(default=False, validator=_is(bool, "True or False"))
-    """Refuse a pod that asks for a resource nobody ever registered, instead of running
+    """Reject a pod that asks for a resource nobody ever registered, instead of running
     it without the device and a warning event, as the kubelet does."""
     wait_for_plugin: float = attrs.field(default=0.0, validator=_number())
     """After a reboot, how long an admission waits for the pod's plugins to come back
-    (Q6). 0 refuses at once, as the kubelet does."""
+    (Q6). 0 rejects at once, as the kubelet does."""
     topology_policy: str = attrs.field(default="none", validator=_is(str, "a policy's name"))
     """``none``, ``best-effort``, ``restricted`` or ``single-numa-node``."""
     topology_scope: str = attrs.field(default="container", validator=_is(str, "a scope's name"))
@@ -306,7 +306,7 @@ class Settings:
         check_scope(self.topology_scope)
         gates = self.behaviour.gates
         if self.topology_options and not gates["TopologyManagerPolicyOptions"]:
-            raise TopologyConfigError(_options_refused(self))
+            raise TopologyConfigError(_options_rejected(self))
         levels = (
             ("alpha", "TopologyManagerPolicyAlphaOptions"),
             (

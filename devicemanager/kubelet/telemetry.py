@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeviceCounts",
+    "NodeInfo",
     "NodeTelemetry",
     "PodReport",
     "Telemetry",
-    "Told",
     "registration_failure",
 ]
 
@@ -104,7 +104,7 @@ class NodeTelemetry:
 
     def _report(self, record: PodRecord) -> PodReport:
         held: Resources = {}
-        if not record.refused:
+        if not record.rejected:
             with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
                 found = self._resources(record.pod.uid)
                 held = {ContainerName(name): each for name, each in found.items()}
@@ -135,7 +135,7 @@ class Telemetry(NodeTelemetry):
         return {} if process is None else process.pod_resources.counters()
 
 
-class Told(Protocol):
+class NodeInfo(Protocol):
     """A kubelet that can be told of over HTTP; every kind can."""
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from devicemanager.io.lazy import lazy_names
 from devicemanager.plugin.errors import (
     ConfigurationError,
-    DeviceRefused,
+    DeviceRejected,
     PluginError,
     UnhealthyDevice,
     UnknownDevice,
@@ -30,7 +30,7 @@ __all__ = [
     "ConfigurationError",
     "ContainerSettings",
     "Device",
-    "DeviceRefused",
+    "DeviceRejected",
     "DeviceSpec",
     "Lister",
     "Manager",

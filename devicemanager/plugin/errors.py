@@ -6,7 +6,7 @@ from typing import ClassVar
 
 __all__ = [
     "ConfigurationError",
-    "DeviceRefused",
+    "DeviceRejected",
     "PluginError",
     "RegistrationFailed",
     "UnhealthyDevice",
@@ -23,10 +23,10 @@ class ConfigurationError(PluginError):
 
 
 class RegistrationFailed(PluginError):
-    """The kubelet could not be reached, or it refused. Trying again may help."""
+    """The kubelet could not be reached, or it rejected. Trying again may help."""
 
 
-class DeviceRefused(PluginError):
+class DeviceRejected(PluginError):
     """An author's hook raises this to answer with a gRPC code of its choice.
 
     Any other exception reaches the kubelet as UNKNOWN with its type and text.
@@ -35,13 +35,13 @@ class DeviceRefused(PluginError):
     code: ClassVar[str] = "UNKNOWN"
 
 
-class UnknownDevice(DeviceRefused):
+class UnknownDevice(DeviceRejected):
     """The plugin does not have the device, or not any more."""
 
     code = "NOT_FOUND"
 
 
-class UnhealthyDevice(DeviceRefused):
+class UnhealthyDevice(DeviceRejected):
     """The plugin has the device but cannot hand it out now."""
 
     code = "FAILED_PRECONDITION"

@@ -123,7 +123,7 @@ def normalise(devices: Iterable[Device | str]) -> dict[str, Device]:
 def _warn_of(listed: Mapping[str, Device], payload: bytes) -> None:
     if len(payload) > _MESSAGE_LIMIT:
         _log.error(
-            "the list of %d devices takes %d bytes; a kubelet refuses more than %d: use fewer "
+            "the list of %d devices takes %d bytes; a kubelet rejects more than %d: use fewer "
             "devices or shorter ids",
             len(listed),
             len(payload),

@@ -84,7 +84,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
         outcome = self._outcome
         if not wait(outcome):
             return False
-        # The kubelet tries again after a refusal: expect another outcome.
+        # The kubelet tries again after a rejection: expect another outcome.
         self._outcome = Future()
         outcome.result()
         return True

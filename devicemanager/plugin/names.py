@@ -1,4 +1,4 @@
-"""Names of resources and of the namespaces they are in, refused where they are given."""
+"""Names of resources and of the namespaces they are in, rejected where they are given."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class Resource:
         kubelet = self._mode.kubelet()
         if kubelet is None:
             return
-        # A kubelet that still knows our old path may refuse it for good (Q2).
+        # A kubelet that still knows our old path may reject it for good (Q2).
         again = old is not None and old.kubelet_identity == kubelet
         self._short_lives = self._short_lives + 1 if again and old and old.was_short else 0
         names = socket_names(

@@ -14,7 +14,7 @@ import grpc
 
 from devicemanager.plugin import wire
 from devicemanager.plugin.author import Plugin, offers
-from devicemanager.plugin.errors import DeviceRefused, UnhealthyDevice, UnknownDevice
+from devicemanager.plugin.errors import DeviceRejected, UnhealthyDevice, UnknownDevice
 from devicemanager.plugin.hooks import call_hook, error_text
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.streams import Streams
@@ -70,7 +70,7 @@ class Service:
         def allocate() -> dp.AllocateResponse:
             # All containers are checked before the author's code runs for any of them.
             for device_ids in wanted:
-                self._check(device_ids, refuse_unhealthy=self.settings.refuse_unhealthy)
+                self._check(device_ids, reject_unhealthy=self.settings.reject_unhealthy)
             return dp.AllocateResponse(container_responses=map(self._allocate, wanted))
 
         return _answer(context, "Allocate", allocate)
@@ -97,18 +97,18 @@ class Service:
 
         def prepare() -> dp.PreStartContainerResponse:
             # Health is left to the author: a reset may be just what mends the device.
-            self._check(device_ids, refuse_unhealthy=False)
+            self._check(device_ids, reject_unhealthy=False)
             if device_ids:
                 self.plugin.pre_start_container(device_ids)
             return dp.PreStartContainerResponse()
 
         return _answer(context, "PreStartContainer", prepare)
 
-    def _check(self, device_ids: Iterable[str], *, refuse_unhealthy: bool) -> None:
+    def _check(self, device_ids: Iterable[str], *, reject_unhealthy: bool) -> None:
         devices = self.plugin.device_list.current.devices
         for device_id in device_ids:
             device = devices.get(device_id)
-            if device is not None and (device.healthy or not refuse_unhealthy):
+            if device is not None and (device.healthy or not reject_unhealthy):
                 continue
             self.plugin.device_list.resend()
             if device is None:
@@ -160,7 +160,7 @@ def complete_preference(
     """What must be included, then what was chosen, then any others, up to ``size``.
 
     Without repetitions and without devices that are not available. Fewer than ``size`` if
-    there are no more: one device that was unplugged must not refuse every pod.
+    there are no more: one device that was unplugged must not reject every pod.
     """
     among = set(available)
     wanted = dict.fromkeys([*must_include, *chosen, *sorted(available)])
@@ -190,9 +190,9 @@ def _answer(context: grpc.ServicerContext, call: str, make: Callable[[], T]) -> 
     """Make the answer; turn what the checks or the author's code raise into a status."""
     try:
         return call_hook(make)
-    except DeviceRefused as refusal:
-        _log.warning("%s refused: %s", call, refusal)
-        _abort(context, refusal.code, str(refusal))
+    except DeviceRejected as rejection:
+        _log.warning("%s rejected: %s", call, rejection)
+        _abort(context, rejection.code, str(rejection))
     except Exception as error:
         _log.exception("%s failed in the plugin's own code", call)
         _abort(context, "UNKNOWN", error_text(error))

@@ -97,7 +97,7 @@ class PluginSettings:
     max_streams: int = attrs.field(default=8, validator=_positive)
     """Most list streams of one resource; beyond it the oldest is ended."""
 
-    refuse_unhealthy: bool = True
+    reject_unhealthy: bool = True
     """Allocating a device that is unhealthy now fails with FAILED_PRECONDITION."""
 
     announce: bool = False

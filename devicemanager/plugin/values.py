@@ -1,6 +1,6 @@
 """The plain values an author's methods take and return.
 
-A value that a container runtime would refuse is refused here, with a ValueError that
+A value that a container runtime would reject is rejected here, with a ValueError that
 names it, so that the mistake shows where it was made.
 """
 

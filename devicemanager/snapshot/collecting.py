@@ -16,7 +16,7 @@ import attrs
 
 from checkpoint import CHECKPOINT_NAME
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.kubelet.host.numa import SYSFS_NODES, NumaMachine, from_host
 from devicemanager.objects.manifests.errors import ManifestError
 from devicemanager.snapshot import layout
@@ -96,7 +96,7 @@ class _Reader:
             value = read(path)
         except (FileNotFoundError, NotADirectoryError, SocketNotFound):
             self.parts.append(Part(name, source, "there is no such file", absent=True))
-        except (OSError, FileRefused, PodResourcesError, DeviceManagerError) as error:
+        except (OSError, FileRejected, PodResourcesError, DeviceManagerError) as error:
             self.parts.append(Part(name, source, _reason(error)))
         else:
             self.parts.append(Part(name, source))
@@ -122,7 +122,7 @@ def _at_once(reader: _Reader, places: Places) -> tuple[bytes | None, tuple[Pod, 
 def _try_file(path: Path) -> bytes | None:
     try:
         return _file(path)
-    except (OSError, FileRefused):
+    except (OSError, FileRejected):
         return None
 
 
@@ -130,7 +130,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     text = " ".join(str(error).split())
-    return f"it is {text}" if isinstance(error, FileRefused) else text
+    return f"it is {text}" if isinstance(error, FileRejected) else text
 
 
 def _host_name(host: Path) -> str:
@@ -138,7 +138,7 @@ def _host_name(host: Path) -> str:
         return platform.node()
     try:
         return read_regular(host / "etc/hostname", 1 << 10).decode(errors="replace").strip()
-    except (OSError, FileRefused):
+    except (OSError, FileRejected):
         return "unknown"
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.snapshot.model import KubeletConfig
 
@@ -63,7 +63,7 @@ def _command(process: Path) -> list[str] | None:
         if read_regular(process / "comm", _MAX_SIZE).strip() != _NAME:
             return None
         data = read_regular(process / "cmdline", _MAX_SIZE)
-    except (OSError, FileRefused):
+    except (OSError, FileRejected):
         return None
     return [word.decode(errors="replace") for word in data.split(b"\0")]
 
@@ -77,7 +77,7 @@ def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
 
 def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]:
     """The fields that matter here of a configuration file, and of the files of a drop-in
-    directory over it. Raises OSError, FileRefused and ManifestError."""
+    directory over it. Raises OSError, FileRejected and ManifestError."""
     settings: dict[str, Any] = {}
     others = [] if directory is None else sorted(directory.glob("*.conf"))
     for path in (file, *others):

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.snapshot.model import Listening, SocketSeen
 
 __all__ = ["MOST_SOCKETS", "look", "sockets_in", "text_of"]
@@ -73,7 +73,7 @@ def _listener(path: Path) -> int:
 
 
 def _name_of(pid: int) -> str | None:
-    with contextlib.suppress(OSError, FileRefused):
+    with contextlib.suppress(OSError, FileRejected):
         name = read_regular(f"/proc/{pid}/comm", _LONGEST_NAME)
         return name.decode(errors="replace").strip()
     return None

@@ -1,6 +1,6 @@
 """The state files of the CPU manager and the memory manager. Needs the extra ``snapshot``.
 
-A kubelet that does not like one of them refuses to start, which is the opposite of what it
+A kubelet that does not like one of them rejects to start, which is the opposite of what it
 does with the checkpoint of devices.
 """
 

@@ -245,7 +245,7 @@ class PluginProcess:
             self._check_alive()
             return any(
                 event.number > after and event.resource == resource
-                for event in self._kubelet.events.recent(EventKind.LISTED)
+                for event in self._kubelet.events.recent(EventKind.DEVICES_UPDATED)
             )
 
         self._kubelet.wait_for(registered, timeout, f"{resource} from the new {self.name}")

@@ -39,9 +39,9 @@ _KEEPS_ENGINES: pytest.StashKey[bool] = pytest.StashKey()
 def mock_kubelet_version() -> str:
     """The version that the kubelets of a test have. To run a test on several:
     ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``."""
-    from devicemanager.core.versions.version import PROVED
+    from devicemanager.core.versions.version import VERIFIED
 
-    return f"1.{PROVED}"
+    return f"1.{VERIFIED}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,11 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @functools.cache
 def _settings(kubelet_version: str | None = None) -> Settings:
-    from devicemanager.core.versions.version import PROVED
+    from devicemanager.core.versions.version import VERIFIED
     from devicemanager.kubelet.settings import Settings
 
     # Tests kill processes and do not cut the power, so nothing waits for the disk.
-    return Settings(kubelet_version=kubelet_version or f"1.{PROVED}", durability="process")
+    return Settings(kubelet_version=kubelet_version or f"1.{VERIFIED}", durability="process")
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def _wait(plugin: ReplayPlugin, kubelet: MockKubelet, after: int, timeout: float
     wanted = sum(1 for _ in groupby(lists))
 
     def listed() -> bool:
-        events = kubelet.events.recent(EventKind.LISTED)
+        events = kubelet.events.recent(EventKind.DEVICES_UPDATED)
         news = [e for e in events if e.number > after and e.resource == plugin.resource]
         return len(news) >= wanted
 

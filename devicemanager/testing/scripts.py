@@ -9,8 +9,8 @@ from typing import Any
 from devicemanager.io.clock import Clock
 from devicemanager.testing.factories import Closing
 from devicemanager.testing.mock_podresources import (
+    MockPodResources,
     Script,
-    ScriptedPodResources,
     load_script,
     read_script,
 )
@@ -27,7 +27,7 @@ class PodResourcesServerFactory(Closing):
         socket_path: str | os.PathLike[str] | None = None,
         *,
         clock: Clock | None = None,
-    ) -> ScriptedPodResources:
+    ) -> MockPodResources:
         """A server that says what the script says; nothing without one.
 
         ``script`` is one, or a document, or the path of a file. Without ``socket_path`` the
@@ -38,5 +38,5 @@ class PodResourcesServerFactory(Closing):
             script = read_script(script)
         elif script is not None and not isinstance(script, Script):
             script = load_script(script)
-        server = ScriptedPodResources(script, socket_path, clock=clock)
+        server = MockPodResources(script, socket_path, clock=clock)
         return self._stack.enter_context(server)

@@ -128,10 +128,10 @@ def test_closed_without_a_file_and_used_again(tmp_path: Path) -> None:
 def test_where_no_thread_can_start_the_writer_frees_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(self: threading.Thread) -> None:
+    def reject(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", reject)
     disk, before = Disk(), open_files()
     disk.may_free.set()
     freeing = Freeing(disk)

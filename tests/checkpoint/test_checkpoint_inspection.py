@@ -1,4 +1,4 @@
-"""What can be read of a file that a kubelet would refuse, and what no kubelet would write."""
+"""What can be read of a file that a kubelet would reject, and what no kubelet would write."""
 
 import pytest
 from hypothesis import given

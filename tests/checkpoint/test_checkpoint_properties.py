@@ -121,7 +121,7 @@ PLAIN = Checkpoint(
 )
 
 
-def same_or_refused(damaged: bytes, checkpoint: Checkpoint) -> None:
+def same_or_rejected(damaged: bytes, checkpoint: Checkpoint) -> None:
     try:
         found = loads(damaged, source="the file")
     except CheckpointCorrupt as error:
@@ -137,17 +137,17 @@ def test_no_single_bit_goes_unnoticed():
         for bit in range(8):
             damaged = bytearray(text)
             damaged[position] ^= 1 << bit
-            same_or_refused(bytes(damaged), PLAIN)
+            same_or_rejected(bytes(damaged), PLAIN)
 
 
 @given(checkpoints, st.data())
 def test_no_damage_to_one_byte_goes_unnoticed(checkpoint, data):
     damaged = bytearray(dumps(checkpoint))
     damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    same_or_refused(bytes(damaged), checkpoint)
+    same_or_rejected(bytes(damaged), checkpoint)
 
 
-def test_a_file_that_is_cut_off_is_refused_wherever_it_is_cut():
+def test_a_file_that_is_cut_off_is_rejected_wherever_it_is_cut():
     text = dumps(PLAIN)
     for length in range(len(text)):
         with pytest.raises(CheckpointCorrupt, match="empty" if not length else "not JSON"):
@@ -158,7 +158,7 @@ def test_a_file_that_is_cut_off_is_refused_wherever_it_is_cut():
 @example(b"\x00" * 100)
 @example(b"null")
 @example(b"{}")
-def test_garbage_is_refused(garbage):
+def test_garbage_is_rejected(garbage):
     with pytest.raises(CheckpointCorrupt):
         loads(garbage)
 

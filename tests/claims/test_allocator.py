@@ -80,7 +80,7 @@ def test_release_frees_and_may_be_repeated():
     assert held(found, "y") == ["p/a"]
 
 
-def test_the_refusal_says_which_rule_left_out_how_many_devices():
+def test_the_rejection_says_which_rule_left_out_how_many_devices():
     found = allocator(
         pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=1), "d"]),
         pool("q", ["e"], driver="other.example.com"),
@@ -103,7 +103,7 @@ def test_the_refusal_says_which_rule_left_out_how_many_devices():
     assert text.isprintable()
 
 
-def test_an_undecided_search_is_no_refusal():
+def test_an_undecided_search_is_no_rejection():
     found = allocator(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
     with pytest.raises(TryAgain, match="try again"):
         ask(found, "x")

@@ -191,7 +191,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_expressions_are_refused_before_they_run(name):
+def test_hostile_expressions_are_rejected_before_they_run(name):
     with pytest.raises(CompileError) as caught:
         cel.compile_devmgmt(HOSTILE[name])
     assert len(str(caught.value)) < 400

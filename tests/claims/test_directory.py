@@ -14,16 +14,16 @@ TIMEOUT = 20
 
 
 class Owner:
-    """Notes what it is told; refuses the names it is given."""
+    """Notes what it is told; rejects the names it is given."""
 
-    def __init__(self, *refused):
+    def __init__(self, *rejected):
         self.told = queue.SimpleQueue()
-        self.refused = refused
+        self.rejected = rejected
 
     def apply(self, objects):
         for each in objects:
-            if each.metadata.name in self.refused:
-                raise ClaimsError(f"{each.metadata.name} is refused")
+            if each.metadata.name in self.rejected:
+                raise ClaimsError(f"{each.metadata.name} is rejected")
             self.told.put(f"+ {each.metadata.name}")
 
     def withdraw(self, found):
@@ -108,7 +108,7 @@ def test_of_two_objects_of_one_name_the_first_counts(tmp_path, lines):
     assert owner.all_told() == ["+ p"]
 
 
-def test_what_is_refused_is_told_once_and_never_withdrawn(tmp_path, lines):
+def test_what_is_rejected_is_told_once_and_never_withdrawn(tmp_path, lines):
     owner = Owner("p")
     write(tmp_path, "a.yaml", pool("p"), device_class("k"))
     files = ObjectFiles(tmp_path, owner, lines.append)
@@ -116,7 +116,7 @@ def test_what_is_refused_is_told_once_and_never_withdrawn(tmp_path, lines):
     files.scan()
     files.all_gone()
     assert owner.all_told() == ["+ k", "- k"]
-    assert lines == [f"{tmp_path}: p is refused"]
+    assert lines == [f"{tmp_path}: p is rejected"]
 
 
 def test_changes_are_followed(tmp_path, lines):

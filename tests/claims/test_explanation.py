@@ -33,7 +33,7 @@ def gpus(count, **spec):
     return {"deviceClass": "gpu", "requests": {"count": count}, **spec}
 
 
-def test_a_refusal_is_explained_device_by_device():
+def test_a_rejection_is_explained_device_by_device():
     found = node(
         pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=1), "d"]),
         pool("q", ["e", "f", "g", "h"], driver="other.example.com"),
@@ -91,9 +91,9 @@ def test_claims_are_explained_together_and_nothing_changes():
     explanation = explain(found, "x", "y")
     assert explanation.message == 'DeviceClaims "default/x", "default/y" fit together'
     assert [each.taken for each in explanation.requests] == [("p/a",), ("p/b",)]
-    refused = explain(found, "y", "z")
-    assert refused.message == 'DeviceClaims "default/y", "default/z" do not fit together'
-    assert {each.summary for each in refused.requests} == {
+    rejected = explain(found, "y", "z")
+    assert rejected.message == 'DeviceClaims "default/y", "default/z" do not fit together'
+    assert {each.summary for each in rejected.requests} == {
         "needs 1 device and could have them, but not beside the other requests of this call"
     }
     assert not found.is_allocated("default/y")

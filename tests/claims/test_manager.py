@@ -13,7 +13,7 @@ from devicemanager.claims.v1alpha1.objects import DeviceStatus
 from devicemanager.core.errors import AllocationError, StartError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventKind, EventStream
 from tests.claims.documents import claim, device_class, pool, read
 
@@ -112,13 +112,13 @@ def test_what_is_answered_is_written():
     assert again.held("x") == ["a"]
     assert again.manager.claim("default/x").users == {"p": "p"}
     assert again.told(EventKind.CLAIMS_LOADED) == ["device_claims_state: 1 allocated claims"]
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         again.admit("q", "both")
 
 
 def test_all_claims_of_a_pod_or_none():
     node = Node()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Rejected) as caught:
         node.manager.admit(pod("p", "x", "both"))
     assert caught.value.reason == "UnexpectedAdmissionError"
     assert 'DeviceClaim "default/' in caught.value.message
@@ -162,10 +162,10 @@ def test_a_pod_that_is_not_admitted_does_not_free_what_was_allocated_before():
     assert node.held("x") == []
 
 
-def test_a_write_that_fails_refuses_the_pod():
+def test_a_write_that_fails_rejects_the_pod():
     node = Node()
     node.file.fails = True
-    with pytest.raises(Refused, match="the disk is full"):
+    with pytest.raises(Rejected, match="the disk is full"):
         node.admit("p", "x")
     assert node.held("x") == [] and node.manager.pods() == frozenset()
     with pytest.raises(ClaimsError, match="the disk is full"):
@@ -250,7 +250,7 @@ def test_deleting_a_claim_waits_for_its_pods():
     assert node.told(EventKind.CLAIM_DELETION_WAITS) == [
         "claim default/x is used by p: it is deleted when they end"
     ]
-    with pytest.raises(Refused, match='"default/x" is being deleted'):
+    with pytest.raises(Rejected, match='"default/x" is being deleted'):
         node.admit("q", "x")
     again = node.again()
     assert again.manager.claim("default/x").is_deleted
@@ -281,7 +281,7 @@ def test_a_device_that_disappears_is_kept_and_told_and_not_given_away():
     ]
     node.manager.publish(read(pool()))
     assert node.manager.claim("default/x").gone == ()
-    with pytest.raises(Refused, match="held by claim default/x"):
+    with pytest.raises(Rejected, match="held by claim default/x"):
         node.admit("q", "both")
 
 
@@ -293,16 +293,16 @@ def test_a_pool_of_another_node_is_taken_and_said():
         "d.example.com publishes pool q: 2 devices of node n1; not for claims here, on node n0",
     ]
     node.manager.submit(read(claim("x", {"deviceClass": "gpu", "requests": {"count": 3}})))
-    with pytest.raises(Refused, match="needs 3 devices"):
+    with pytest.raises(Rejected, match="needs 3 devices"):
         node.admit("p", "x")
 
 
-def test_an_unknown_claim_refuses_the_pod():
+def test_an_unknown_claim_rejects_the_pod():
     node = Node()
-    with pytest.raises(Refused, match='there is no DeviceClaim "default/nosuch"'):
+    with pytest.raises(Rejected, match='there is no DeviceClaim "default/nosuch"'):
         node.admit("p", "x", "nosuch")
     templated = Pod(PodUid("p"), "p", "default", (), resource_claims={"r": None})
-    with pytest.raises(Refused, match='resource claim "r" is to be made from a template'):
+    with pytest.raises(Rejected, match='resource claim "r" is to be made from a template'):
         node.manager.admit(templated)
 
 
@@ -319,7 +319,7 @@ def test_a_node_without_any_claims_runs_pods_as_before():
 def test_a_stopped_kubelet_decides_about_no_claim():
     node = Node()
     node.manager.close()
-    with pytest.raises(Refused, match="the kubelet is stopped"):
+    with pytest.raises(Rejected, match="the kubelet is stopped"):
         node.admit("p", "x")
     for change in (node.manager.allocate, node.manager.release):
         with pytest.raises(ClaimsError, match="the kubelet is stopped"):

@@ -9,7 +9,7 @@ from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.manager import ClaimManager
 from devicemanager.claims.statefile import parse_state
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventStream
 from tests import strategies
 from tests.claims.documents import claim, device_class, pool, read
@@ -56,7 +56,7 @@ class Claims(RuleBasedStateMachine):
         found = pod(uid, *sorted(wanted))
         try:
             self.manager.admit(found)
-        except Refused:
+        except Rejected:
             return
         if is_admitted:
             self.manager.admitted(uid)

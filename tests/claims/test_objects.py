@@ -336,7 +336,7 @@ def damaged(draw):
 
 @examples(0.5)
 @given(damaged())
-def test_whatever_a_field_holds_it_is_read_or_refused_in_lines(found):
+def test_whatever_a_field_holds_it_is_read_or_rejected_in_lines(found):
     try:
         again = read_object(found)
     except InvalidObject as error:

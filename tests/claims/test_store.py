@@ -58,7 +58,7 @@ def test_only_its_driver_may_replace_a_pool(store):
     assert keys(store, "n0") == [("p", "a")]
 
 
-def test_a_refused_object_leaves_the_old_one(store):
+def test_a_rejected_object_leaves_the_old_one(store):
     from attrs import evolve
 
     good = read(device_class())

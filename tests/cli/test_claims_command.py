@@ -304,9 +304,9 @@ def test_pods_are_explained_with_their_claims(files: str, tmp_path: Path, capsys
 def test_a_pod_that_gets_no_devices_holds_no_claims(
     files: str, tmp_path: Path, capsys: Any
 ) -> None:
-    refused = pod(tmp_path, "a", "one", **{"vendor.com/gpu": 2})
+    rejected = pod(tmp_path, "a", "one", **{"vendor.com/gpu": 2})
     other = pod(tmp_path, "b", "two")
-    argv = [refused, other, "--claims", files, "--devices", "vendor.com/gpu=1"]
+    argv = [rejected, other, "--claims", files, "--devices", "vendor.com/gpu=1"]
     status, told = explain_pods(capsys, *argv)
     assert (status, [each["admitted"] for each in told["pods"]]) == (0, [False, True])
 
@@ -318,7 +318,7 @@ def test_claims_that_are_not_looked_at_are_a_note(tmp_path: Path, capsys: Any) -
     assert (status, told["notes"], told["pods"][0]["claims"]) == (0, [note], None)
 
 
-def test_a_claim_that_is_not_there_refuses_its_pod(files: str, tmp_path: Path, capsys: Any) -> None:
+def test_a_claim_that_is_not_there_rejects_its_pod(files: str, tmp_path: Path, capsys: Any) -> None:
     asking = pod(tmp_path, "a", "nosuch")
     status, told = explain_pods(capsys, asking, "--claims", files)
     assert status == 1
@@ -347,7 +347,7 @@ def test_wrong_usage_is_one_line(argv: list[str], error: str, files: str, capsys
 
 
 @pytest.mark.parametrize("text", ["gpu", "gpu=x", "gpu=-1", "gpu=1,gpu=2", "tpu=1", "gpu=1001"])
-def test_hardware_that_is_none_is_refused(text: str, capsys: Any) -> None:
+def test_hardware_that_is_none_is_rejected(text: str, capsys: Any) -> None:
     status, out, err = run(capsys, "simulate", text)
     assert (status, out) == (2, "")
     assert f"{text.partition(',')[0].partition('=')[0]}" in err.splitlines()[-1]

@@ -82,7 +82,7 @@ def test_pods_come_and_go(ctl, manifest, simulated_plugin, capsys):
         f"pod default/b admitted (uid-b)\n  main: {GPU} gpu-mock-1\n"
     )
     assert main(["ctl", "admit", manifest("c", 9)]) == 1
-    assert "pod default/c refused: UnexpectedAdmissionError" in capsys.readouterr().out
+    assert "pod default/c rejected: UnexpectedAdmissionError" in capsys.readouterr().out
     assert ctl("pods").splitlines() == [
         "NAMESPACE  NAME  RUNNING  STATUS   REASON",
         "default    a     1/1      Running  -",
@@ -169,11 +169,11 @@ def test_waits_that_fail_end_with_1(ctl):
 
 
 def test_faults(ctl):
-    assert ctl("fault", "set", "refuse-register:times=2", "hang-register") == (
-        "fault 1 set: refuse-register:times=2\nfault 2 set: hang-register\n"
+    assert ctl("fault", "set", "reject-register:times=2", "hang-register") == (
+        "fault 1 set: reject-register:times=2\nfault 2 set: hang-register\n"
     )
     assert ctl("fault", "list").splitlines()[1].split() == [
-        *("1", "refuse-register:times=2", "0", "0", "no")
+        *("1", "reject-register:times=2", "0", "0", "no")
     ]
     assert ctl("fault", "clear", "1", "hang-register") == "2 faults cleared\n"
     assert ctl("fault", "set", "restart") == "fault 3 executed: restart\n"

@@ -63,13 +63,13 @@ def test_the_page_shows_what_comes_out(
     monkeypatch.chdir(ROOT)
     status = main(shlex.split(command))
     assert capsys.readouterr().out == output
-    assert status == (" refused: " in output)
+    assert status == (" rejected: " in output)
 
 
-def test_the_page_has_a_refusal_and_an_admission() -> None:
+def test_the_page_has_a_rejection_and_an_admission() -> None:
     first = [output.splitlines()[0] for _, output in shown_on_the_page()]
     assert first == [
-        "pod default/torn refused: TopologyAffinityError",
+        "pod default/torn rejected: TopologyAffinityError",
         "pod default/torn admitted",
     ]
 
@@ -82,7 +82,7 @@ def test_pods_are_admitted_one_after_another(pod: Any, capsys: Any) -> None:
     status, out, err = explain(capsys, *pods, "--devices", f"{GPU}=2@0", *SINGLE)
     assert (status, err) == (1, "")
     assert out == (
-        "pod default/b refused: TopologyAffinityError\n"
+        "pod default/b rejected: TopologyAffinityError\n"
         "  Resources cannot be allocated with Topology locality\n"
         "  policy single-numa-node, scope container\n"
         "\n"
@@ -107,7 +107,7 @@ def test_all_explains_every_pod(pod: Any, capsys: Any) -> None:
     status, out, _ = explain(capsys, *pods, "--all", "--devices", f"{GPU}=2")
     assert status == 0
     assert re.findall(r"^pod \S+ \w+", out, re.M) == [
-        "pod default/a refused",
+        "pod default/a rejected",
         "pod default/b admitted",
     ]
     status, told = data(capsys, *pods, "--all", "--devices", f"{GPU}=2")
@@ -168,7 +168,7 @@ def test_data_has_it_all(pod: Any, capsys: Any) -> None:
     assert told["notes"] == []
 
 
-def test_data_of_a_refusal(pod: Any, capsys: Any) -> None:
+def test_data_of_a_rejection(pod: Any, capsys: Any) -> None:
     status, told = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=2@0,1", *SINGLE)
     (step,) = told["pods"][0]["steps"]
     assert status == 1
@@ -215,7 +215,7 @@ def test_an_unknown_resource(pod: Any, capsys: Any) -> None:
     assert out.endswith(f"\n\nwarning: {why}\n")
     status, out, _ = explain(capsys, *argv, "--strict")
     assert status == 1
-    assert out.startswith("pod default/a refused: ")
+    assert out.startswith("pod default/a rejected: ")
     status, told = data(capsys, *argv, "--declare", typo)
     assert (status, told["pods"][0]["reason"]) == (1, "UnexpectedAdmissionError")
     assert told["pods"][0]["unregistered"] == {typo: why}

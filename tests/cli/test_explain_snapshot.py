@@ -67,7 +67,7 @@ def test_what_if_and_without_pod_change_it_and_say_what_it_was(explain: Any) -> 
     status, out, _ = explain(WHOLE, {GPU: 2}, "--without-pod", "infer")
     assert status == 0
     assert "chosen: g2, g3\n" in out
-    assert out.endswith("note: as the node is, pod ml/new is refused: TopologyAffinityError\n")
+    assert out.endswith("note: as the node is, pod ml/new is rejected: TopologyAffinityError\n")
     for name in ("ml/infer", "u-infer"):
         assert explain(WHOLE, {GPU: 2}, "--without-pod", name)[0] == 0
     many = ["--without-pod", "train", "--without-pod", "infer"]

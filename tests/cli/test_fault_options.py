@@ -18,10 +18,10 @@ RUN = [sys.executable, "-m", "devicemanager.cli", "run"]
 
 
 def test_faults_from_the_start_and_chaos(directory: Path) -> None:
-    """The simulated plugin is refused once, and is there in the end."""
+    """The simulated plugin is rejected once, and is there in the end."""
     command = [*RUN, "-o", "json", "--root", str(directory), "--simulate", "vendor.com/gpu=2"]
     faults = directory / "faults.yaml"
-    faults.write_text("[refuse-register:times=1]")
+    faults.write_text("[reject-register:times=1]")
     command += [
         "--fault",
         "delay-call:seconds=0.01,times=1",
@@ -35,8 +35,8 @@ def test_faults_from_the_start_and_chaos(directory: Path) -> None:
         process.terminate()
     kinds = [record["kind"] for record in records]
     fired = [record["details"]["fault_kind"] for record in records if record["kind"] == "fault"]
-    assert fired == ["refuse-register", "delay-call"]
-    assert kinds.index("fault") < kinds.index("registration-refused") < kinds.index("registered")
+    assert fired == ["reject-register", "delay-call"]
+    assert kinds.index("fault") < kinds.index("registration-rejected") < kinds.index("registered")
     picked = [record for record in records if record["kind"] == "chaos"]
     assert [record["fault"]["spec"] for record in picked] == list(map(str, chaos(7)))
     assert picked[0]["seed"] == 7
@@ -61,7 +61,7 @@ def test_the_seed_is_the_flags_or_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--fault", "nonsense"], "unknown fault 'nonsense': choose from refuse-register, "),
+        (["--fault", "nonsense"], "unknown fault 'nonsense': choose from reject-register, "),
         (["--fault", "restart"], "restart would be executed at once, when there is nothing yet"),
         (["--faults", "/none"], "/none: No such file"),
         (["--chaos", "x"], "'x' is not a whole number from 0"),

@@ -1,4 +1,4 @@
-"""``devicemanager join``: what it refuses in one line, and that it joins and leaves."""
+"""``devicemanager join``: what it rejects in one line, and that it joins and leaves."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devicemanager.cli import main
-from devicemanager.cluster.fake_apiserver import StubServer
+from devicemanager.cluster.fake_apiserver import FakeApiServer
 from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
@@ -19,7 +19,7 @@ COMMAND = Path(sys.executable).with_name("devicemanager")
 
 @pytest.fixture
 def stub():
-    with StubServer() as server:
+    with FakeApiServer() as server:
         yield server
 
 
@@ -29,10 +29,10 @@ def kubeconfig(stub, tmp_path):
 
 
 @pytest.fixture
-def refused(capsys):
-    """The one line of a command that is refused."""
+def rejected(capsys):
+    """The one line of a command that is rejected."""
 
-    def refused(*args):
+    def rejected(*args):
         try:
             status = main(["join", *args])
         except SystemExit as exit_:
@@ -42,7 +42,7 @@ def refused(capsys):
         (line,) = [line for line in captured.err.splitlines() if "error:" in line]
         return line
 
-    return refused
+    return rejected
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def refused(capsys):
         (["--kubeconfig", "/nowhere/config"], "kubeconfig /nowhere/config: No such file"),
     ],
 )
-def test_bad_input_is_one_line(refused, args, said):
-    assert said in refused(*args)
+def test_bad_input_is_one_line(rejected, args, said):
+    assert said in rejected(*args)
 
 
-def test_expired_credentials_touch_nothing(refused, tmp_path):
-    with StubServer(token="new") as stub:
+def test_expired_credentials_touch_nothing(rejected, tmp_path):
+    with FakeApiServer(token="new") as stub:
         path = stub.kubeconfig(tmp_path / "kubeconfig")
         path.write_text(path.read_text().replace('"new"', '"old"'))
-        line = refused("--kubeconfig", str(path))
+        line = rejected("--kubeconfig", str(path))
         assert "the API server does not accept the credentials" in line
         assert stub.all("nodes") == []
 
@@ -95,27 +95,27 @@ def test_expired_credentials_touch_nothing(refused, tmp_path):
         (["--control", "--root", "/dev/null/x"], "--root /dev/null/x: Not a directory"),
     ],
 )
-def test_a_control_api_that_cannot_be_touches_nothing(refused, stub, kubeconfig, args, said):
-    assert said in refused("--kubeconfig", kubeconfig, *args)
+def test_a_control_api_that_cannot_be_touches_nothing(rejected, stub, kubeconfig, args, said):
+    assert said in rejected("--kubeconfig", kubeconfig, *args)
     assert stub.all("nodes") == []
 
 
-def test_missing_rights_touch_nothing(refused, stub, kubeconfig):
+def test_missing_rights_touch_nothing(rejected, stub, kubeconfig):
     stub.rights.allowed = frozenset()
-    assert "rights are missing: get nodes, list nodes" in refused("--kubeconfig", kubeconfig)
+    assert "rights are missing: get nodes, list nodes" in rejected("--kubeconfig", kubeconfig)
     assert stub.all("nodes") == []
 
 
-def test_names_of_others_touch_nothing(refused, stub, kubeconfig):
+def test_names_of_others_touch_nothing(rejected, stub, kubeconfig):
     stub.create("nodes", {"metadata": {"name": "virtual-1"}})
-    line = refused("--kubeconfig", kubeconfig, "--nodes", "2")
+    line = rejected("--kubeconfig", kubeconfig, "--nodes", "2")
     assert "1 of the names are nodes that are not ours" in line
     assert [each["metadata"]["name"] for each in stub.all("nodes")] == ["virtual-1"]
 
 
-def test_nobody_there(refused, stub, kubeconfig):
+def test_nobody_there(rejected, stub, kubeconfig):
     stub.stop()
-    assert "the API server cannot be reached at http://127.0.0.1:" in refused(
+    assert "the API server cannot be reached at http://127.0.0.1:" in rejected(
         "--kubeconfig", kubeconfig
     )
 

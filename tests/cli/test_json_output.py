@@ -80,8 +80,8 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
         assert tap is not None
         tap.begin("ListAndWatch").received_message(b"")
     print((tmp_path / "calls").read_text())
-    refused = parse(pod_manifest("a", {GPU: 1}))
-    KubeletLog(as_json=True).admission(refused, node.admit(refused))
+    rejected = parse(pod_manifest("a", {GPU: 1}))
+    KubeletLog(as_json=True).admission(rejected, node.admit(rejected))
     decoder, text, shapes = json.JSONDecoder(), capsys.readouterr().out, {}
     while text := text.lstrip():
         value, end = decoder.raw_decode(text)

@@ -72,7 +72,7 @@ def held(directory: Path) -> dict[str, tuple[str, ...]]:
         }
 
 
-def test_a_start_waits_for_no_import_that_only_plugins_pods_or_refusals_need(
+def test_a_start_waits_for_no_import_that_only_plugins_pods_or_rejections_need(
     directory: Path,
 ) -> None:
     log = directory / "log"
@@ -135,7 +135,7 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
         assert "Requested: 3, Available: 2" in second["message"]
         (manifests / "a.yaml").unlink()
         wait(process, "terminated", pod=first["pod"])
-        # Written again, the refused one is tried again.
+        # Written again, the rejected one is tried again.
         (manifests / "b.yaml").write_text(manifest("b", 3))
         wait(process, "admission", name="default/b", admitted=True)
         assert held(directory) == {"b": ("gpu-mock-0", "gpu-mock-1", "gpu-mock-2")}
@@ -150,7 +150,7 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
     assert recorded[-1]["rpc"] == "ListAndWatch" and recorded[-1]["response"] is None
 
 
-def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
+def test_a_rejection_for_its_nodes_is_explained(directory: Path) -> None:
     flags = ["--topology-policy", "single-numa-node", "--simulate", f"{GPU}=3@0,1"]
     (directory / "manifests" / "a.yaml").write_text(manifest("a", 2))
     (directory / "manifests" / "b.yaml").write_text(manifest("b", 1))
@@ -159,12 +159,12 @@ def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
         first = wait(process, "admission", name="default/a")
         assert first["containers"]["main"]["numa_nodes"] == [0]
         assert wait(process, "admission", name="default/b")["admitted"]
-        refused = wait(process, "admission", name="default/c")
-        assert refused["reason"] == "TopologyAffinityError"
-        assert refused["explanation"]["policy"]["name"] == "single-numa-node"
-        (step,) = refused["explanation"]["steps"]
+        rejected = wait(process, "admission", name="default/c")
+        assert rejected["reason"] == "TopologyAffinityError"
+        assert rejected["explanation"]["policy"]["name"] == "single-numa-node"
+        (step,) = rejected["explanation"]["steps"]
         assert step["resources"][0]["free"] == 0
-        assert refused["explanation"]["text"] == [
+        assert rejected["explanation"]["text"] == [
             "policy single-numa-node, scope container",
             "container main",
             f"  {GPU}: 2 requested",
@@ -178,13 +178,13 @@ def test_a_refusal_for_its_nodes_is_explained(directory: Path) -> None:
             f"  {GPU} gpu-mock-0, gpu-mock-2: pod default/a, container main",
             f"  {GPU} gpu-mock-1: pod default/b, container main",
         ]
-        assert [one["pod"] for one in refused["explanation"]["holders"]] == [
+        assert [one["pod"] for one in rejected["explanation"]["holders"]] == [
             "default/a",
             "default/b",
         ]
 
 
-def test_a_refusal_is_explained_in_text_too(capsys: Any) -> None:
+def test_a_rejection_is_explained_in_text_too(capsys: Any) -> None:
     node = OfflineNode(Settings(), {ResourceName(GPU): {}})
     pod = parse(pod_manifest("a", {GPU: 1}))
     KubeletLog(as_json=False).admission(pod, node.admit(pod))
@@ -247,7 +247,7 @@ def test_a_plugin_that_hangs_holds_up_neither_other_pods_nor_the_end(directory: 
         kubelet(directory) as process,
         Process("the plugin", command, directory / "plugin.log", variables),
     ):
-        wait(process, "listed", resource=GPU)
+        wait(process, "devices-updated", resource=GPU)
         (directory / "manifests" / "a.yaml").write_text(manifest("a", 1))
         (directory / "manifests" / "b.yaml").write_text(manifest("b", 0))
         wait(process, "admission", name="default/b", admitted=True)
@@ -405,8 +405,8 @@ def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
     )
     mixed = ["--simulate", f"{GPU}=1@0,1@none"]
     assert "or none is" in error_of(capsys, *root, *mixed)
-    refused = f"--calls {directory}: cannot be written: Is a directory"
-    assert refused in error_of(capsys, *root, "--calls", str(directory))
+    rejected = f"--calls {directory}: cannot be written: Is a directory"
+    assert rejected in error_of(capsys, *root, "--calls", str(directory))
     # Nothing was served before.
     assert [each.name for each in directory.iterdir() if each != file] == ["manifests"]
 

@@ -127,7 +127,7 @@ def test_times_are_numbers(text: str, capsys: Any) -> None:
     assert f"'{text}' is not a number from 0" in capsys.readouterr().err
 
 
-def test_what_the_kubelet_would_refuse_is_one_line(capsys: Any) -> None:
+def test_what_the_kubelet_would_reject_is_one_line(capsys: Any) -> None:
     policy = ["--topology-policy", "restricted"]
     # Under the policy `none` a kubelet would not look at it.
     for argv in (policy, []):

@@ -6,12 +6,12 @@ import pytest
 
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import load
-from devicemanager.cluster.fake_apiserver import StubServer
+from devicemanager.cluster.fake_apiserver import FakeApiServer
 
 
 @pytest.fixture
 def stub():
-    with StubServer() as server:
+    with FakeApiServer() as server:
         yield server
 
 

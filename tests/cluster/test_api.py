@@ -20,7 +20,7 @@ from devicemanager.cluster.client.errors import (
     NotFound,
     Unavailable,
 )
-from devicemanager.cluster.fake_apiserver import StubServer
+from devicemanager.cluster.fake_apiserver import FakeApiServer
 
 NODE = {"metadata": {"name": "a"}}
 
@@ -90,11 +90,11 @@ def test_once_means_once(api, stub):
 
 def test_closing_ends_the_waiting(connect, stub):
     stub.faults.fail(500)
-    refused = threading.Event()
-    api = connect(warn=lambda text: refused.set())
+    rejected = threading.Event()
+    api = connect(warn=lambda text: rejected.set())
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(api.request, "GET", node_path("a"))
-        assert refused.wait(20)
+        assert rejected.wait(20)
         api.close()
         with pytest.raises(ClientClosing):
             waiting.result(20)
@@ -127,7 +127,7 @@ def test_never_more_requests_than_connections(connect, stub):
 
 
 def test_a_token_that_is_replaced_is_read_again(tmp_path):
-    with StubServer(token="new") as stub:
+    with FakeApiServer(token="new") as stub:
         path = stub.kubeconfig(tmp_path / "kubeconfig")
         right = path.read_text()
         path.write_text(right.replace('"new"', '"old"'))
@@ -158,7 +158,7 @@ def test_lines_of_a_stream_and_one_that_is_cut(api, stub):
     assert stub.requests["watch", "nodes"] == 1
 
 
-def test_a_stream_that_is_refused(api, stub):
+def test_a_stream_that_is_rejected(api, stub):
     stub.faults.fail(410)
     with (
         pytest.raises(Gone),

@@ -6,7 +6,7 @@ from collections import Counter
 import attrs
 import pytest
 
-from devicemanager.cluster import Cluster, ClusterError, Facts, NodeOptions, Span
+from devicemanager.cluster import Cluster, ClusterError, Facts, NodeOptions, Range
 from devicemanager.cluster.client import api as api_module
 from devicemanager.cluster.client import watch as watch_module
 from devicemanager.cluster.client.protocol import Priority
@@ -68,7 +68,7 @@ def held(cluster):
 
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
-QUICK = Facts(job_duration=Span(0.02))
+QUICK = Facts(job_duration=Range(0.02))
 
 
 def test_many_nodes_run_a_job(cluster, stub, until):
@@ -284,10 +284,10 @@ def recorded(members, go_on=None):
 def test_a_shard_without_a_thread_is_taken_again(stub, kubeconfig, until, monkeypatch):
     monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.02)
     lines, start = [], threading.Thread.start
-    refusals = iter([RuntimeError("can't start new thread")] * 2)
+    rejections = iter([RuntimeError("can't start new thread")] * 2)
 
     def started(self):
-        if getattr(self, "_target", None) == cluster._join_shard and (error := next(refusals, 0)):
+        if getattr(self, "_target", None) == cluster._join_shard and (error := next(rejections, 0)):
             raise error
         start(self)
 

@@ -14,7 +14,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.inmemory.devices import numbered
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.fakes import FakePlugin
@@ -76,7 +76,7 @@ def test_a_node_that_was_there_is_taken_over(world: World) -> None:
     old = world.node()
     world.nodes.pop("n").pods.close()
     world.clock.advance(5.0)
-    kubelet = LightKubelet(None, {"vendor.com/nic": 2}, clock=world.clock)
+    kubelet = InMemoryKubelet(None, {"vendor.com/nic": 2}, clock=world.clock)
     node = world.join(kubelet=kubelet, labels={"zone": "b"}, shard="1")
     found = world.node()
     assert node.uid == old["metadata"]["uid"] == found["metadata"]["uid"]
@@ -158,7 +158,7 @@ def test_nobody_is_flooded_with_events(world: World) -> None:
     assert sum(each["count"] for each in odd) == 24, "a burst of 25, one went to NodeReady"
 
 
-def test_a_node_under_pressure_refuses_pods(world: World) -> None:
+def test_a_node_under_pressure_rejects_pods(world: World) -> None:
     node = world.join()
     node.pressure([Pressure.MEMORY])
     world.settle()
@@ -209,7 +209,7 @@ def test_nobody_hears_of_a_silent_node(world: World) -> None:
     assert world.node()["status"]["allocatable"][GPU] == "3"
 
 
-def test_after_a_reboot_what_holds_devices_is_refused(world: World) -> None:
+def test_after_a_reboot_what_holds_devices_is_rejected(world: World) -> None:
     node = world.join()
     world.run("train")
     world.run("plain", gpus=0)
@@ -495,7 +495,7 @@ def test_one_settings_object_serves_many_nodes(world: World) -> None:
 
 
 def test_a_status_asked_for_while_the_kubelet_restarts_is_written_after_it(world: World) -> None:
-    kubelet = LightKubelet(None, {GPU: 4}, clock=world.clock)
+    kubelet = InMemoryKubelet(None, {GPU: 4}, clock=world.clock)
     node = world.join(kubelet=kubelet)
     kubelet.stop()
     node.not_ready("broken")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.cluster.facts import Facts, Play, Span, seconds
+from devicemanager.cluster.facts import Facts, Play, Range, seconds
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_what_is_no_time(text: str) -> None:
 
 
 @given(st.text(max_size=8))
-def test_any_other_text_is_refused_or_no_less_than_nothing(text: str) -> None:
+def test_any_other_text_is_rejected_or_no_less_than_nothing(text: str) -> None:
     try:
         assert seconds(text) >= 0
     except ValueError as error:
@@ -41,22 +41,22 @@ def test_an_annotation_as_long_as_a_book_is_cut() -> None:
 
 @pytest.mark.parametrize("text", ["1s±0.5", "1s±500ms", "1s+-0.5s", "1s ± 0.5s"])
 def test_a_span(text: str) -> None:
-    span = Span.parse(text)
-    assert span == Span(1.0, 0.5)
+    span = Range.parse(text)
+    assert span == Range(1.0, 0.5)
     assert span.of("a") == span.of("a")
 
 
 @given(st.uuids().map(str), st.floats(0, 10), st.floats(0, 10))
 def test_a_span_keeps_within_its_bounds(uid: str, middle: float, spread: float) -> None:
-    assert max(0.0, middle - spread) <= Span(middle, spread).of(uid) <= middle + spread + 1e-9
+    assert max(0.0, middle - spread) <= Range(middle, spread).of(uid) <= middle + spread + 1e-9
 
 
 def test_spans_differ_between_pods() -> None:
-    assert len({Span(5.0, 1.0).of(str(number)) for number in range(100)}) == 100
+    assert len({Range(5.0, 1.0).of(str(number)) for number in range(100)}) == 100
 
 
 def test_pods_of_jobs_end_and_others_do_not() -> None:
-    facts = Facts(run_for=None, job_duration=Span(3.0))
+    facts = Facts(run_for=None, job_duration=Range(3.0))
 
     def runs(*owners: dict[str, object]) -> float | None:
         play, faults = facts.of({"uid": "u", "ownerReferences": list(owners)})
@@ -83,7 +83,7 @@ def said(**notes: str) -> tuple[Play, list[str]]:
     annotations = {
         f"devicemanager.io/{name.replace('_', '-')}": value for name, value in notes.items()
     }
-    facts = Facts(start_delay=Span(1.0), run_for=Span(2.0), exit_code=3)
+    facts = Facts(start_delay=Range(1.0), run_for=Range(2.0), exit_code=3)
     return facts.of({"uid": "u", "annotations": annotations})
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from devicemanager.cluster.client import lease_controller
 from devicemanager.cluster.client.errors import Conflict, NotFound, Unavailable
-from devicemanager.cluster.client.lease_controller import PATH, HeartbeatLane
+from devicemanager.cluster.client.lease_controller import PATH, LeaseController
 
 
 class Leases:
@@ -55,7 +55,7 @@ def leases():
 @pytest.fixture
 def lane(leases, monkeypatch):
     monkeypatch.setattr(lease_controller, "FIRST_WAIT", 0.01)
-    found = HeartbeatLane(leases, duration=0.2)
+    found = LeaseController(leases, duration=0.2)
     yield found
     found.close()
 
@@ -112,7 +112,7 @@ def test_created_at_once_and_renewed_with_what_came_back(leases, lane):
 
 
 def test_a_node_that_comes_later_does_not_wait_for_others(leases):
-    lane = HeartbeatLane(leases, duration=4000)
+    lane = LeaseController(leases, duration=4000)
     for number in range(4):
         lane.add(str(number), "uid")
         leases.wait(lambda leases, number=number: str(number) in leases.versions)
@@ -154,7 +154,7 @@ def test_an_unavailable_server_is_tried_again(leases, lane):
 
 def test_an_answer_that_is_none_ends_no_thread(leases, monkeypatch):
     monkeypatch.setattr(lease_controller, "LONGEST_WAIT", 0.01)
-    lane = HeartbeatLane(leases, duration=0.2, threads=1)
+    lane = LeaseController(leases, duration=0.2, threads=1)
     leases.errors = [KeyError("metadata")]
     lane.add("a", "uid")
     leases.wait(renewed(1))
@@ -193,7 +193,7 @@ def test_never_two_renewals_of_one_node_at_once(leases, monkeypatch):
                 going[name] -= 1
 
     leases.attempt = counted
-    lane = HeartbeatLane(leases, duration=0.01)
+    lane = LeaseController(leases, duration=0.01)
     for number in range(5):
         lane.add(str(number), "uid")
     leases.wait(renewed(100))
@@ -202,7 +202,7 @@ def test_never_two_renewals_of_one_node_at_once(leases, monkeypatch):
 
 
 def test_as_the_node_itself(leases):
-    lane = HeartbeatLane(leases, as_nodes=True)
+    lane = LeaseController(leases, as_nodes=True)
     lane.add("a", "uid")
     leases.wait(lambda leases: leases.calls)
     assert leases.calls[0][3] == "a"
@@ -231,7 +231,7 @@ def time_(monkeypatch):
 def test_lateness_is_measured_and_said(leases, time_):
     """Renewals that take 3, 12 and 13 seconds, and long after them one that takes 1."""
     said, takes = [], [3.0, 12.0, 13.0]
-    lane = HeartbeatLane(leases, duration=0, threads=1, warn=said.append)
+    lane = LeaseController(leases, duration=0, threads=1, warn=said.append)
     attempt, done = leases.attempt, threading.Event()
 
     def slow(method, path, body=None, *, user=None):
@@ -258,7 +258,7 @@ def test_lateness_is_measured_and_said(leases, time_):
 
 
 def test_the_latest_renewal_comes_first(leases, time_):
-    lane = HeartbeatLane(leases, threads=1)
+    lane = LeaseController(leases, threads=1)
     attempt, go_on = leases.attempt, threading.Event()
 
     def waiting(method, path, body=None, *, user=None):

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from devicemanager.cluster.client.errors import ClientClosing, NotFound
 from devicemanager.cluster.client.protocol import Priority
-from devicemanager.cluster.client.work_queue import WorkLane
+from devicemanager.cluster.client.work_queue import WorkQueue
 
 
 @pytest.fixture
 def lane():
-    found = WorkLane(1)
+    found = WorkQueue(1)
     yield found
     found.close()
 
@@ -56,7 +56,7 @@ def test_one_key_keeps_its_order_and_is_as_urgent_as_its_most_urgent(lane):
 
 def test_a_burst_wakes_or_starts_a_thread_for_each():
     """Also where one thread waits, and has not come to run yet when the second work comes."""
-    lane = WorkLane(2)
+    lane = WorkQueue(2)
     lane.put(Priority.EVENT, "first", lambda: None)
     assert lane.drain(20)
     until_idle = time.monotonic() + 20
@@ -77,7 +77,7 @@ def test_a_burst_wakes_or_starts_a_thread_for_each():
 
 
 def test_one_key_never_runs_twice_at_once():
-    lane = WorkLane(4)
+    lane = WorkQueue(4)
     counts, together = {}, []
     lock = threading.Lock()
 
@@ -97,7 +97,7 @@ def test_one_key_never_runs_twice_at_once():
 
 @given(st.lists(st.tuples(st.sampled_from(Priority), st.sampled_from("abc")), max_size=30))
 def test_everything_is_done_once_and_in_order_of_its_key(puts):
-    lane = WorkLane(2)
+    lane = WorkQueue(2)
     done = {key: [] for key in "abc"}
     for number, (priority, key) in enumerate(puts):
         lane.put(priority, key, lambda number=number, key=key: done[key].append(number))
@@ -110,7 +110,7 @@ def test_everything_is_done_once_and_in_order_of_its_key(puts):
 
 def test_errors_are_told_and_end_nothing():
     said = []
-    lane = WorkLane(1, warn=said.append)
+    lane = WorkQueue(1, warn=said.append)
 
     def fail(error):
         def work():
@@ -156,7 +156,7 @@ def test_what_waits_when_it_is_closed_is_dropped(lane):
 
 def test_who_waits_for_work_is_told_that_it_is_dropped():
     said, dropped = [], []
-    lane = WorkLane(1, warn=said.append)
+    lane = WorkQueue(1, warn=said.append)
     go = held(lane)
 
     def wrong():
@@ -180,8 +180,8 @@ def test_work_that_is_done_is_not_dropped(lane):
 
 
 def test_a_lane_that_no_thread_can_be_started_for(monkeypatch):
-    """What is refused is not done later either; what a thread is there for is."""
-    lane, done = WorkLane(2), []
+    """What is rejected is not done later either; what a thread is there for is."""
+    lane, done = WorkQueue(2), []
 
     def none(self):
         raise RuntimeError("can't start new thread")
@@ -189,7 +189,7 @@ def test_a_lane_that_no_thread_can_be_started_for(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            lane.put(Priority.EVENT, "k", lambda: done.append("refused"))
+            lane.put(Priority.EVENT, "k", lambda: done.append("rejected"))
     assert lane.load == 0
     go = held(lane)
     with monkeypatch.context() as patch:
@@ -202,7 +202,7 @@ def test_a_lane_that_no_thread_can_be_started_for(monkeypatch):
 
 
 def test_a_key_that_runs_is_skipped_where_it_still_stands_in_line():
-    lane = WorkLane(2)
+    lane = WorkQueue(2)
     first, second = held(lane, "x"), held(lane, "y")
     begun, go, other, done = threading.Event(), threading.Event(), threading.Event(), []
 

@@ -8,12 +8,12 @@ import pytest
 
 from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.cluster.client.listing import pages
-from devicemanager.cluster.client.rate_limited_warning import Rarely
+from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning
 from devicemanager.cluster.facts import Facts
 from devicemanager.cluster.node_specs import Members, address, light_members
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.cluster.pods.state import made_up_ip
-from devicemanager.kubelet.inmemory import LightKubelet
+from devicemanager.kubelet.inmemory import InMemoryKubelet
 
 GPU = "vendor.com/gpu"
 
@@ -45,7 +45,7 @@ def test_nodes_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (second.shard, found.options_of(1, as_nodes=False).shard) == ("4", "0")
     assert members(1, address="10.1.1.1").options_of(0, as_nodes=False).address == "10.1.1.1"
     kubelet = found.make(2)
-    assert isinstance(kubelet, LightKubelet)
+    assert isinstance(kubelet, InMemoryKubelet)
     assert kubelet.settings.node_name == "n-2" and kubelet.allocatable() == {GPU: 2}
     assert kubelet.clock is found.make(1).clock
     found.end(kubelet)
@@ -53,7 +53,7 @@ def test_nodes_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kubelet_that_is_there_already_stays_when_its_node_has_left() -> None:
-    kubelet = LightKubelet()
+    kubelet = InMemoryKubelet()
     found = Members.single("mine", kubelet, NodeOptions(), Facts())
     assert (found.names, found.make(0)) == (("mine",), kubelet)
     found.end(kubelet)
@@ -90,7 +90,7 @@ def test_a_pods_address_is_of_those_that_are_kept_for_tests() -> None:
 def test_a_line_at_most_once_a_minute() -> None:
     said: list[str] = []
     now = 0.0
-    rarely = Rarely(said.append, monotonic=lambda: now)
+    rarely = RateLimitedWarning(said.append, monotonic=lambda: now)
     for now in (0.0, 59.9, 60.0, 119.9, 120.0):
         rarely(f"at {now}")
     assert said == ["at 0.0", "at 60.0", "at 120.0"]

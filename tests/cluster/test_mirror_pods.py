@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from devicemanager.cluster.client.errors import NotFound
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from tests.cluster.world import GPU, World
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -19,8 +19,8 @@ def world() -> World:
 
 
 @pytest.fixture
-def kubelet(world: World) -> LightKubelet:
-    return LightKubelet(None, {GPU: 2}, clock=world.clock)
+def kubelet(world: World) -> InMemoryKubelet:
+    return InMemoryKubelet(None, {GPU: 2}, clock=world.clock)
 
 
 def manifest(name: str = "static") -> dict[str, Any]:
@@ -38,7 +38,7 @@ def names(world: World) -> list[str]:
     return [each["metadata"]["name"] for each in world.all("pods")]
 
 
-def test_a_static_pod_is_shown_in_the_api(world: World, kubelet: LightKubelet) -> None:
+def test_a_static_pod_is_shown_in_the_api(world: World, kubelet: InMemoryKubelet) -> None:
     node = world.join(kubelet=kubelet, address="127.1.0.1")
     uid = kubelet.admit(manifest()).uid
     world.settle()
@@ -65,14 +65,14 @@ def test_a_static_pod_is_shown_in_the_api(world: World, kubelet: LightKubelet) -
 
 
 def test_what_was_there_before_the_node_joined_is_shown_too(
-    world: World, kubelet: LightKubelet
+    world: World, kubelet: InMemoryKubelet
 ) -> None:
     kubelet.admit(manifest())
     world.join(kubelet=kubelet)
     assert world.status("static-n")["phase"] == "Running"
 
 
-def test_a_likeness_goes_with_its_pod(world: World, kubelet: LightKubelet) -> None:
+def test_a_likeness_goes_with_its_pod(world: World, kubelet: InMemoryKubelet) -> None:
     world.join(kubelet=kubelet)
     uid = kubelet.admit(manifest()).uid
     world.settle()
@@ -83,7 +83,7 @@ def test_a_likeness_goes_with_its_pod(world: World, kubelet: LightKubelet) -> No
 
 @pytest.mark.parametrize("grace", [None, 0])
 def test_a_likeness_that_somebody_deletes_is_made_again(
-    world: World, kubelet: LightKubelet, grace: int | None
+    world: World, kubelet: InMemoryKubelet, grace: int | None
 ) -> None:
     world.join(kubelet=kubelet)
     uid = kubelet.admit(manifest()).uid
@@ -96,7 +96,7 @@ def test_a_likeness_that_somebody_deletes_is_made_again(
 
 
 def test_a_likeness_is_taken_over_and_an_orphan_removed(
-    world: World, kubelet: LightKubelet
+    world: World, kubelet: InMemoryKubelet
 ) -> None:
     world.join(kubelet=kubelet)
     kubelet.admit(manifest())
@@ -104,7 +104,7 @@ def test_a_likeness_is_taken_over_and_an_orphan_removed(
     world.settle()
     uid = world.pod("static-n")["metadata"]["uid"]
     world.nodes.pop("n").pods.close()
-    new = LightKubelet(None, {GPU: 2}, clock=world.clock)
+    new = InMemoryKubelet(None, {GPU: 2}, clock=world.clock)
     new.admit(manifest())
     world.join(kubelet=new)
     assert names(world) == ["static-n"]
@@ -112,7 +112,7 @@ def test_a_likeness_is_taken_over_and_an_orphan_removed(
     assert world.patches("other-n") == 1
 
 
-def test_a_name_that_is_taken_is_said(world: World, kubelet: LightKubelet) -> None:
+def test_a_name_that_is_taken_is_said(world: World, kubelet: InMemoryKubelet) -> None:
     world.run("static-n", node="elsewhere")
     world.join(kubelet=kubelet)
     kubelet.admit(manifest())
@@ -124,7 +124,7 @@ def test_a_name_that_is_taken_is_said(world: World, kubelet: LightKubelet) -> No
 
 
 def test_a_namespace_that_is_not_there_is_said(
-    world: World, kubelet: LightKubelet, monkeypatch: pytest.MonkeyPatch
+    world: World, kubelet: InMemoryKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.join(kubelet=kubelet)
     ask = world.request
@@ -140,7 +140,7 @@ def test_a_namespace_that_is_not_there_is_said(
     assert world.warnings == ['node n: mirror pod static-n: namespaces "default" not found']
 
 
-def test_a_refused_static_pod_has_failed(world: World, kubelet: LightKubelet) -> None:
+def test_a_rejected_static_pod_has_failed(world: World, kubelet: InMemoryKubelet) -> None:
     world.join(kubelet=kubelet)
     world.run("train", gpus=2)
     kubelet.admit(manifest())

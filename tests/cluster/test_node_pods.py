@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from devicemanager.cluster.client.errors import ClusterError
-from devicemanager.cluster.facts import Facts, Span
+from devicemanager.cluster.facts import Facts, Range
 from devicemanager.core.errors import RequestError
 from devicemanager.core.topology import NumaTopology
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import GPU, World
 
@@ -54,7 +54,7 @@ def test_a_pod_runs_with_one_patch(world: World) -> None:
     assert held(world) == 1 and world.warnings == []
 
 
-def test_a_pod_that_does_not_fit_is_refused(world: World) -> None:
+def test_a_pod_that_does_not_fit_is_rejected(world: World) -> None:
     world.join(gpus=1)
     world.run("first")
     world.run("second")
@@ -75,7 +75,7 @@ def test_a_pod_that_does_not_fit_is_refused(world: World) -> None:
     assert held(world) == 1
 
 
-def test_a_pod_that_cannot_be_aligned_is_refused(world: World) -> None:
+def test_a_pod_that_cannot_be_aligned_is_rejected(world: World) -> None:
     settings = Settings(topology_policy="single-numa-node", numa=NumaTopology.of([0, 1]))
     world.join(gpus="4@0,1", settings=settings)
     world.run("wide", gpus=3)
@@ -241,7 +241,7 @@ def test_a_container_crashes_and_is_started_again_later_and_later(world: World) 
 
 
 def test_a_container_that_runs_for_a_while_does_so_again_and_again(world: World) -> None:
-    world.join(facts=Facts(run_for=Span(5.0), exit_code=1))
+    world.join(facts=Facts(run_for=Range(5.0), exit_code=1))
     world.run("train")
     world.pass_time(5.0)
     assert main(world, "train")["restartCount"] == 1
@@ -394,7 +394,7 @@ def test_a_pod_that_cannot_be_read_stays_as_it_is(world: World) -> None:
 # -- another process ---------------------------------------------------------------------------
 
 
-def again(world: World, kubelet: LightKubelet | None = None) -> None:
+def again(world: World, kubelet: InMemoryKubelet | None = None) -> None:
     """The node's process is another one: nothing is known but what the API says."""
     world.nodes.pop("n").pods.close()
     world.join(kubelet=kubelet)
@@ -443,18 +443,18 @@ def test_the_oldest_of_a_list_comes_first(world: World) -> None:
     assert world.status("young")["phase"] == "Failed"
 
 
-def test_what_was_refused_and_what_has_ended_stays_so(world: World) -> None:
+def test_what_was_rejected_and_what_has_ended_stays_so(world: World) -> None:
     world.join(gpus=1)
     world.run("done", owner="Job", restartPolicy="Never")
     world.pass_time(2.0)
     world.run("runs")
-    world.run("refused")
-    patches = [world.patches(name) for name in ("done", "refused")]
-    again(world, LightKubelet(None, {GPU: 1}, clock=world.clock))
+    world.run("rejected")
+    patches = [world.patches(name) for name in ("done", "rejected")]
+    again(world, InMemoryKubelet(None, {GPU: 1}, clock=world.clock))
     world.pass_time(30.0)
-    assert [world.patches(name) for name in ("done", "refused")] == patches
+    assert [world.patches(name) for name in ("done", "rejected")] == patches
     assert held(world) == 1
-    world.delete("refused")
+    world.delete("rejected")
     assert {each["metadata"]["name"] for each in world.all("pods")} == {"done", "runs"}
 
 
@@ -474,7 +474,7 @@ def test_pods_that_were_deleted_meanwhile_end(world: World) -> None:
 
 
 def test_time_that_passed_meanwhile_counts(world: World) -> None:
-    facts = Facts(run_for=Span(10.0))
+    facts = Facts(run_for=Range(10.0))
     world.join(facts=facts)
     world.run("train", restartPolicy="Never")
     world.nodes.pop("n").pods.close()

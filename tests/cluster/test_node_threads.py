@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 from devicemanager.cluster.client.errors import ApiError
-from devicemanager.cluster.client.work_queue import WorkLane
+from devicemanager.cluster.client.work_queue import WorkQueue
 from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.io.clock import SystemClock
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from tests.cluster.world import GPU, World
 
 NODES, PODS, SEED = 6, 150, 7
@@ -20,9 +20,9 @@ NODES, PODS, SEED = 6, 150, 7
 
 def test_nothing_is_lost_and_nothing_is_held_in_the_end() -> None:
     world, clock, chance = World(), SystemClock(), random.Random(SEED)
-    lane = WorkLane(16, warn=world.warnings.append)
+    lane = WorkQueue(16, warn=world.warnings.append)
     for name in (f"n-{number}" for number in range(NODES)):
-        kubelet = LightKubelet(None, {GPU: 8}, clock=clock)
+        kubelet = InMemoryKubelet(None, {GPU: 8}, clock=clock)
         node = ClusterNode(
             name,
             kubelet,

@@ -3,7 +3,7 @@
 import pytest
 
 from devicemanager.cluster.client.errors import ClusterError
-from devicemanager.cluster.fake_apiserver import StubServer
+from devicemanager.cluster.fake_apiserver import FakeApiServer
 from devicemanager.cluster.fake_apiserver.rights import Right
 from devicemanager.cluster.preflight import Need, check, needs
 
@@ -106,7 +106,7 @@ def test_a_right_in_one_namespace_says_so():
 
 
 def test_credentials_that_are_not_accepted(connect, tmp_path):
-    with StubServer(token="t") as stub:
+    with FakeApiServer(token="t") as stub:
         path = stub.kubeconfig(tmp_path / "other")
         path.write_text(path.read_text().replace('"t"', '"expired"'))
         from devicemanager.cluster.client.api import ApiClient

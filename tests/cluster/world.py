@@ -14,7 +14,7 @@ from typing import Any
 from devicemanager.cluster.client.errors import ClientClosing, api_error
 from devicemanager.cluster.client.protocol import JsonObject, Priority
 from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.faults import Faults
 from devicemanager.cluster.fake_apiserver.handling import Handling
 from devicemanager.cluster.fake_apiserver.objects import Objects
@@ -25,7 +25,7 @@ from devicemanager.cluster.nodecontext import Shared
 from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.io.clock import ManualClock
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 
 GPU = "vendor.com/gpu"
@@ -119,8 +119,10 @@ class World:
             asked = self._handling.read(method, path, headers, text)
             self._handling.authorize(asked)
             _, answer = self._handling.answer(asked)
-        except Refusal as refusal:
-            raise api_error(refusal.code, refusal.reason, refusal.message, method, path) from None
+        except Rejection as rejection:
+            raise api_error(
+                rejection.code, rejection.reason, rejection.message, method, path
+            ) from None
         found: JsonObject = json.loads(answer)
         return found
 
@@ -139,7 +141,7 @@ class World:
         """A node that has joined and knows its pods."""
         node = ClusterNode(
             name,
-            kubelet or LightKubelet(settings, {GPU: gpus}, clock=self.clock),
+            kubelet or InMemoryKubelet(settings, {GPU: gpus}, clock=self.clock),
             api=self,
             lane=self.lane,
             heartbeat=self.heartbeat,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from devicemanager.conformance import Limits, Subject
+from devicemanager.conformance import Limits, PluginUnderTest
 from devicemanager.conformance.plugin_under_test import Hook
 from tests.paths import ROOT
 
@@ -42,8 +42,8 @@ def case(
 CASES = (
     case("no-register", "R01", start_seconds=3),
     case("register-first", "R02", also="R01", why="it never gets registered"),
-    case("endpoint-path", "R03", also="R01", why="the kubelet refuses it"),
-    case("bad-name", "R04", start_seconds=5, also="R01", why="the kubelet refuses it"),
+    case("endpoint-path", "R03", also="R01", why="the kubelet rejects it"),
+    case("bad-name", "R04", start_seconds=5, also="R01", why="the kubelet rejects it"),
     case("long-socket", "R05", start_seconds=5, also="R01", why="it cannot serve"),
     case("hot-loop", "R06"),
     case("gives-up", "R06", recover_seconds=2),
@@ -231,16 +231,16 @@ def limits(case: Case | None = None) -> Limits:
     return Limits(**(QUICK | dict(case.limits if case else {})))
 
 
-def broken(case: Case) -> Subject:
+def broken(case: Case) -> PluginUnderTest:
     """The plugin of a case, with the resources that it should serve: it may not register any."""
     resources = [RESOURCE, f"{RESOURCE}-2"] if case.switch in _OF_TWO else [RESOURCE]
     return attrs.evolve(subject(case.switch, *case.besides), resources=resources)
 
 
-def subject(*switches: str) -> Subject:
+def subject(*switches: str) -> PluginUnderTest:
     """The breakable plugin with these switches, and with all hooks."""
     words = [word for switch in switches for word in ("--switch", switch)]
-    return Subject(
+    return PluginUnderTest(
         command=[sys.executable, PLUGIN, "--dir", "{plugin_dir}", *words],
         env={"PYTHONPATH": str(ROOT)},
         hooks=HOOKS,

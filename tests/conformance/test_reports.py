@@ -14,9 +14,9 @@ from devicemanager.conformance import (
     Check,
     CheckError,
     Outcome,
+    PluginUnderTest,
     Profile,
     Report,
-    Subject,
     Verdict,
     Waiver,
     Waivers,
@@ -40,7 +40,9 @@ def report(**outcomes: Outcome) -> Report:
         Verdict(check(id_), outcome, HOSTILE, 1.5, (Line(0.5, "plugin", HOSTILE),), (HOSTILE,), "…")
         for id_, outcome in outcomes.items()
     )
-    return Report(Subject(command=["plugin"]), verdicts, ("vendor.com/gpu",), 7, "1.36", 3.0)
+    return Report(
+        PluginUnderTest(command=["plugin"]), verdicts, ("vendor.com/gpu",), 7, "1.36", 3.0
+    )
 
 
 @pytest.mark.parametrize(

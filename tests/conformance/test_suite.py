@@ -22,13 +22,13 @@ from devicemanager.conformance import (
     Failed,
     Limits,
     Outcome,
+    PluginUnderTest,
     Scene,
-    Subject,
     all_checks,
     run,
     select,
 )
-from devicemanager.conformance.check_run import Stages, Trial
+from devicemanager.conformance.check_run import CheckRun, Stages
 from devicemanager.conformance.links import addresses
 from devicemanager.conformance.pytest import pytest_checks
 from devicemanager.conformance.scarcity import scarce, scarce_fault
@@ -84,16 +84,18 @@ def test_other_limits() -> None:
 
 def test_subjects_that_cannot_be() -> None:
     with pytest.raises(CheckError, match="the plugin's command is missing"):
-        Subject(command=[])
+        PluginUnderTest(command=[])
     with pytest.raises(CheckError, match="there is no hook 'brake-device'"):
-        Subject(command=["x"], hooks={"brake-device": "true"})
+        PluginUnderTest(command=["x"], hooks={"brake-device": "true"})
 
 
 def test_a_hook_that_fails_says_why() -> None:
-    broken = Subject(command=["x"], hooks={"add-device": "echo no room in {plugin_dir}; exit 3"})
+    broken = PluginUnderTest(
+        command=["x"], hooks={"add-device": "echo no room in {plugin_dir}; exit 3"}
+    )
     with pytest.raises(Failed, match=r"status 3.*no room in /tmp/a b"):
         broken.call("add-device", {"plugin_dir": "/tmp/a b"})
-    silent = Subject(command=["x"], hooks={"add-device": "exit 3"})
+    silent = PluginUnderTest(command=["x"], hooks={"add-device": "exit 3"})
     with pytest.raises(Failed, match=r"status 3: exit 3: no output$"):
         silent.call("add-device", {})
 
@@ -102,7 +104,7 @@ def test_a_hook_in_python_fails_as_a_command_does() -> None:
     def gone(values: Mapping[str, str]) -> None:
         raise ProcessLookupError(3, "No such process")
 
-    broken = Subject(command=["x"], hooks={"add-device": gone})
+    broken = PluginUnderTest(command=["x"], hooks={"add-device": gone})
     with pytest.raises(Failed, match=r"hook add-device failed: ProcessLookupError: .*No such pro"):
         broken.call("add-device", {})
 
@@ -118,7 +120,7 @@ def _check(scene: Scene, run: object, id_: str = "K01") -> Check:
 
 
 def test_an_error_of_the_suite_is_no_failure_of_the_plugin() -> None:
-    def wrong(trial: Trial) -> None:
+    def wrong(trial: CheckRun) -> None:
         raise KeyError("ours")
 
     known = attrs.evolve(subject(), resources=(RESOURCE,))
@@ -128,7 +130,7 @@ def test_an_error_of_the_suite_is_no_failure_of_the_plugin() -> None:
 
 
 def test_a_failure_shows_what_happened() -> None:
-    def fails(trial: Trial) -> None:
+    def fails(trial: CheckRun) -> None:
         trial.start()
         trial.step("look at it")
         raise Failed("not as it should be")
@@ -146,13 +148,13 @@ def test_a_failure_shows_what_happened() -> None:
 
 
 def test_a_plugin_that_never_comes() -> None:
-    silent = Subject(command=[sys.executable, "-c", "print('no such device')"])
+    silent = PluginUnderTest(command=[sys.executable, "-c", "print('no such device')"])
     with pytest.raises(CheckError, match=r"ended before it .*: exit status 0.*no such dev"):
         run(silent, select(["R01"]), settings=SETTINGS)
 
 
-def _sleeping(**more: object) -> Subject:
-    return attrs.evolve(Subject(command=["sleep", "100"]), **more)  # type: ignore[arg-type]
+def _sleeping(**more: object) -> PluginUnderTest:
+    return attrs.evolve(PluginUnderTest(command=["sleep", "100"]), **more)  # type: ignore[arg-type]
 
 
 _SOON = Limits(start_seconds=0.5, stop_seconds=0.1, settle_seconds=0.1)
@@ -226,7 +228,9 @@ def test_a_plugin_that_cannot_bind_its_socket_says_why() -> None:
     """It never tries to register: what it says is looked at all the same."""
     starts = Starts()
     shell = "echo listen unix: bind: invalid argument; exit 1"
-    plugin = Subject(command=["sh", "-c", shell], resources=(RESOURCE,), hooks={"prepare": starts})
+    plugin = PluginUnderTest(
+        command=["sh", "-c", shell], resources=(RESOURCE,), hooks={"prepare": starts}
+    )
     report = run(plugin, select(["R01", "R02", "R05"]), limits=_SOON, settings=SETTINGS)
     assert {each.check.id: each.outcome for each in report.verdicts} == {
         "R01": Outcome.FAIL,
@@ -253,7 +257,7 @@ def test_a_command_that_is_not_there_is_no_answer(
     only: list[str], restart: Literal["never", "always"]
 ) -> None:
     """Whatever was asked: also what needs no registration, or takes an end for an answer."""
-    absent = Subject(command=["/nowhere/plugin"], resources=(RESOURCE,), restart=restart)
+    absent = PluginUnderTest(command=["/nowhere/plugin"], resources=(RESOURCE,), restart=restart)
     with pytest.raises(CheckError, match=r"127.*/nowhere/plugin: cannot be started: No such file"):
         run(absent, select(only), settings=SETTINGS)
 
@@ -261,7 +265,7 @@ def test_a_command_that_is_not_there_is_no_answer(
 def test_a_wrong_configuration_may_look_as_an_absent_command() -> None:
     """Until the plugin is started as it should be; ``misconfigure`` undoes what prepare did."""
     shell = 'test -f "$1" || { echo it needs it; exit 127; }; sleep 100'
-    plugin = Subject(
+    plugin = PluginUnderTest(
         command=["sh", "-c", shell, "sh", "{root}/needed"],
         resources=(RESOURCE,),
         hooks={"prepare": "touch {root}/needed", "misconfigure": "rm {root}/needed"},
@@ -279,7 +283,7 @@ def test_a_wrong_configuration_may_look_as_an_absent_command() -> None:
 @pytest.mark.parametrize("name", ["", "notaresource", "kubernetes.io/gpu", 7])
 def test_a_resource_that_no_plugin_can_have(name: Any) -> None:
     with pytest.raises(CheckError, match=rf"^no plugin can register {name!r}: a resource is named"):
-        Subject(command=["x"], resources=(name,))
+        PluginUnderTest(command=["x"], resources=(name,))
 
 
 def test_a_plugin_of_another_resource_than_named() -> None:
@@ -440,7 +444,7 @@ def test_the_page_of_checks_is_fresh() -> None:
 
 
 def test_the_script_for_ci_installs_what_it_is_told_to(tmp_path: Path) -> None:
-    """Into an environment of its own: the machine's Python may refuse."""
+    """Into an environment of its own: the machine's Python may reject."""
     for name, text in (("python3", 'mkdir -p "$3/bin" && cp "$(dirname "$0")/pip" "$3/bin"'),
                        ("pip", 'echo "$@" > installed; exit 3')):  # fmt: skip
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")

@@ -14,7 +14,7 @@ from devicemanager import (
     ManifestError,
     ManualClock,
     MockKubelet,
-    Refused,
+    Rejected,
     RequestError,
     RpcError,
     WaitTimeout,
@@ -63,7 +63,7 @@ def test_a_pod_from_admission_to_deletion(kubelet, mock_kubelet, simulated_plugi
     simulated_plugin(GPU, 4, env_prefix="GPU")
     kubelet.wait_for_resource(GPU, 4)
     admission: AdmissionView = kubelet.admit(trained())
-    admission.raise_for_refusal()
+    admission.raise_for_rejection()
     assert (admission.uid, admission.admitted, admission.reason) == ("train", True, "")
     main = admission.containers["main"]
     assert main.devices == {GPU: ["gpu-mock-0", "gpu-mock-1"]}
@@ -93,18 +93,18 @@ def test_a_pod_from_admission_to_deletion(kubelet, mock_kubelet, simulated_plugi
     kubelet.check()
 
 
-def test_refusals_and_errors(kubelet, mock_kubelet, simulated_plugin):
+def test_rejections_and_errors(kubelet, mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 1)
-    refused = kubelet.admit(trained(2))
-    assert (refused.admitted, refused.reason) == (False, "UnexpectedAdmissionError")
-    assert "Requested: 2, Available: 1" in refused.message
-    assert "1 of 1 free" in refused.explain()
-    with pytest.raises(KeyError, match="pod default/train was refused"):
-        refused.containers["main"]
-    with pytest.raises(Refused, match="Requested: 2"):
-        refused.raise_for_refusal()
+    rejected = kubelet.admit(trained(2))
+    assert (rejected.admitted, rejected.reason) == (False, "UnexpectedAdmissionError")
+    assert "Requested: 2, Available: 1" in rejected.message
+    assert "1 of 1 free" in rejected.explain()
+    with pytest.raises(KeyError, match="pod default/train was rejected"):
+        rejected.containers["main"]
+    with pytest.raises(Rejected, match="Requested: 2"):
+        rejected.raise_for_rejection()
     with pytest.raises(TypeError, match=r"\.admitted"):
-        bool(refused)
+        bool(rejected)
     with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
         kubelet.terminate("nobody")
     with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
@@ -208,7 +208,7 @@ def test_waits_tell_what_did_happen(kubelet):
 
 
 @pytest.mark.parametrize("timeout", [None, "9", True])
-def test_a_time_that_is_none_is_refused_at_once(kubelet, timeout):
+def test_a_time_that_is_none_is_rejected_at_once(kubelet, timeout):
     for wait in (
         lambda: kubelet.wait_for_resource(GPU, timeout=timeout),
         lambda: kubelet.wait_for(bool, timeout=timeout),
@@ -386,8 +386,8 @@ def test_faults(kubelet, mock_kubelet, simulated_plugin):
     assert "a, b=c" in kubelet.admit(trained(1)).message
     assert [each.is_spent for each in kubelet.faults.list()] == [True]
     assert kubelet.calls(rpc="Allocate")[0].fault == "fault 1, fail-call"
-    kubelet.faults.set("refuse-register:times=2")
-    assert (kubelet.faults.clear(fault.id), kubelet.faults.clear("refuse-register")) == (1, 1)
+    kubelet.faults.set("reject-register:times=2")
+    assert (kubelet.faults.clear(fault.id), kubelet.faults.clear("reject-register")) == (1, 1)
     assert kubelet.faults.clear() == 0
     with pytest.raises(FaultError, match="unknown fault 'x'"):
         kubelet.faults.set("x")

@@ -144,7 +144,7 @@ STEPS = {
     ),
     "callPreStartContainer": ((), "", {"resource": GPU, "ids": ["gpu-mock-0"]}),
     "callGetDevicePluginOptions": ((), "", {"resource": GPU}),
-    "setFault": ((), "", {"kind": "refuse-register", "options": {"times": 2}}),
+    "setFault": ((), "", {"kind": "reject-register", "options": {"times": 2}}),
     "listFaults": (),
     "clearFault": (("1",),),
     "clearFaults": (),

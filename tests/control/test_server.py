@@ -100,8 +100,8 @@ def test_over_tcp_token_host_and_origin_have_to_fit(tcp):
         ([host, token.replace("Bearer", "Basic")], 401, "the token is in control.token"),
         ([f"Host: evil.example:{port}", token], 403, "the header Host has to be 127.0.0.1"),
         (["Host: 127.0.0.1", token], 403, "the header Host has to be 127.0.0.1"),
-        ([host, token, "Origin: http://evil.example"], 403, "requests of web pages are refused"),
-        ([host, token, "Origin: null"], 403, "requests of web pages are refused"),
+        ([host, token, "Origin: http://evil.example"], 403, "requests of web pages are rejected"),
+        ([host, token, "Origin: null"], 403, "requests of web pages are rejected"),
     ):
         found, head, problem = asked(tcp, "/v1/node", *headers)
         assert (found, problem["status"]) == (status, status), headers
@@ -303,7 +303,7 @@ def lines(raw, path):
 
 def test_events_are_resumed_and_what_is_forgotten_is_counted(client, raw, mock_kubelet):
     for number in range(1200):
-        mock_kubelet.events.publish(EventKind.LISTED, f"n {number}")
+        mock_kubelet.events.publish(EventKind.DEVICES_UPDATED, f"n {number}")
     latest = mock_kubelet.events.latest
     every = lines(raw, "/v1/events")
     assert every[0]["kind"] == "events-dropped"
@@ -322,9 +322,9 @@ def test_events_are_resumed_and_what_is_forgotten_is_counted(client, raw, mock_k
 def test_who_does_not_read_a_long_line_has_a_piece_of_it_only(server, mock_kubelet):
     """The line is in memory once for all who read it, not in a buffer of each."""
     text = "x" * (4 << 20)
-    mock_kubelet.events.publish(EventKind.LISTED, "long", text=text)
+    mock_kubelet.events.publish(EventKind.DEVICES_UPDATED, "long", text=text)
     with connected(server) as slow:
-        slow.sendall(get("/v1/events?kind=listed"))
+        slow.sendall(get("/v1/events?kind=devices-updated"))
         until(lambda: [each for each in state_of(server).connections if each.flow.write_paused])
         (connection,) = state_of(server).connections
         assert connection.transport.get_write_buffer_size() < 1 << 18
@@ -342,15 +342,17 @@ def test_readers_see_everything_once(client, mock_kubelet):
     with ThreadPoolExecutor(5) as pool:
         readers = [pool.submit(read) for _ in range(5)]
         for number in range(300):
-            mock_kubelet.events.publish(EventKind.LISTED, f"n {number}")
-        mock_kubelet.events.publish(EventKind.LISTED, "last")
+            mock_kubelet.events.publish(EventKind.DEVICES_UPDATED, f"n {number}")
+        mock_kubelet.events.publish(EventKind.DEVICES_UPDATED, "last")
         latest = mock_kubelet.events.latest
         assert [reader.result() for reader in readers] == [list(range(1, latest + 1))] * 5
 
 
 def test_what_json_does_not_know_is_text(raw, mock_kubelet):
-    mock_kubelet.events.publish(EventKind.LISTED, "x", odd=frozenset({1}), path=mock_kubelet.root)
-    (event,) = lines(raw, "/v1/events?kind=listed")
+    mock_kubelet.events.publish(
+        EventKind.DEVICES_UPDATED, "x", odd=frozenset({1}), path=mock_kubelet.root
+    )
+    (event,) = lines(raw, "/v1/events?kind=devices-updated")
     assert event["details"] == {"odd": [1], "path": str(mock_kubelet.root)}
 
 

@@ -16,7 +16,7 @@ from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod, pod_requests
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import Hint
 from tests import strategies
 from tests.helpers import World, answer, container, device, devices, entries, pod
@@ -91,7 +91,7 @@ def test_each_container_is_aligned_by_itself():
 
 def test_the_pod_is_aligned_as_a_whole():
     world = World({GPU: TWO_NODES}, policy="single-numa-node", scope="pod")
-    assert_refused_by_topology(world, pod("p", container("x", gpu=1), container("y", gpu=2)))
+    assert_rejected_by_topology(world, pod("p", container("x", gpu=1), container("y", gpu=2)))
     allocation = world.admit(pod("q", container("x", gpu=1), container("y", gpu=1)))
     assert world.held("q") == {"x": {GPU: ["a0"]}, "y": {GPU: ["b0"]}}
     assert allocation.affinities == {"x": Hint(0b01, True), "y": Hint(0b01, True)}
@@ -103,12 +103,12 @@ def test_no_policy_no_affinity():
     assert world.held("p") == {"app": {GPU: ["a0", "b0", "c1"]}}
 
 
-def assert_refused_by_topology(world: World, spec: Pod) -> None:
+def assert_rejected_by_topology(world: World, spec: Pod) -> None:
     before = entries(world.ledger)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as rejected:
         world.admit(spec)
-    assert refused.value.reason == "TopologyAffinityError"
-    assert refused.value.message == "Resources cannot be allocated with Topology locality"
+    assert rejected.value.reason == "TopologyAffinityError"
+    assert rejected.value.message == "Resources cannot be allocated with Topology locality"
     assert entries(world.ledger) == before
     world.check()
 
@@ -122,7 +122,7 @@ def test_more_than_a_node_has(policy, admitted):
     if admitted:
         world.admit(pod("p", gpu=3))
     else:
-        assert_refused_by_topology(world, pod("p", gpu=3))
+        assert_rejected_by_topology(world, pod("p", gpu=3))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_is_free_lies_on_two_nodes(policy, admitted):
     if admitted:
         world.admit(pod("q", gpu=2))
     elif policy == "restricted":
-        assert_refused_by_topology(world, pod("q", gpu=3))
+        assert_rejected_by_topology(world, pod("q", gpu=3))
 
 
 def preferring(*ids: str):
@@ -178,15 +178,15 @@ def fits(world: World, allocation: PodAllocation) -> None:
 
 
 @given(worlds, strategies.pod_lists | strategies.light_pod_lists, strategies.preferences)
-def test_what_is_admitted_fits_and_what_is_refused_changes_nothing(world, pods, preference):
-    # No device has two pods; what is admitted fits; a refused pod leaves the ledger as it was.
+def test_what_is_admitted_fits_and_what_is_rejected_changes_nothing(world, pods, preference):
+    # No device has two pods; what is admitted fits; a rejected pod leaves the ledger as it was.
     admitted = 0
     for spec in pods:
         before = entries(world.ledger)
         try:
             answers = answer if preference is None else lambda each: answer(each, preference)
             allocation = world.admit(spec, answers)
-        except Refused:
+        except Rejected:
             assert entries(world.ledger) == before
         else:
             admitted += 1
@@ -210,7 +210,7 @@ def needs(spec: Pod, resource: ResourceName) -> int:
     st.fixed_dictionaries({GPU: strategies.healthy_lists, NIC: strategies.healthy_lists}),
     strategies.pod_lists,
 )
-def test_a_pod_is_refused_only_if_it_does_not_fit(lists, pods):
+def test_a_pod_is_rejected_only_if_it_does_not_fit(lists, pods):
     # With plugins that work and no topology, counting alone decides who is admitted.
     world = World(lists)
     free = {resource: len(rows) for resource, rows in lists.items()}
@@ -221,7 +221,7 @@ def test_a_pod_is_refused_only_if_it_does_not_fit(lists, pods):
             world.admit(spec)
             free = {resource: free[resource] - wanted[resource] for resource in free}
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(Rejected):
                 world.admit(spec)
     assert {name: len(rows) for name, rows in lists.items()} == {
         name: free[name] + world.ledger.count(name) for name in free
@@ -247,8 +247,8 @@ def test_the_order_in_lists_changes_nothing(data, lists, pods, policy, scope):
 def outcome(world: World, spec: Pod) -> object:
     try:
         return world.admit(spec).affinities
-    except Refused as refused:
-        return refused.reason, refused.message
+    except Rejected as rejected:
+        return rejected.reason, rejected.message
 
 
 @given(
@@ -331,7 +331,7 @@ class Interleaving:
                 name: dict(held) for name, held in allocation.draft.holdings.items()
             }
             self._end(uid, allocation)
-        except Refused:
+        except Rejected:
             self._end(uid, allocation)
 
     def _end(self, uid: PodUid, allocation: PodAllocation) -> None:
@@ -358,7 +358,7 @@ class Interleaving:
 )
 def test_all_or_nothing_whatever_happens_meanwhile(world, pods, disturbances):
     # At every moment no device has two pods and the indexes are true. At the end the ledger
-    # is exactly what the admitted pods got: a pod that was refused, whose plugin failed, or
+    # is exactly what the admitted pods got: a pod that was rejected, whose plugin failed, or
     # whose admission was broken off, left nothing.
     interleaving = Interleaving(world, pods)
     for kind, what, extra in disturbances:
@@ -392,7 +392,7 @@ def test_a_pod_sees_what_another_was_about_to_get_come_back():
     world = World({GPU: devices("a")}, preferred=False)
     _, first = world.begin(pod("p", gpu=1))
     next(first)
-    with pytest.raises(Refused, match="Requested: 1, Available: 0"):
+    with pytest.raises(Rejected, match="Requested: 1, Available: 0"):
         world.admit(pod("q", gpu=1))
     first.close()
     world.open.pop(0)
@@ -405,7 +405,7 @@ def test_a_plugin_that_leaves_while_it_chooses():
     allocation, steps = world.begin(pod("p", gpu=1))
     next(steps)
     world.leave(GPU)
-    with pytest.raises(Refused, match="Requested: 1, Available: 0"):
+    with pytest.raises(Rejected, match="Requested: 1, Available: 0"):
         steps.send(("a",))
     world.open.remove(allocation)
     world.check()
@@ -418,7 +418,7 @@ def test_a_resource_that_is_forgotten_while_its_plugin_chooses():
     next(steps)
     world.leave(GPU)
     assert world.endpoints.expire(1000.0, 300.0) == (GPU,)
-    with pytest.raises(Refused, match="Requested: 1, Available: 0"):
+    with pytest.raises(Rejected, match="Requested: 1, Available: 0"):
         steps.send(("a",))
     world.open.remove(allocation)
     world.check()
@@ -456,7 +456,7 @@ def test_of_two_pods_that_come_together_the_second_sees_the_first():
         return allocation
 
     first = admit("first")
-    with pytest.raises(Refused, match="OutOfpods"):
+    with pytest.raises(Rejected, match="OutOfpods"):
         admit("second")
     give_back(first)
     assert admit("third").placed

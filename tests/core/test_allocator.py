@@ -1,4 +1,4 @@
-"""Allocation of containers: the refusals in their order, reuse, and what is recorded."""
+"""Allocation of containers: the rejections in their order, reuse, and what is recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicemanager.core.errors import (
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid
 from devicemanager.core.inventory import EMPTY
 from devicemanager.core.ledger import Holding
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from tests.helpers import World, answer, container, device, device_list, devices, entries, pod
 from tests.strategies import GPU, NIC
 
@@ -28,17 +28,17 @@ def hold(world: World, uid: str, *ids: str, name: str = "app", resource=GPU) -> 
     world.ledger.restore([(PodUid(uid), ContainerName(name), resource, held)])
 
 
-def refusal(world: World, *args, **keywords) -> str:
-    """Why the pod is refused; the ledger must be as before."""
+def rejection(world: World, *args, **keywords) -> str:
+    """Why the pod is rejected; the ledger must be as before."""
     before = entries(world.ledger)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as rejected:
         world.admit(*args, **keywords)
-    assert refused.value.reason == "UnexpectedAdmissionError"
+    assert rejected.value.reason == "UnexpectedAdmissionError"
     world.check()
     assert entries(world.ledger) == before
     start, end = "Allocate failed due to ", ", which is unexpected"
-    assert refused.value.message.startswith(start) and refused.value.message.endswith(end)
-    return refused.value.message.removeprefix(start).removesuffix(end)
+    assert rejected.value.message.startswith(start) and rejected.value.message.endswith(end)
+    return rejected.value.message.removeprefix(start).removesuffix(end)
 
 
 CHANGED = 'pod "p" container "app" changed request for resource "vendor.com/gpu" from 1 to 2'
@@ -55,14 +55,14 @@ def test_changed_request_comes_first():
     # Nothing else is right either: the plugin is unknown, the device gone.
     world = World({})
     hold(world, "p", "a")
-    assert refusal(world, pod("p", gpu=2)) == CHANGED
+    assert rejection(world, pod("p", gpu=2)) == CHANGED
 
 
 def test_changed_request_even_while_sources_are_not_ready():
     world = World({})
     hold(world, "p", "a")
     running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
-    assert refusal(world, pod("p", gpu=2), context=running) == CHANGED
+    assert rejection(world, pod("p", gpu=2), context=running) == CHANGED
 
 
 def test_a_running_container_needs_nothing_while_sources_are_not_ready():
@@ -71,7 +71,7 @@ def test_a_running_container_needs_nothing_while_sources_are_not_ready():
     running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
     world.admit(pod("p", gpu=1), context=running)
     assert world.held("p") == {"app": {GPU: ["a"]}}
-    assert refusal(world, pod("p", gpu=1), context=RESTARTING) == NO_HEALTHY
+    assert rejection(world, pod("p", gpu=1), context=RESTARTING) == NO_HEALTHY
 
 
 def test_a_finished_init_container_needs_nothing_either():
@@ -81,10 +81,10 @@ def test_a_finished_init_container_needs_nothing_either():
     finished = frozenset({ContainerName("init")})
     spec = pod("p", container("app"), init=[container("init", gpu=1)])
     world.admit(spec, context=AdmissionContext(sources_ready=False, finished=finished))
-    assert refusal(world, spec, context=RESTARTING) == UNREGISTERED
+    assert rejection(world, spec, context=RESTARTING) == UNREGISTERED
     quirk = Rules(quirks=frozenset({"Q5"}))
     assert (
-        refusal(
+        rejection(
             world,
             spec,
             context=AdmissionContext(sources_ready=False, finished=finished),
@@ -97,14 +97,14 @@ def test_a_finished_init_container_needs_nothing_either():
 def test_unregistered_comes_before_health():
     world = World({})
     hold(world, "p", "a")
-    assert refusal(world, pod("p", gpu=1)) == UNREGISTERED
+    assert rejection(world, pod("p", gpu=1)) == UNREGISTERED
 
 
 def test_a_device_resource_is_one_that_somebody_holds():
     # Nobody registered it: another pod's allocation makes it a device resource.
     world = World({})
     hold(world, "other", "a")
-    assert refusal(world, pod("p", gpu=1)) == UNREGISTERED
+    assert rejection(world, pod("p", gpu=1)) == UNREGISTERED
 
 
 def test_an_unknown_resource_is_not_ours():
@@ -116,12 +116,12 @@ def test_an_unknown_resource_is_not_ours():
 def test_no_healthy_comes_before_held_unhealthy():
     world = World({GPU: SICK})
     hold(world, "p", "a")
-    assert refusal(world, pod("p", gpu=1)) == NO_HEALTHY
+    assert rejection(world, pod("p", gpu=1)) == NO_HEALTHY
 
 
 @pytest.mark.parametrize("rows", [[], SICK])
 def test_no_healthy(rows):
-    assert refusal(World({GPU: rows}), pod("p", gpu=1)) == NO_HEALTHY
+    assert rejection(World({GPU: rows}), pod("p", gpu=1)) == NO_HEALTHY
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_no_healthy(rows):
 def test_held_unhealthy(rows):
     world = World({GPU: rows})
     hold(world, "p", "a")
-    assert refusal(world, pod("p", gpu=1)) == HELD_UNHEALTHY
+    assert rejection(world, pod("p", gpu=1)) == HELD_UNHEALTHY
 
 
 def test_held_and_healthy_asks_nobody():
@@ -159,13 +159,13 @@ def test_unavailable(rows, held, asked, text):
     if held:
         hold(world, "other", *held)
     want = f"requested number of devices unavailable for vendor.com/gpu. {text}"
-    assert refusal(world, pod("p", gpu=asked)) == want
+    assert rejection(world, pod("p", gpu=asked)) == want
 
 
 def test_unavailable_counts_what_is_still_needed_after_reuse():
     world = World({GPU: devices("a", "b", "c")})
     spec = pod("p", container("app", gpu=4), init=[container("init", gpu=2)])
-    assert refusal(world, spec) == (
+    assert rejection(world, spec) == (
         "requested number of devices unavailable for vendor.com/gpu. Requested: 2, Available: 1"
     )
 
@@ -178,7 +178,7 @@ def test_nothing_asked_nothing_needed(rows):
     assert world.held("p") == {}
     quirk = Rules(quirks=frozenset({"Q16"}))
     if rows != devices("a"):
-        assert refusal(world, pod("p", gpu=0), rules=quirk) == NO_HEALTHY
+        assert rejection(world, pod("p", gpu=0), rules=quirk) == NO_HEALTHY
 
 
 def fails(*errors):
@@ -213,7 +213,7 @@ def fails(*errors):
     ],
 )
 def test_the_plugin_fails(answers, text):
-    assert refusal(World({GPU: devices("a", "b")}), pod("p", gpu=1), answers) == text
+    assert rejection(World({GPU: devices("a", "b")}), pod("p", gpu=1), answers) == text
 
 
 def test_a_failed_choice_leaves_nothing_in_use():
@@ -221,7 +221,7 @@ def test_a_failed_choice_leaves_nothing_in_use():
     world = World({GPU: devices("a", "b"), NIC: devices("n")})
     spec = pod("p", container("one", gpu=1, nic=1), container("two", gpu=1))
     failing = fails(*[None] * 5, RpcError("Unknown", "no"))
-    assert refusal(world, spec, failing) == "rpc error: code = Unknown desc = no"
+    assert rejection(world, spec, failing) == "rpc error: code = Unknown desc = no"
     world.admit(spec)
     assert world.held("p") == {"one": {GPU: ["a"], NIC: ["n"]}, "two": {GPU: ["b"]}}
 
@@ -230,9 +230,9 @@ def test_the_quirk_leaves_them_in_use():
     world = World({GPU: devices("a", "b")})
     quirk = Rules(quirks=frozenset({"Q4"}))
     empty = lambda wanted: AllocateAnswer(()) if isinstance(wanted, AllocateWanted) else ()  # noqa: E731
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         world.admit(pod("p", gpu=1), empty, rules=quirk)
-    assert "Requested: 2, Available: 1" in refusal(world, pod("q", gpu=2))
+    assert "Requested: 2, Available: 1" in rejection(world, pod("q", gpu=2))
 
 
 def test_one_question_a_container_and_resource_sorted_by_resource():
@@ -341,8 +341,8 @@ def test_a_container_of_another_name_shares_nothing():
     assert world.held("p") == {"app": {GPU: ["a"]}, "more": {GPU: ["b"]}}
 
 
-def test_refusals_name_the_cause():
+def test_rejections_name_the_cause():
     world = World({GPU: devices("a")})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as rejected:
         world.admit(pod("p", gpu=2))
-    assert isinstance(refused.value.__cause__, AllocationError)
+    assert isinstance(rejected.value.__cause__, AllocationError)

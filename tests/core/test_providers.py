@@ -125,7 +125,7 @@ class TestCpus:
         ("affinity", "text"),
         [(None, "requested=9, available=8"), (1, "requested=5, available=4")],
     )
-    def test_too_many_are_refused_in_the_kubelets_words(
+    def test_too_many_are_rejected_in_the_kubelets_words(
         self, affinity: int | None, text: str
     ) -> None:
         main = container("c", 9)
@@ -199,13 +199,13 @@ class TestMemory:
             (1, "failed to find NUMA nodes to extend the current topology hint"),
         ],
     )
-    def test_too_much_is_refused_in_the_kubelets_words(
+    def test_too_much_is_rejected_in_the_kubelets_words(
         self, affinity: int | None, text: str
     ) -> None:
         main = container("c", 1, 9 * GIB)
         with pytest.raises(AllocationError, match=text):
             memory().allocate(pod(main), main, affinity)
-        # No hints at all is no preference: Allocate refuses, not the topology policy.
+        # No hints at all is no preference: Allocate rejects, not the topology policy.
         assert memory().hints(pod(main), main) == memory().pod_hints(pod(main)) == {}
 
     def test_init_containers_hand_their_memory_on(self) -> None:

@@ -186,9 +186,9 @@ def test_a_reusable_device_need_not_be_listed_any_more():
 
 
 def test_too_few():
-    with pytest.raises(AllocationError) as refused:
+    with pytest.raises(AllocationError) as rejected:
         run(selection(devices("a", "b", "c"), 4, used=["b"]), reusable=["b"])
-    assert str(refused.value) == (
+    assert str(rejected.value) == (
         "requested number of devices unavailable for vendor.com/gpu. Requested: 3, Available: 2"
     )
 
@@ -196,9 +196,9 @@ def test_too_few():
 def test_the_plugin_fails():
     steps = select(selection(devices("a", "b"), 1), frozenset())
     next(steps)
-    with pytest.raises(AllocationError) as refused:
+    with pytest.raises(AllocationError) as rejected:
         steps.throw(RpcError("Unknown", "no preference for you"))
-    assert str(refused.value) == (
+    assert str(rejected.value) == (
         "device plugin GetPreferredAllocation rpc failed with err: "
         "rpc error: code = Unknown desc = no preference for you"
     )
@@ -249,7 +249,7 @@ def test_a_preferred_device_that_fell_ill_meanwhile():
     used=st.sets(strategies.device_ids, max_size=4),
 )
 def test_what_is_chosen_fits(rows, required, affinity, preference, used):
-    # Exactly as many as required, all healthy and free; refused only if there are too few.
+    # Exactly as many as required, all healthy and free; rejected only if there are too few.
     # Aligned devices are all taken before any other, and the plugin is asked at most once,
     # about devices that are free.
     chosen = selection(rows, required, affinity=affinity, preferred=preference is not None,

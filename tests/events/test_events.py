@@ -9,7 +9,7 @@ import pytest
 from devicemanager.events.stream import Event, EventKind, EventStream
 from devicemanager.io.clock import ManualClock, SystemClock
 
-STARTED, STOPPED, REFUSED = EventKind.STARTED, EventKind.STOPPED, EventKind.REFUSED
+STARTED, STOPPED, REJECTED = EventKind.STARTED, EventKind.STOPPED, EventKind.REJECTED
 PATIENCE = 20.0
 
 
@@ -20,13 +20,13 @@ def messages(stream: EventStream, *kinds: EventKind) -> list[str]:
 def test_published():
     clock = ManualClock(5.0)
     stream = EventStream(clock)
-    stream.publish(REFUSED, "no", resource="vendor.com/gpu", pod="uid", requested=2)
+    stream.publish(REJECTED, "no", resource="vendor.com/gpu", pod="uid", requested=2)
     clock.advance(1.0)
     stream.publish(STARTED, "up")
     first, second = stream.recent()
-    assert first == Event(5.0, REFUSED, "no", "vendor.com/gpu", "uid", {"requested": 2})
+    assert first == Event(5.0, REJECTED, "no", "vendor.com/gpu", "uid", {"requested": 2})
     assert second == Event(6.0, STARTED, "up")
-    assert str(first) == "refused: no"
+    assert str(first) == "rejected: no"
     assert (first.is_warning, second.is_warning) == (True, False)
 
 
@@ -36,7 +36,7 @@ def test_recent_keeps_the_latest():
         stream.publish(STARTED if number % 2 else STOPPED, str(number))
     assert messages(stream) == ["2", "3", "4"]
     assert messages(stream, STOPPED) == ["2", "4"]
-    assert messages(stream, REFUSED) == []
+    assert messages(stream, REJECTED) == []
     assert messages(stream, STARTED, STOPPED) == ["2", "3", "4"]
 
 
@@ -82,7 +82,7 @@ def test_a_callback_may_publish_and_unsubscribe():
 
 def test_a_message_is_safe_to_print_and_bounded():
     stream = EventStream()
-    stream.publish(REFUSED, "\x1b[2J" + "x" * 10_000, resource="y" * 10_000, device="\x1b[2J")
+    stream.publish(REJECTED, "\x1b[2J" + "x" * 10_000, resource="y" * 10_000, device="\x1b[2J")
     (event,) = stream.recent()
     assert event.message.startswith(r"\x1b[2Jxxx")
     assert len(event.message) < 3000

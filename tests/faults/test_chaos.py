@@ -12,7 +12,7 @@ import pytest
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults import KINDS, FaultRegistry, chaos
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.kinds import METHODS, RPCS
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.mock import MockKubelet
@@ -72,11 +72,13 @@ def told(seed: int) -> Story:
         registry.set(fault)
     for number in range(40):
         resource = f"vendor.com/gpu{number % 2}"
-        for point in Point:
-            names = {Point.CALL: RPCS, Point.POD_RESOURCES: METHODS}.get(point, (None,))
+        for point in InjectionPoint:
+            names = {InjectionPoint.CALL: RPCS, InjectionPoint.POD_RESOURCES: METHODS}.get(
+                point, (None,)
+            )
             for rpc in names:
-                for phase in ("before", "after") if point is Point.CALL else ("before",):
-                    registry.at(point, Occasion(resource, "gpu.sock", rpc, phase))
+                for phase in ("before", "after") if point is InjectionPoint.CALL else ("before",):
+                    registry.at(point, FaultContext(resource, "gpu.sock", rpc, phase))
     return story(events)
 
 
@@ -117,7 +119,7 @@ class Play:
     def register(self) -> None:
         latest = self.kubelet.events.latest
         if self.to_its_end(register, self.kubelet, "p.sock").code == "OK":
-            ends = {EventKind.LISTED, EventKind.STREAM_ENDED, EventKind.STOPPED}
+            ends = {EventKind.DEVICES_UPDATED, EventKind.STREAM_ENDED, EventKind.STOPPED}
             events = self.kubelet.events
             self.until(
                 lambda: any(
@@ -169,7 +171,7 @@ def test_a_kubelet_and_a_plugin_live_through_the_same_again(
         for fault in chaos(23):
             # Who writes the checkpoint at the same time shares a write, so threads decide how
             # many there are.
-            if fault.point is not Point.CHECKPOINT:
+            if fault.point is not InjectionPoint.CHECKPOINT:
                 kubelet.faults.set(fault)
         stories.append(Play(kubelet, elsewhere).run(10))
         kubelet.faults.clear()

@@ -10,17 +10,17 @@ import pytest
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults import Fault, FaultError, FaultRegistry
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import named
 from devicemanager.io.clock import ManualClock
 
-GPU = Occasion("vendor.com/gpu", "gpu.sock")
-NIC = Occasion("vendor.com/nic", "nic.sock")
+GPU = FaultContext("vendor.com/gpu", "gpu.sock")
+NIC = FaultContext("vendor.com/nic", "nic.sock")
 
 
-def fired(registry: FaultRegistry, occasion: Occasion = GPU, count: int = 10) -> list[int]:
+def fired(registry: FaultRegistry, occasion: FaultContext = GPU, count: int = 10) -> list[int]:
     """At which of ``count`` occasions something fires."""
-    return [n for n in range(count) if registry.at(Point.REGISTER, occasion)]
+    return [n for n in range(count) if registry.at(InjectionPoint.REGISTER, occasion)]
 
 
 @pytest.mark.parametrize(
@@ -38,18 +38,18 @@ def fired(registry: FaultRegistry, occasion: Occasion = GPU, count: int = 10) ->
 )
 def test_how_often(options: dict[str, Any], expected: list[int]) -> None:
     registry = FaultRegistry()
-    registry.set("refuse-register", **options)
+    registry.set("reject-register", **options)
     assert fired(registry) == expected
 
 
 def test_nothing_is_armed_before_and_after() -> None:
     registry = FaultRegistry()
     assert not registry.armed
-    registry.set("refuse-register", times=1)
-    assert registry.armed.keys() == {Point.REGISTER}
+    registry.set("reject-register", times=1)
+    assert registry.armed.keys() == {InjectionPoint.REGISTER}
     assert fired(registry) == [0]
     assert not registry.armed
-    registry.set("refuse-register")
+    registry.set("reject-register")
     registry.clear()
     assert not registry.armed
 
@@ -57,7 +57,7 @@ def test_nothing_is_armed_before_and_after() -> None:
 def test_a_probability_by_seed() -> None:
     def outcomes(seed: int) -> list[int]:
         registry = FaultRegistry(seed=seed)
-        registry.set("refuse-register", probability=0.3)
+        registry.set("reject-register", probability=0.3)
         return fired(registry, count=200)
 
     assert 30 < len(outcomes(1)) < 90
@@ -71,8 +71,10 @@ def test_a_seed_of_its_own_counts_for_more_than_the_runs() -> None:
         registry = FaultRegistry(seed=seed)
         for _ in range(earlier):
             registry.set("delay-register", seconds=1)
-        registry.set("refuse-register", probability=0.5, seed=7)
-        taken = (named(registry.at(Point.REGISTER, GPU), "refuse-register") for _ in range(50))
+        registry.set("reject-register", probability=0.5, seed=7)
+        taken = (
+            named(registry.at(InjectionPoint.REGISTER, GPU), "reject-register") for _ in range(50)
+        )
         found.add(tuple(each is not None for each in taken))
     assert len(found) == 1
 
@@ -80,12 +82,12 @@ def test_a_seed_of_its_own_counts_for_more_than_the_runs() -> None:
 def test_which_plugin_comes_first_does_not_matter() -> None:
     """Decisions are by resource: threads of two plugins may take turns in any order."""
 
-    def outcomes(order: list[Occasion]) -> dict[Occasion, list[bool]]:
+    def outcomes(order: list[FaultContext]) -> dict[FaultContext, list[bool]]:
         registry = FaultRegistry(seed=3)
-        registry.set("refuse-register", probability=0.4)
-        found: dict[Occasion, list[bool]] = {GPU: [], NIC: []}
+        registry.set("reject-register", probability=0.4)
+        found: dict[FaultContext, list[bool]] = {GPU: [], NIC: []}
         for occasion in order:
-            found[occasion].append(bool(registry.at(Point.REGISTER, occasion)))
+            found[occasion].append(bool(registry.at(InjectionPoint.REGISTER, occasion)))
         return found
 
     assert outcomes([GPU, NIC] * 30) == outcomes([NIC] * 30 + [GPU] * 30)
@@ -94,12 +96,12 @@ def test_which_plugin_comes_first_does_not_matter() -> None:
 def test_several_at_once() -> None:
     registry = FaultRegistry()
     registry.set("delay-register", seconds=1)
-    registry.set("refuse-register", code="INTERNAL")
-    found = registry.at(Point.REGISTER, GPU)
-    assert [each.kind.name for each in found] == ["delay-register", "refuse-register"]
-    refuse = named(found, "refuse-register", "drop-register")
-    assert refuse is not None
-    assert (refuse["code"], str(refuse)) == ("INTERNAL", "fault 2, refuse-register")
+    registry.set("reject-register", code="INTERNAL")
+    found = registry.at(InjectionPoint.REGISTER, GPU)
+    assert [each.kind.name for each in found] == ["delay-register", "reject-register"]
+    reject = named(found, "reject-register", "drop-register")
+    assert reject is not None
+    assert (reject["code"], str(reject)) == ("INTERNAL", "fault 2, reject-register")
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
@@ -108,13 +110,13 @@ def test_several_at_once() -> None:
 def test_calls_by_name_and_side(rpc: str, when: str, phase: str) -> None:
     registry = FaultRegistry()
     registry.set("fail-call", rpc="Allocate", when=when)
-    occasion = Occasion("vendor.com/gpu", "gpu.sock", rpc, phase)
-    assert bool(registry.at(Point.CALL, occasion)) is (rpc == "Allocate" and when == phase)
+    occasion = FaultContext("vendor.com/gpu", "gpu.sock", rpc, phase)
+    assert bool(registry.at(InjectionPoint.CALL, occasion)) is (rpc == "Allocate" and when == phase)
 
 
 def test_what_is_set_is_listed() -> None:
     registry = FaultRegistry()
-    first = registry.set("refuse-register:times=1")
+    first = registry.set("reject-register:times=1")
     registry.set({"kind": "delay-call", "seconds": 2})
     registry.set(Fault.of("fail-checkpoint", error="EIO"))
     assert first.id == 1
@@ -122,18 +124,18 @@ def test_what_is_set_is_listed() -> None:
     fired(registry, count=3)
     states = registry.list()
     assert [(state.id, state.fault.kind.name) for state in states] == [
-        (1, "refuse-register"),
+        (1, "reject-register"),
         (2, "delay-call"),
         (3, "fail-checkpoint"),
     ]
     assert states[0].as_data() == {
         "id": 1,
-        "spec": "refuse-register:times=1",
+        "spec": "reject-register:times=1",
         "seen": 1,
         "fired": 1,
         "holding": 0,
         "spent": True,
-        "kind": "refuse-register",
+        "kind": "reject-register",
         "code": "UNKNOWN",
         "text": "injected fault",
         "times": 1,
@@ -143,38 +145,38 @@ def test_what_is_set_is_listed() -> None:
 def test_what_is_cleared() -> None:
     registry = FaultRegistry()
     for _ in range(2):
-        registry.set("refuse-register")
+        registry.set("reject-register")
     registry.set("delay-call", seconds=1)
     assert registry.clear(3) == 1
-    assert registry.clear("refuse-register") == 2
+    assert registry.clear("reject-register") == 2
     assert registry.clear() == 0
     with pytest.raises(RequestError, match="no fault 3 is set: there is none"):
         registry.clear(3)
-    registry.set("refuse-register")
-    with pytest.raises(RequestError, match=r"no fault 'away' is set: choose from 4 \(refuse-reg"):
+    registry.set("reject-register")
+    with pytest.raises(RequestError, match=r"no fault 'away' is set: choose from 4 \(reject-reg"):
         registry.clear("away")
 
 
 def test_options_belong_to_a_kind() -> None:
     registry = FaultRegistry()
     with pytest.raises(FaultError, match="options belong to a kind"):
-        registry.set(Fault.of("refuse-register"), times=2)
-    with pytest.raises(FaultError, match="unknown fault 'refuse-register:times=1'"):
-        registry.set("refuse-register:times=1", times=2)
+        registry.set(Fault.of("reject-register"), times=2)
+    with pytest.raises(FaultError, match="unknown fault 'reject-register:times=1'"):
+        registry.set("reject-register:times=1", times=2)
     assert registry.list() == ()
 
 
 def test_each_that_fires_is_an_event() -> None:
     events = EventStream(ManualClock(5))
     registry = FaultRegistry(ManualClock(5), events)
-    registry.set("refuse-register", times=1)
+    registry.set("reject-register", times=1)
     fired(registry)
     (event,) = events.recent(EventKind.FAULT)
-    assert event.message == "injected: refuse-register:times=1 at gpu.sock of vendor.com/gpu"
+    assert event.message == "injected: reject-register:times=1 at gpu.sock of vendor.com/gpu"
     assert event.resource == "vendor.com/gpu"
     assert event.details == {
         "fault": 1,
-        "fault_kind": "refuse-register",
+        "fault_kind": "reject-register",
         "point": "register",
         "plugin": "gpu.sock",
         "rpc": None,
@@ -199,7 +201,7 @@ def test_what_is_held_up_goes_on_by_the_clock() -> None:
     clock = ManualClock()
     registry = FaultRegistry(clock)
     registry.set("delay-register", seconds=3)
-    (delay,) = registry.at(Point.REGISTER, GPU)
+    (delay,) = registry.at(InjectionPoint.REGISTER, GPU)
     hold, over = delay.hold(), []
     hold.then(lambda: over.append(clock.monotonic()))
     clock.advance(2)
@@ -215,7 +217,7 @@ def test_what_is_held_up_goes_on_by_the_clock() -> None:
 def test_what_is_held_up_goes_on_when_the_fault_is_cleared() -> None:
     registry = FaultRegistry(ManualClock())
     registry.set("hang-register")
-    (hang,) = registry.at(Point.REGISTER, GPU)
+    (hang,) = registry.at(InjectionPoint.REGISTER, GPU)
     hold, over = hang.hold(), []
     hold.then(lambda: over.append(1))
     registry.clear("hang-register")
@@ -226,7 +228,7 @@ def test_what_is_held_up_goes_on_when_the_fault_is_cleared() -> None:
 def test_nobody_is_held_up_while_the_kubelet_stops() -> None:
     registry = FaultRegistry(ManualClock())
     registry.set("hang-register")
-    (hang,) = registry.at(Point.REGISTER, GPU)
+    (hang,) = registry.at(InjectionPoint.REGISTER, GPU)
     hold = hang.hold()
     registry.stopping()
     hold.wait()
@@ -240,7 +242,7 @@ def test_a_hold_that_is_called_off_calls_nobody() -> None:
     clock = ManualClock()
     registry = FaultRegistry(clock)
     registry.set("delay-register", seconds=3)
-    (delay,) = registry.at(Point.REGISTER, GPU)
+    (delay,) = registry.at(InjectionPoint.REGISTER, GPU)
     hold, over = delay.hold(), []
     hold.then(lambda: over.append(1))
     hold.cancel()

@@ -9,12 +9,12 @@ import pytest
 
 from devicemanager.core.errors import RequestError
 from devicemanager.faults import KINDS, Fault, FaultError, read_faults
-from devicemanager.faults.injection_point import Point
+from devicemanager.faults.injection_point import InjectionPoint
 from tools.faults_page import PAGE, page
 
 LINES = [
-    "refuse-register",
-    "refuse-register:code=UNAVAILABLE,text=not now, later,times=2,resource=vendor.com/gpu",
+    "reject-register",
+    "reject-register:code=UNAVAILABLE,text=not now, later,times=2,resource=vendor.com/gpu",
     r"fail-call:rpc=Allocate,when=after,text=a\,code=b,after=3,probability=0.25,seed=7",
     "delay-register:seconds=9",
     "stop-reading:plugin=gpu.sock",
@@ -47,16 +47,18 @@ def test_every_part_of_a_line() -> None:
 @pytest.mark.parametrize(
     ("line", "point", "rpc", "phase"),
     [
-        ("refuse-register", Point.REGISTER, None, "before"),
-        ("fail-call:when=after", Point.CALL, None, "after"),
-        ("cut-call:when=during,rpc=Allocate", Point.CALL, "Allocate", "before"),
+        ("reject-register", InjectionPoint.REGISTER, None, "before"),
+        ("fail-call:when=after", InjectionPoint.CALL, None, "after"),
+        ("cut-call:when=during,rpc=Allocate", InjectionPoint.CALL, "Allocate", "before"),
         ("restart", None, None, "before"),
-        ("restart:at=list", Point.LIST, None, "before"),
-        ("restart:at=PreStartContainer", Point.CALL, "PreStartContainer", "before"),
-        ("stale-pod-resources:method=Get", Point.POD_RESOURCES, "Get", "before"),
+        ("restart:at=list", InjectionPoint.LIST, None, "before"),
+        ("restart:at=PreStartContainer", InjectionPoint.CALL, "PreStartContainer", "before"),
+        ("stale-pod-resources:method=Get", InjectionPoint.POD_RESOURCES, "Get", "before"),
     ],
 )
-def test_where_it_is_asked_for(line: str, point: Point | None, rpc: str, phase: str) -> None:
+def test_where_it_is_asked_for(
+    line: str, point: InjectionPoint | None, rpc: str, phase: str
+) -> None:
     fault = Fault.parse(line)
     assert (fault.point, fault.rpc, fault.phase) == (point, rpc, phase)
     assert fault.is_immediate is (point is None)
@@ -65,25 +67,25 @@ def test_where_it_is_asked_for(line: str, point: Point | None, rpc: str, phase: 
 def test_an_action_at_a_point_is_executed_once_by_default() -> None:
     assert Fault.of("restart", at="list").times == 1
     assert Fault.of("restart").times is None
-    assert Fault.of("refuse-register").times is None
+    assert Fault.of("reject-register").times is None
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("refuse", "unknown fault 'refuse': choose from refuse-register, delay-register, "),
+        ("reject", "unknown fault 'reject': choose from reject-register, delay-register, "),
         ("", "unknown fault '': choose from"),
-        ("refuse-register:colour=red", "no option 'colour': choose from code, text, times, after"),
-        ("refuse-register:at=list", "no option 'at'"),
-        ("refuse-register:code=OK", "code is one of ABORTED, "),
-        ("refuse-register:times=0", "times is a whole number from 1: not '0'"),
-        ("refuse-register:times=2.5", "times is a whole number from 1"),
-        ("refuse-register:probability=0", "probability is a number above 0, at most 1"),
-        ("refuse-register:probability=nan", "probability is a number above 0, at most 1"),
-        ("refuse-register:resource=gpu", "resource is named with its domain"),
-        ("refuse-register:times", "'times' is not NAME=VALUE: write KIND:NAME=VALUE"),
-        ("refuse-register:times=1,times=2", "times is given twice"),
-        ("refuse-register:text=a\nb", "text is a text of one line"),
+        ("reject-register:colour=red", "no option 'colour': choose from code, text, times, after"),
+        ("reject-register:at=list", "no option 'at'"),
+        ("reject-register:code=OK", "code is one of ABORTED, "),
+        ("reject-register:times=0", "times is a whole number from 1: not '0'"),
+        ("reject-register:times=2.5", "times is a whole number from 1"),
+        ("reject-register:probability=0", "probability is a number above 0, at most 1"),
+        ("reject-register:probability=nan", "probability is a number above 0, at most 1"),
+        ("reject-register:resource=gpu", "resource is named with its domain"),
+        ("reject-register:times", "'times' is not NAME=VALUE: write KIND:NAME=VALUE"),
+        ("reject-register:times=1,times=2", "times is given twice"),
+        ("reject-register:text=a\nb", "text is a text of one line"),
         ("delay-register", "delay-register needs seconds: write delay-register:seconds=…"),
         ("delay-register:seconds=-1", "seconds is a number of seconds from 0: not '-1'"),
         ("delay-register:seconds=long", "seconds is a number of seconds from 0"),
@@ -114,12 +116,12 @@ def test_numbers_are_taken_as_numbers_and_what_is_null_is_not_given() -> None:
         with pytest.raises(FaultError, match="seconds is a number"):
             Fault.from_data({"kind": "delay-call", "seconds": wrong})
         with pytest.raises(FaultError, match="probability is a number"):
-            Fault.from_data({"kind": "refuse-register", "probability": wrong})
+            Fault.from_data({"kind": "reject-register", "probability": wrong})
 
 
 def test_a_fault_does_not_change() -> None:
     with pytest.raises(TypeError):
-        Fault.of("refuse-register").options["code"] = "OK"  # type: ignore[index]
+        Fault.of("reject-register").options["code"] = "OK"  # type: ignore[index]
 
 
 def test_every_kind_says_what_it_does() -> None:
@@ -134,10 +136,10 @@ def test_every_kind_says_what_it_does() -> None:
 
 def test_faults_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "faults.yaml"
-    path.write_text("- refuse-register:times=2\n- {kind: away, seconds: 3, at: list}\n")
-    faults = (Fault.parse("refuse-register:times=2"), Fault.parse("away:seconds=3,at=list"))
+    path.write_text("- reject-register:times=2\n- {kind: away, seconds: 3, at: list}\n")
+    faults = (Fault.parse("reject-register:times=2"), Fault.parse("away:seconds=3,at=list"))
     assert read_faults(path) == (None, faults)
-    path.write_text('{"seed": 7, "faults": ["refuse-register:times=2"]}')
+    path.write_text('{"seed": 7, "faults": ["reject-register:times=2"]}')
     assert read_faults(path) == (7, faults[:1])
 
 
@@ -152,7 +154,7 @@ def _bomb(levels: int) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- refuse-register:times=2\n- nonsense", "fault 2: unknown fault 'nonsense'"),
+        ("- reject-register:times=2\n- nonsense", "fault 2: unknown fault 'nonsense'"),
         ("faults: 3", "not a list of faults"),
         ("", "not a list of faults"),
         ("seed: x\nfaults: []", "seed is a whole number from 0: not 'x'"),
@@ -190,7 +192,7 @@ def test_the_file_that_the_page_shows(tmp_path: Path) -> None:
     seed, faults = read_faults(path)
     assert seed == 7
     assert [str(fault) for fault in faults] == [
-        "refuse-register:times=2",
+        "reject-register:times=2",
         "delay-call:rpc=Allocate,seconds=2,probability=0.2",
     ]
 

@@ -49,7 +49,7 @@ def registered(kubelet: MockKubelet) -> Mapping[str, Sequence[str]]:
 def test_a_write_fails(
     kubelet: MockKubelet, plugin: hostile.RawPlugin, error: str, said: str
 ) -> None:
-    """The plugin has allocated, but the pod is refused; its devices are free again."""
+    """The plugin has allocated, but the pod is rejected; its devices are free again."""
     before = checkpoint.load(kubelet.checkpoint_path)
     kubelet.faults.set("fail-checkpoint", error=error, times=2)
     latest = kubelet.events.latest

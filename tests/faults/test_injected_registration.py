@@ -19,24 +19,24 @@ Elsewhere = Callable[..., Future[Any]]
 OK = Outcome("OK", "")
 
 
-def test_register_is_refused(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
+def test_register_is_rejected(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
     latest = kubelet.events.latest
-    kubelet.faults.set("refuse-register", code="UNAVAILABLE", text="not now", times=1, resource=R)
+    kubelet.faults.set("reject-register", code="UNAVAILABLE", text="not now", times=1, resource=R)
     assert register(kubelet, "p.sock") == Outcome("UNAVAILABLE", "not now")
     assert plugin.streams == 0
     assert not kubelet.allocatable().get(R)
     event = kubelet.wait_for_event(EventKind.FAULT, resource=R, after=latest)
-    assert event.details["fault_kind"] == "refuse-register"
-    refused = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=latest)
-    assert "not now (fault" in refused.message
+    assert event.details["fault_kind"] == "reject-register"
+    rejected = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=latest)
+    assert "not now (fault" in rejected.message
     (call,) = kubelet.calls(R, rpc="Register", code="Unavailable")[-1:]
-    assert "refuse-register" in call.fault
+    assert "reject-register" in call.fault
     assert register(kubelet, "p.sock") == OK
 
 
-def test_the_selectors_say_who_is_refused(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
-    kubelet.faults.set("refuse-register", resource="example.com/other")
-    kubelet.faults.set("refuse-register", plugin="other.sock")
+def test_the_selectors_say_who_is_rejected(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
+    kubelet.faults.set("reject-register", resource="example.com/other")
+    kubelet.faults.set("reject-register", plugin="other.sock")
     assert register(kubelet, "p.sock") == OK
     assert register(kubelet, "other.sock").code == "UNKNOWN"
 
@@ -89,8 +89,8 @@ def test_the_connection_is_dropped(
     if registered:
         kubelet.wait_for_resource(R, 2)
     else:
-        refused = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=latest)
-        assert " refused: the connection was cut" in refused.message
+        rejected = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=latest)
+        assert " rejected: the connection was cut" in rejected.message
     assert plugin.streams == registered
     assert register(kubelet, "p.sock") == OK  # kubelet.sock serves on
 
@@ -113,7 +113,7 @@ def told_again(clock: ManualClock, plugin: hostile.RawPlugin) -> bool:
 def test_a_plugin_is_told_that_it_is_not_registered(
     kubelet: MockKubelet, clock: ManualClock
 ) -> None:
-    kubelet.faults.set("refuse-notification", text="no room", times=1)
+    kubelet.faults.set("reject-notification", text="no room", times=1)
     with hostile.RawPlugin(kubelet.plugins_registry_dir / "w.sock", info=info()) as plugin:
         assert residue.eventually(lambda: bool(plugin.notified))
         first = plugin.notified[0]
@@ -126,7 +126,7 @@ def test_a_notification_does_not_arrive(kubelet: MockKubelet, clock: ManualClock
     latest = kubelet.events.latest
     kubelet.faults.set("fail-notification", code="DEADLINE_EXCEEDED", text="too slow", times=1)
     with hostile.RawPlugin(kubelet.plugins_registry_dir / "w.sock", info=info()) as plugin:
-        kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=latest)
+        kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=latest)
         assert plugin.notified == []
         (call,) = kubelet.calls(rpc="NotifyRegistrationStatus", code="DeadlineExceeded")
         assert "fail-notification" in call.fault
@@ -143,4 +143,4 @@ def test_a_restart_between_register_and_the_first_list(
     assert plugin.streams == 0
     kinds = [event.kind for event in kubelet.events.recent() if event.number > latest]
     assert kinds.index(EventKind.REGISTERED) < kinds.index(EventKind.STOPPED)
-    assert EventKind.LISTED not in kinds
+    assert EventKind.DEVICES_UPDATED not in kinds

@@ -98,7 +98,7 @@ def test_the_kubelet_is_away(
     assert not kubelet.plugin_socket.exists()
     clock.advance(1)
     assert kubelet.plugin_socket.exists()
-    kubelet.wait_for_event(EventKind.LISTED, resource=S, after=latest)
+    kubelet.wait_for_event(EventKind.DEVICES_UPDATED, resource=S, after=latest)
     assert [call.rpc for call in plugin.calls].count("ListAndWatch") == 2
     assert [call.rpc for call in plugin.calls].count("Allocate") == 1
 

@@ -233,7 +233,7 @@ class Registry:
     def register(
         self, endpoint: str, resource: str = RESOURCE, version: str = "v1beta1"
     ) -> str | None:
-        """None if it was taken, else the refusal, whose code must be UNKNOWN."""
+        """None if it was taken, else the rejection, whose code must be UNKNOWN."""
         request = dp.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource)
         try:
             self._stub.Register(request, timeout=20)

@@ -97,15 +97,15 @@ HUGE = dp.ContainerAllocateResponse(envs={"x": "y" * (5 << 20)})
 def test_an_answer_that_is_none(
     kubelet: MockKubelet, allocate: hostile.Unary, expected: str
 ) -> None:
-    """Refused with the kubelet's text; no device stays in use (Q4)."""
+    """Rejected with the kubelet's text; no device stays in use (Q4)."""
     with plugin(kubelet, allocate) as raw:
         for number in range(3):
-            refused = kubelet.admit(pod(f"p{number}", 2, uid=f"p{number}"))
-            assert not refused.admitted
-            assert refused.reason == "UnexpectedAdmissionError"
-            assert refused.message.startswith(f"Allocate failed due to {expected}")
+            rejected = kubelet.admit(pod(f"p{number}", 2, uid=f"p{number}"))
+            assert not rejected.admitted
+            assert rejected.reason == "UnexpectedAdmissionError"
+            assert rejected.message.startswith(f"Allocate failed due to {expected}")
             assert kubelet.devices(f"p{number}") == {}
-        event = kubelet.events.recent(EventKind.REFUSED)[-1]
+        event = kubelet.events.recent(EventKind.REJECTED)[-1]
         assert "\n" not in event.message
         raw.allocate = hostile.ONE_RESPONSE
         assert kubelet.admit(pod("a", 2)).admitted
@@ -148,9 +148,9 @@ def test_a_slow_answer(start: Start) -> None:
 def test_an_answer_that_never_comes(start: Start) -> None:
     kubelet = start(attrs.evolve(PATIENT, allocate_timeout=1.0))
     with plugin(kubelet, hostile.hang) as raw:
-        refused = kubelet.admit(pod("a", 2))
-        assert "rpc error: code = DeadlineExceeded desc = " in refused.message
-        assert kubelet.devices(refused.uid) == {}
+        rejected = kubelet.admit(pod("a", 2))
+        assert "rpc error: code = DeadlineExceeded desc = " in rejected.message
+        assert kubelet.devices(rejected.uid) == {}
         raw.allocate = hostile.ONE_RESPONSE
         # On a busy machine a good answer may take longer than this deadline, too.
         kubelet.wait_for(lambda: kubelet.admit(pod("b", 2)).admitted, 30)
@@ -204,7 +204,7 @@ with hostile.RawPlugin(directory / "p.sock", allocate=allocate):
 
 
 def test_a_plugin_killed_during_allocate(kubelet: MockKubelet) -> None:
-    """A process that is gone: refused at once, seen by an event, and well when it is back."""
+    """A process that is gone: rejected at once, seen by an event, and well when it is back."""
     with (
         subprocess.Popen(
             [sys.executable, "-c", IN_A_PROCESS, kubelet.plugin_dir],
@@ -232,7 +232,7 @@ def test_a_plugin_killed_during_allocate(kubelet: MockKubelet) -> None:
 
 @pytest.mark.parametrize("successor", [False, True])
 def test_a_plugin_that_leaves_during_allocate(start: Start, successor: bool) -> None:
-    """Its devices are gone with it, or were asked of the wrong one: refused, not recorded."""
+    """Its devices are gone with it, or were asked of the wrong one: rejected, not recorded."""
     kubelet = start()
     gate = Gate()
     with plugin(kubelet, gate.allocate) as raw, ThreadPoolExecutor(1) as pool:

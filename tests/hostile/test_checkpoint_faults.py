@@ -6,7 +6,7 @@
 | a directory, a pipe, a link to nothing in its place | test_what_is_no_file_is_left_alone |
 | unreadable for good | test_a_checkpoint_that_cannot_be_read_is_left_alone |
 | unreadable for a moment | test_a_read_that_fails_once_is_tried_again |
-| gigabytes of nothing | test_a_huge_sparse_checkpoint_is_refused_at_once |
+| gigabytes of nothing | test_a_huge_sparse_checkpoint_is_rejected_at_once |
 | Q21: what was set aside outlives later starts | test_a_bad_checkpoint_is_set_aside |
 | well-formed and senseless: two holders, responses that are none | test_a_checkpoint_nobody_would_write |
 | disk full | test_a_full_disk |
@@ -195,7 +195,7 @@ def test_with_the_references_defect_an_unreadable_checkpoint_stays_and_is_replac
     assert not kubelet.manager.pods()
 
 
-def test_a_huge_sparse_checkpoint_is_refused_at_once(root: Path, start: Start) -> None:
+def test_a_huge_sparse_checkpoint_is_rejected_at_once(root: Path, start: Start) -> None:
     path, _ = one_pod(root, start)
     os.truncate(path, 1 << 30)
     with pytest.raises(StartError, match=f"{1 << 30} bytes, more than the {checkpoint.MAX_SIZE}"):

@@ -135,7 +135,7 @@ def test_garbage_in_place_of_a_list(kubelet: MockKubelet, garbage: bytes) -> Non
 def test_a_flood_of_lists(kubelet: MockKubelet) -> None:
     """The last device's health changes a thousand times a second: pods come and go."""
     with simulated(kubelet, ListFault.FLOOD):
-        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.LISTED)) > 50, 20)
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.DEVICES_UPDATED)) > 50, 20)
         for number in range(20):
             admission = kubelet.admit(pod(f"p{number}", 3, uid=f"u{number}"))
             assert admission.admitted, admission.message
@@ -147,7 +147,7 @@ def test_a_flood_of_equal_lists_changes_nothing(kubelet: MockKubelet) -> None:
     same = [hostile.devices("d0", "d1")] * 5000
     with raw(kubelet, hostile.lists(*same, hostile.devices("d0"))):
         kubelet.wait_for_resource(R, 1)
-        assert len(kubelet.events.recent(EventKind.LISTED)) == 2
+        assert len(kubelet.events.recent(EventKind.DEVICES_UPDATED)) == 2
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_two_pods_with_one_uid(kubelet: MockKubelet) -> None:
 
 
 def test_an_unknown_resource(start: Start) -> None:
-    """A warning by default; a refusal when strict (Q14)."""
+    """A warning by default; a rejection when strict (Q14)."""
     kubelet = start()
     assert kubelet.admit(pod("a")).admitted
     event = kubelet.wait_for_event(EventKind.UNKNOWN_RESOURCE, after=0)

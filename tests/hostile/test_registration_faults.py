@@ -2,7 +2,7 @@
 
 | fault | test |
 |---|---|
-| bad version, bad name, the order of the checks | test_a_refused_registration |
+| bad version, bad name, the order of the checks | test_a_rejected_registration |
 | endpoint `../x`, absolute, empty, 300 characters, NUL (Q23) | test_an_endpoint_that_is_no_file_name |
 | the manager does not take it, or fails | test_a_plugin_that_the_manager_does_not_take |
 | an endpoint nobody serves: absent, dead, a file, a path no socket can have | test_an_endpoint_nobody_serves |
@@ -20,7 +20,7 @@
 | stop while Register dials or asks for options | test_stop_does_not_wait_for_a_plugin |
 | stop under registrations | test_stop_in_a_storm_of_registrations |
 | another server took kubelet.sock over | test_stop_leaves_a_successors_socket |
-| start while it runs | test_a_second_start_is_refused |
+| start while it runs | test_a_second_start_is_rejected |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from tests.hostile.conftest import IMPATIENT, Start, impatient, pod, several
 R = hostile.RESOURCE
 
 
-def assert_refused(kubelet: MockKubelet, reason: str | None, expected: str) -> None:
+def assert_rejected(kubelet: MockKubelet, reason: str | None, expected: str) -> None:
     """The plugin is told, an event tells everybody else, no resource came of it."""
     assert reason is not None
     assert expected in reason
-    event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+    event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
     assert reason in event.message
     assert event.is_warning
     assert "\n" not in event.message
@@ -75,15 +75,15 @@ def assert_refused(kubelet: MockKubelet, reason: str | None, expected: str) -> N
         ("v1beta1", "example.com/" + "x" * 64, "is invalid"),
     ],
 )
-def test_a_refused_registration(
+def test_a_rejected_registration(
     kubelet: MockKubelet, version: str, resource: str, expected: str
 ) -> None:
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
         reason = hostile.register(kubelet.plugin_socket, "p.sock", resource, version)
-        assert_refused(kubelet, reason, expected)
+        assert_rejected(kubelet, reason, expected)
         assert plugin.streams == 0
-    event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
-    assert event.message.endswith(f" refused: {reason}")
+    event = kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[-1]
+    assert event.message.endswith(f" rejected: {reason}")
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_a_refused_registration(
 def test_a_plugin_that_the_manager_does_not_take(
     kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
 ) -> None:
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(kubelet.manager.plugins, "connect", refuse)
+    monkeypatch.setattr(kubelet.manager.plugins, "connect", reject)
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         before = residue.connections(kubelet.root)
         assert hostile.register(kubelet.plugin_socket, "p.sock") == expected
@@ -125,7 +125,7 @@ def test_what_a_plugin_is_sent(kubelet: MockKubelet) -> None:
 def test_an_endpoint_that_is_no_file_name(kubelet: MockKubelet, endpoint: str) -> None:
     with hostile.RawPlugin(kubelet.root / "p.sock") as outside:
         reason = hostile.register(kubelet.plugin_socket, endpoint)
-        assert_refused(kubelet, reason, "failed to dial device plugin: endpoint ")
+        assert_rejected(kubelet, reason, "failed to dial device plugin: endpoint ")
         assert outside.streams == 0
 
 
@@ -142,9 +142,9 @@ def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
     elif what != "absent":
         path.touch()
     reason = hostile.register(kubelet.plugin_socket, name)
-    assert_refused(kubelet, reason, "failed to dial device plugin: ")
+    assert_rejected(kubelet, reason, "failed to dial device plugin: ")
     assert reason == "failed to dial device plugin: context deadline exceeded"
-    event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+    event = kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[-1]
     assert str(path) in event.message
     assert ("the kernel allows 107" in event.message) is (what == "long")
 
@@ -154,8 +154,8 @@ def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
 def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugin_dir / "p.sock", answer):
         reason = hostile.register(kubelet.plugin_socket, "p.sock")
-        assert_refused(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
-        event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+        assert_rejected(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
+        event = kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[-1]
         assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
 
 
@@ -177,8 +177,8 @@ def test_a_kubelet_that_has_no_thread_for_a_registration(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(Registrar, "run", run)
-    refusal = hostile.register(kubelet.plugin_socket, "p.sock")
-    assert refusal == "the kubelet cannot dial: can't start new thread"
+    rejection = hostile.register(kubelet.plugin_socket, "p.sock")
+    assert rejection == "the kubelet cannot dial: can't start new thread"
 
 
 def test_a_kubelet_that_has_no_thread_for_an_answer(
@@ -208,12 +208,12 @@ def test_a_registration_that_has_ended_leaves_no_task(start: Start) -> None:
         return sum(isinstance(each, asyncio.Task) and each.done() for each in gc.get_objects())
 
     assert hostile.register(kubelet.plugin_socket, "absent.sock") is None
-    kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+    kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
     before = ended()
     for number in range(3):
         latest = kubelet.events.latest
         assert hostile.register(kubelet.plugin_socket, f"{number}.sock") is None
-        kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=latest)
+        kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=latest)
     assert residue.eventually(lambda: ended() <= before)
 
 
@@ -251,7 +251,7 @@ def _late(request: bytes, context: hostile.Context) -> bytes:
 def test_options_that_fail(kubelet: MockKubelet, options: hostile.Unary, expected: str) -> None:
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=options) as plugin:
         reason = hostile.register(kubelet.plugin_socket, "p.sock")
-        assert_refused(kubelet, reason, "failed to get device plugin options: ")
+        assert_rejected(kubelet, reason, "failed to get device plugin options: ")
         assert expected in (reason or "")
         assert plugin.streams == 0
 
@@ -357,7 +357,7 @@ def test_the_late_end_of_an_old_stream(kubelet: MockKubelet) -> None:
         assert hostile.register(kubelet.plugin_socket, "old.sock") is None
         kubelet.wait_for_resource(R, 2)
         assert hostile.register(kubelet.plugin_socket, "new.sock") is None
-        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.LISTED)) == 2)
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.DEVICES_UPDATED)) == 2)
         seen = allocatables(kubelet)
         leave.set()
         ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
@@ -413,7 +413,7 @@ def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
             for number in range(3):
                 assert hostile.register(kubelet.plugin_socket, f"{number}.sock") is None
                 kubelet.wait_for(
-                    lambda n=number: len(kubelet.events.recent(EventKind.LISTED)) == n + 1
+                    lambda n=number: len(kubelet.events.recent(EventKind.DEVICES_UPDATED)) == n + 1
                 )
             assert kubelet.admit(pod("a", 1, uid="a")).admitted
             seen = allocatables(kubelet)
@@ -433,8 +433,8 @@ def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
         kubelet.wait_for(lambda: kubelet.allocatable() == {R: 0})
         assert kubelet.capacity() == {R: 2}
         assert kubelet.devices("a") == {"main": {R: ["d0"]}}
-        refused = kubelet.admit(pod("c"))
-        assert "no healthy devices present" in refused.message
+        rejected = kubelet.admit(pod("c"))
+        assert "no healthy devices present" in rejected.message
 
 
 # -- stop ---------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def _register_or_fail(kubelet: MockKubelet) -> str | None:
     try:
         return hostile.register(kubelet.plugin_socket, "p.sock")
     except (grpc.RpcError, AssertionError) as error:
-        return str(error)  # the connection to the kubelet broke: as good a refusal
+        return str(error)  # the connection to the kubelet broke: as good a rejection
 
 
 def test_stop_in_a_storm_of_registrations(start: Start) -> None:
@@ -518,7 +518,7 @@ def test_stop_leaves_a_successors_socket(start: Start) -> None:
         assert kubelet.plugin_socket.is_socket()
 
 
-def test_a_second_start_is_refused(kubelet: MockKubelet) -> None:
+def test_a_second_start_is_rejected(kubelet: MockKubelet) -> None:
     with pytest.raises(RequestError, match="the kubelet runs already"):
         kubelet.start()
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):

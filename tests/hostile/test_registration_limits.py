@@ -30,13 +30,13 @@ import pytest
 
 from devicemanager.core.ids import ResourceName
 from devicemanager.events.stream import Event, EventKind, EventStream
-from devicemanager.io.idle_pool import Kept
+from devicemanager.io.idle_pool import IdlePool
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.registration import event_loop as loop_module
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.registration.event_loop import LoopThread, Running
-from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRefused
+from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRejected
 from devicemanager.kubelet.settings import Settings
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
@@ -145,8 +145,8 @@ def test_one_process_may_not_take_all(start: Start) -> None:
         for number in range(2):
             name = f"example.com/r{number}"
             assert hostile.register(kubelet.plugin_socket, f"{number}.sock", name) is None
-        refusal = hostile.register(kubelet.plugin_socket, "2.sock", "example.com/r2")
-        assert refusal == (
+        rejection = hostile.register(kubelet.plugin_socket, "2.sock", "example.com/r2")
+        assert rejection == (
             f"process {process.pid} has 2 registrations, and "
             "Settings.max_registrations_per_process is 2"
         )
@@ -183,9 +183,9 @@ def test_descriptors_are_kept_for_admissions(
             limit = free.fileno()
         with monkeypatch.context() as patched:
             patched.setattr(resource, "getrlimit", lambda _: (limit, limit))
-            refusal = hostile.register(kubelet.plugin_socket, "p.sock")
-        assert refusal == "failed to dial device plugin: context deadline exceeded"
-        event = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[-1]
+            rejection = hostile.register(kubelet.plugin_socket, "p.sock")
+        assert rejection == "failed to dial device plugin: context deadline exceeded"
+        event = kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[-1]
         assert f"nearly all of {limit} file descriptors are in use" in event.message
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
 
@@ -196,27 +196,27 @@ def test_descriptors_are_kept_for_admissions(
 @pytest.mark.parametrize("length", [1000, 4_000_000])
 @pytest.mark.parametrize("character", ["x", "é", "\n"])
 def test_long_names(kubelet: MockKubelet, length: int, character: str) -> None:
-    """The refusal fits into gRPC's metadata, and is not kept at its full length."""
+    """The rejection fits into gRPC's metadata, and is not kept at its full length."""
     name = character * (length // len(character.encode()))
     for version, endpoint in (("v1beta1", "p.sock"), (name, "p.sock"), ("v1beta1", f"/{name}")):
         resource_name = R if endpoint != "p.sock" or version != "v1beta1" else name
-        refusal = hostile.register(kubelet.plugin_socket, endpoint, resource_name, version)
-        assert refusal is not None and 0 < len(refusal) < 1500
-    events = kubelet.events.recent(EventKind.REGISTRATION_REFUSED)
+        rejection = hostile.register(kubelet.plugin_socket, endpoint, resource_name, version)
+        assert rejection is not None and 0 < len(rejection) < 1500
+    events = kubelet.events.recent(EventKind.REGISTRATION_REJECTED)
     assert len(events) == 3
     assert all(len(each.message) < 5000 for each in events)
     assert all(len(each.resource or "") < 600 for each in events)
 
 
-def test_a_long_refusal_of_the_plugins_own(kubelet: MockKubelet) -> None:
+def test_a_long_rejection_of_the_plugins_own(kubelet: MockKubelet) -> None:
     """With our own words around it, it would be more than a client's gRPC takes."""
 
     def options(request: bytes, context: hostile.Context) -> bytes:
         context.abort(grpc.StatusCode.INTERNAL, "x" * 7_900)
 
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=options):
-        refusal = hostile.register(kubelet.plugin_socket, "p.sock")
-    assert refusal is not None and refusal.endswith("xxx...")
+        rejection = hostile.register(kubelet.plugin_socket, "p.sock")
+    assert rejection is not None and rejection.endswith("xxx...")
 
 
 def registrar_of(manager: DeviceManager) -> Registrar:
@@ -225,7 +225,7 @@ def registrar_of(manager: DeviceManager) -> Registrar:
 
 def test_counters_are_bounded() -> None:
     registrar = registrar_of(DeviceManager())
-    refused: list[Future[None]] = [
+    rejected: list[Future[None]] = [
         registrar.run(registrar.check(ResourceName(name), (), Path("/p.sock")))
         for name in (
             "y" * 512,
@@ -235,8 +235,8 @@ def test_counters_are_bounded() -> None:
             "r7",
         )
     ]
-    for each in refused:
-        with pytest.raises(RegistrationRefused, match="is not supported"):
+    for each in rejected:
+        with pytest.raises(RegistrationRejected, match="is not supported"):
             each.result(20)
     counts = registrar.counts()
     assert sum(counts.values()) == 2004
@@ -248,9 +248,9 @@ def test_counters_are_bounded() -> None:
 
 
 @pytest.fixture
-def loops(monkeypatch: pytest.MonkeyPatch) -> Kept[Running]:
+def loops(monkeypatch: pytest.MonkeyPatch) -> IdlePool[Running]:
     """Those that this test keeps; none that another has left idle."""
-    mine: Kept[Running] = Kept(1, loop_module._end)
+    mine: IdlePool[Running] = IdlePool(1, loop_module._end)
     monkeypatch.setattr(loop_module, "loops", mine)
     return mine
 
@@ -284,7 +284,7 @@ def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -
     loop.stop()
 
 
-def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: Kept[Running]) -> None:
+def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: IdlePool[Running]) -> None:
     """Its tasks are cancelled, whatever they wait for, and the next user has the same thread."""
     began: SimpleQueue[threading.Thread] = SimpleQueue()
     ends: list[str] = []
@@ -318,7 +318,7 @@ def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: Kept[Runn
 
 
 def test_a_task_that_will_not_end_holds_no_stop_up(
-    loops: Kept[Running], monkeypatch: pytest.MonkeyPatch
+    loops: IdlePool[Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And its thread has no other user."""
     began: SimpleQueue[threading.Thread] = SimpleQueue()
@@ -341,7 +341,9 @@ def test_a_task_that_will_not_end_holds_no_stop_up(
 # -- exceptions that are no Exception -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [EventKind.REGISTERED, EventKind.LISTED, EventKind.STREAM_ENDED])
+@pytest.mark.parametrize(
+    "kind", [EventKind.REGISTERED, EventKind.DEVICES_UPDATED, EventKind.STREAM_ENDED]
+)
 def test_a_callback_that_exits(kubelet: MockKubelet, kind: EventKind) -> None:
     """The plugin is answered, its lists are read, and nothing waits for ever."""
 

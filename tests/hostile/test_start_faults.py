@@ -40,7 +40,7 @@ from tests.paths import ROOT
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def refused(at: Path) -> str:
+def rejected(at: Path) -> str:
     """Why a kubelet does not start here; the text must be one line."""
     kubelet = MockKubelet(at, IMPATIENT)
     with pytest.raises(StartError) as caught:
@@ -53,20 +53,20 @@ def refused(at: Path) -> str:
 
 @pytest.mark.parametrize("surplus", [1, 100])
 def test_a_socket_path_over_the_limit(root: Path, surplus: int) -> None:
-    """107 bytes work; one more is refused before anything is made."""
+    """107 bytes work; one more is rejected before anything is made."""
     fits = root / ("x" * (107 - len(f"{root}//device-plugins/kubelet.sock")))
     with MockKubelet(fits, IMPATIENT) as kubelet:
         assert len(os.fsencode(kubelet.plugin_socket)) == 107
         assert hostile.register(kubelet.plugin_socket, "a") is not None
     too_long = fits.with_name(fits.name + "x" * surplus)
-    text = refused(too_long)
+    text = rejected(too_long)
     assert f"has {107 + surplus} bytes, the kernel allows 107: use a shorter directory" in text
     assert not too_long.exists()
 
 
 def test_a_relative_directory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
-    text = refused(Path("here"))
+    text = rejected(Path("here"))
     assert text == "bad socketPath, must be an absolute path: here/device-plugins/kubelet.sock"
     assert not list(root.iterdir())
 
@@ -77,7 +77,7 @@ def test_a_file_in_place_of(root: Path, name: str) -> None:
     blocked = at / name
     blocked.parent.mkdir(exist_ok=True)
     blocked.write_text("mine")
-    text = refused(at)
+    text = rejected(at)
     assert str(blocked) in text
     assert "directory" in text
     assert blocked.read_text() == "mine"
@@ -97,7 +97,7 @@ def test_a_read_only_directory(root: Path) -> None:
     if mounted.returncode:
         pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
     try:
-        assert "on a read-only file system" in refused(at)
+        assert "on a read-only file system" in rejected(at)
     finally:
         subprocess.run(["umount", at], check=True)
 
@@ -144,16 +144,16 @@ def test_what_is_no_socket_is_left_alone(root: Path, name: str) -> None:
     path = root / name
     path.parent.mkdir()
     path.write_text("mine")
-    assert refused(root) == f"{path} is not a socket: move it away, or choose another path"
+    assert rejected(root) == f"{path} is not a socket: move it away, or choose another path"
     assert path.read_text() == "mine"
 
 
 def test_another_kubelet_serves_here(root: Path, kubelet: MockKubelet) -> None:
-    """The second is refused; the first, its plugins and its checkpoint do not notice."""
+    """The second is rejected; the first, its plugins and its checkpoint do not notice."""
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(hostile.RESOURCE, 2)
-        text = refused(root)
+        text = rejected(root)
         assert text.startswith("another kubelet serves ")
         assert text.endswith("stop it or choose another directory")
         assert (kubelet.plugin_dir / "p.sock").exists()
@@ -184,7 +184,7 @@ def test_no_watches_left(root: Path, monkeypatch: pytest.MonkeyPatch, where: str
         raise OSError(24, "inotify instance limit reached")
 
     monkeypatch.setattr(Observer, where, exhausted)
-    text = refused(root)
+    text = rejected(root)
     assert text == f"cannot watch {root}/plugins_registry: inotify instance limit reached"
     monkeypatch.undo()
     with MockKubelet(root, IMPATIENT):
@@ -290,10 +290,10 @@ def test_no_address_space_left(root: Path, left: int) -> None:
 def test_no_threads_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory or the number of threads has run out: Python does not tell which."""
 
-    def refuse(_: threading.Thread) -> None:
+    def reject(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", reject)
     kubelet = MockKubelet(root, IMPATIENT)
     with pytest.raises(StartError) as caught:
         kubelet.start()
@@ -373,7 +373,7 @@ def test_a_stop_on_a_read_only_disk(root: Path) -> None:
     try:
         with pytest.raises(StopError, match="Read-only file system"), MockKubelet(at, IMPATIENT):
             subprocess.run(["mount", "-o", "remount,ro", at], check=True)
-        assert "on a read-only file system" in refused(at)
+        assert "on a read-only file system" in rejected(at)
         subprocess.run(["mount", "-o", "remount,rw", at], check=True)
         with MockKubelet(at, IMPATIENT) as kubelet:
             assert hostile.register(kubelet.plugin_socket, "a") is not None
@@ -391,9 +391,9 @@ with MockKubelet() as kubelet:
                          "spec": {"containers": [{"name": "m", "image": "i"}]}}).uid
     child = os.fork()
     if child == 0:
-        for refused in (kubelet.start, kubelet.restart, kubelet.capacity):
+        for rejected in (kubelet.start, kubelet.restart, kubelet.capacity):
             try:
-                refused()
+                rejected()
             except RequestError as error:
                 print(error, flush=True)
         %s

@@ -3,7 +3,7 @@
 | fault | test |
 |---|---|
 | none: registered and told so | test_a_good_plugin |
-| wrong type, bad version, bad name | test_a_refused_plugin |
+| wrong type, bad version, bad name | test_a_rejected_plugin |
 | GetInfo hangs, fails, is garbage, is not there | test_a_plugin_that_does_not_say_who_it_is |
 | the notification fails | test_a_plugin_that_does_not_want_to_know |
 | a name that begins with a dot, a plain file | test_what_is_not_asked |
@@ -80,12 +80,12 @@ def test_a_good_plugin(kubelet: MockKubelet) -> None:
         (hostile.constant(b""), "no handler registered for plugin type:  at socket "),
     ],
 )
-def test_a_refused_plugin(kubelet: MockKubelet, given: hostile.Unary, expected: str) -> None:
+def test_a_rejected_plugin(kubelet: MockKubelet, given: hostile.Unary, expected: str) -> None:
     with announced(kubelet, info=given) as plugin:
         [(registered, error)] = told(plugin)
         assert not registered
         assert expected in error
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert error in event.message
         assert kubelet.capacity() == {}
         assert plugin.streams == 0
@@ -109,7 +109,7 @@ def test_a_plugin_that_does_not_say_who_it_is(
 ) -> None:
     path = kubelet.plugins_registry_dir / "p.sock"
     with hostile.RawPlugin(path, info=given) as plugin:
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert event.message.startswith("plugin p.sock: registration handshake failed: rpc error: ")
         assert expected in event.message
         assert "\n" not in event.message
@@ -121,7 +121,7 @@ def test_a_plugin_that_does_not_say_who_it_is(
 @pytest.mark.parametrize("answer", [b"", b"\xff" * 1000])
 def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugins_registry_dir / "p.sock", answer):
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert event.message.startswith("plugin p.sock: registration handshake failed: ")
         assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
 
@@ -134,7 +134,7 @@ def test_a_plugin_that_does_not_want_to_know(kubelet: MockKubelet) -> None:
         kubelet.wait_for_resource(R, 2)
         kubelet.wait_for(lambda: plugin.streams == 2)
         assert len(kubelet.events.recent(EventKind.STREAM_ENDED)) == 1
-        event = kubelet.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+        event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert "who am I?" in event.message
 
 
@@ -184,7 +184,7 @@ def test_an_endpoint_that_cannot_be(kubelet: MockKubelet, endpoint: str, said: s
         [(registered, error)] = told(plugin)
         assert not registered
         assert error.startswith("failed to dial device plugin: ")
-        assert said in kubelet.events.recent(EventKind.REGISTRATION_REFUSED)[0].message
+        assert said in kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[0].message
         assert kubelet.capacity() == {}
 
 
@@ -326,7 +326,7 @@ def test_a_good_plugin_beside_many_that_say_nothing(start: Start) -> None:
             kubelet.wait_for_resource(R, 2)
             assert threading.active_count() < before + 40
             assert told(plugin) == [(True, "")]
-        assert not kubelet.events.recent(EventKind.REGISTRATION_REFUSED)
+        assert not kubelet.events.recent(EventKind.REGISTRATION_REJECTED)
 
 
 def test_a_restart_finds_it_again(root: Path, start: Start) -> None:

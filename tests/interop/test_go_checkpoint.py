@@ -124,7 +124,7 @@ def test_we_read_nothing_that_the_kubelet_reads_otherwise(original, checkpoint, 
     try:
         ours = loads(text)
     except CheckpointCorrupt as problem:
-        # The two things we refuse and Go lets pass.
+        # The two things we reject and Go lets pass.
         strict = re.search("UTF-8|twice|duplicate", str(problem))
         assert "error" in theirs or strict, problem
     else:

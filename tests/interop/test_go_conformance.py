@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from devicemanager.conformance import Outcome, Subject, run, select
+from devicemanager.conformance import Outcome, PluginUnderTest, run, select
 from devicemanager.kubelet.settings import Settings
 from tests.conformance.matrix import HOOKS, limits
 
@@ -15,7 +15,7 @@ SETTINGS = Settings(durability="process")
 RESOURCE = "conformance.example.com/device"
 
 
-def failed(subject: Subject, *ids: str, **changes: float) -> dict[str, str]:
+def failed(subject: PluginUnderTest, *ids: str, **changes: float) -> dict[str, str]:
     """The checks among these that did not pass, with what was seen."""
     report = run(
         subject, select(ids), limits=attrs.evolve(limits(), **changes), settings=SETTINGS, jobs=4
@@ -24,9 +24,9 @@ def failed(subject: Subject, *ids: str, **changes: float) -> dict[str, str]:
     return {each.check.id: each.seen for each in bad}
 
 
-def conformant(go_bin: Path, *options: str) -> Subject:
+def conformant(go_bin: Path, *options: str) -> PluginUnderTest:
     command = [go_bin / "conformant", "-dir", "{plugin_dir}", *options]
-    return Subject(command=command, hooks=HOOKS, resources=[RESOURCE])
+    return PluginUnderTest(command=command, hooks=HOOKS, resources=[RESOURCE])
 
 
 def test_a_right_plugin_passes(go_bin: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_handler_that_ignores_the_end_of_its_stream(go_bin: Path) -> None:
 @pytest.mark.timeout(240)
 def test_the_device_plugin_manager(dpm_plugin: Path, at_node_paths: object) -> None:
     """Its own faults, by the checks that show them; the path is hard-coded."""
-    subject = Subject(
+    subject = PluginUnderTest(
         command=["sh", "-c", f"exec tail -f /dev/null | exec {dpm_plugin}"],
         at_node_paths=True,
         resources=["color.example.com/red"],

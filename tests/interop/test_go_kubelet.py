@@ -84,12 +84,12 @@ def test_register_list_and_allocate(kubelet, plugin):
     )
 
 
-def test_too_many_are_refused_and_a_terminated_pod_gives_back(kubelet, plugin):
+def test_too_many_are_rejected_and_a_terminated_pod_gives_back(kubelet, plugin):
     plugin()
     assert held(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
-    refused = kubelet.admit(pod("b", c=2))
-    assert (refused.admitted, refused.reason) == (False, "UnexpectedAdmissionError")
-    assert refused.message == (
+    rejected = kubelet.admit(pod("b", c=2))
+    assert (rejected.admitted, rejected.reason) == (False, "UnexpectedAdmissionError")
+    assert rejected.message == (
         f"Allocate failed due to requested number of devices unavailable for {GPU}. "
         "Requested: 2, Available: 1, which is unexpected"
     )
@@ -99,8 +99,8 @@ def test_too_many_are_refused_and_a_terminated_pod_gives_back(kubelet, plugin):
 
 def test_an_error_of_a_go_plugin_reads_as_in_the_kubelet(kubelet, plugin):
     plugin("-fail-allocate", "out of cheese")
-    refused = kubelet.admit(pod("a", c=1))
-    assert refused.message == (
+    rejected = kubelet.admit(pod("a", c=1))
+    assert rejected.message == (
         "Allocate failed due to rpc error: code = Unknown desc = out of cheese, which is unexpected"
     )
     assert counts(kubelet) == (2, 2)
@@ -125,8 +125,10 @@ def test_a_plugin_that_dies_and_comes_back(kubelet, plugin):
     first.kill()
     kubelet.wait_for_resource(GPU, 0, timeout=TIMEOUT)
     assert counts(kubelet) == (2, 0)
-    refused = kubelet.admit(pod("b", c=1))
-    assert f"no healthy devices present; cannot allocate unhealthy devices {GPU}" in refused.message
+    rejected = kubelet.admit(pod("b", c=1))
+    assert (
+        f"no healthy devices present; cannot allocate unhealthy devices {GPU}" in rejected.message
+    )
     plugin()
     assert held(kubelet.admit(pod("c", c=1))) == ["gpu-1"]
 

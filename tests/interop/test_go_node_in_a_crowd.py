@@ -5,7 +5,7 @@ import time
 import pytest
 
 from devicemanager.cluster import Cluster, Facts, NodeOptions
-from devicemanager.cluster.fake_apiserver import Controllers, StubServer
+from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
 from devicemanager.cluster.node_specs import light_members
 from tests.cluster.objects import GPU, gpu_pod
 
@@ -20,7 +20,7 @@ def until(test, seconds=60):
 
 @pytest.fixture
 def cluster(tmp_path):
-    with StubServer() as stub, Controllers(stub):
+    with FakeApiServer() as stub, Controllers(stub):
         kubeconfig = stub.kubeconfig(tmp_path / "kubeconfig")
         with Cluster.connect(kubeconfig) as found:
             yield stub, found
@@ -46,8 +46,8 @@ def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin
     on_it = [each for each in stub.all("pods") if each["spec"]["nodeName"] == "n-0"]
     assert len(on_it) == 2
     stub.create("pods", gpu_pod("one-more", nodeName="n-0"))
-    refused = until(lambda: stub.get("pods", "one-more")["status"].get("reason"))
-    assert refused == "UnexpectedAdmissionError"
+    rejected = until(lambda: stub.get("pods", "one-more")["status"].get("reason"))
+    assert rejected == "UnexpectedAdmissionError"
     plugin.terminate()
     until(lambda: allocatable("n-0") == "0")
     assert all(

@@ -63,7 +63,7 @@ def test_register_list_and_allocate(kubelet, plugin):
     }
 
 
-def test_a_refused_allocation_names_code_and_cause(kubelet, plugin):
+def test_a_rejected_allocation_names_code_and_cause(kubelet, plugin):
     plugin()
     error = kubelet.ask("allocate", GPU, "gpu-9", answer="rpc-error")
     assert (error["code"], error["message"]) == ("NotFound", 'no device "gpu-9" here')

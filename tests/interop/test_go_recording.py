@@ -47,7 +47,7 @@ def wait_for_socket(path, process):
 
 
 def conversation(kubelet):
-    """All that a kubelet asks, and every answer, the refusal of an unknown device included."""
+    """All that a kubelet asks, and every answer, the rejection of an unknown device included."""
     said = [kubelet.ask("prefer", GPU, "gpu-0,gpu-1", "gpu-0", 1, answer="preferred")]
     for ids in ("gpu-1", "gpu-0,gpu-1"):
         said.append(kubelet.ask("allocate", GPU, ids, answer="allocated"))

@@ -1,6 +1,6 @@
 """A plugin in Rust, on tonic, against the mock kubelet.
 
-Its HTTP/2 (Rust's h2) refuses calls whose ``:authority`` is no authority, as a quoted path.
+Its HTTP/2 (Rust's h2) rejects calls whose ``:authority`` is no authority, as a quoted path.
 """
 
 import shutil
@@ -73,10 +73,10 @@ def test_changes_restarts_and_departure(kubelet, plugin):
     assert kubelet.capacity()[GPU] == 2
 
 
-def test_a_refusal_reads_as_in_rust(spawn, tonic_plugin, kubelet):
+def test_a_rejection_reads_as_in_rust(spawn, tonic_plugin, kubelet):
     peer = spawn(tonic_plugin, "-dir", kubelet.plugin_dir, "-resource", "gpu")
-    refused = peer.wait_for("register-failed")
-    assert 'the ResourceName \\"gpu\\" is invalid' in refused["error"]
+    rejected = peer.wait_for("register-failed")
+    assert 'the ResourceName \\"gpu\\" is invalid' in rejected["error"]
 
 
 def test_missing_cargo_is_a_reason(monkeypatch, tmp_path):

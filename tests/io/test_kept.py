@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 
-from devicemanager.io.idle_pool import Kept
+from devicemanager.io.idle_pool import IdlePool
 
 
-def things() -> tuple[Kept[str], list[str]]:
+def things() -> tuple[IdlePool[str], list[str]]:
     """At most two things are kept; the list has those that were ended."""
     ended: list[str] = []
-    return Kept(2, ended.append), ended
+    return IdlePool(2, ended.append), ended
 
 
 def test_nothing_is_kept_unless_somebody_asks() -> None:

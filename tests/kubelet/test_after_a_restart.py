@@ -1,4 +1,4 @@
-"""What pods refused at a restart hold, and what the checkpoint says, as the reference has it
+"""What pods rejected at a restart hold, and what the checkpoint says, as the reference has it
 (found by ``tools.differential``)."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def register(kubelet: MockKubelet, *ids: str) -> None:
 
 
 def told(kubelet: MockKubelet) -> list[str]:
-    """The device ids that v1alpha1 List, which tells of refused pods, has of all pods."""
+    """The device ids that v1alpha1 List, which tells of rejected pods, has of all pods."""
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         return [
             id_
@@ -46,7 +46,7 @@ def entries(kubelet: MockKubelet) -> int:
     return len(checkpoint.loads(kubelet.checkpoint_path.read_bytes()).entries or ())
 
 
-def test_a_list_frees_what_refused_pods_hold(kubelet: MockKubelet) -> None:
+def test_a_list_frees_what_rejected_pods_hold(kubelet: MockKubelet) -> None:
     register(kubelet, "a")
     uid = kubelet.admit(pod_manifest("p", {GPU: 1})).pod.uid
     kubelet.reboot()
@@ -79,7 +79,7 @@ def test_the_first_list_after_a_restart_is_written(kubelet: MockKubelet) -> None
 def test_a_running_container_needs_nothing_even_if_no_pod_holds_anything(
     make_mock_kubelet: MockKubeletFactory,
 ) -> None:
-    """The sources are not ready, whatever the checkpoint names: else Q16 would refuse it."""
+    """The sources are not ready, whatever the checkpoint names: else Q16 would reject it."""
     kubelet = make_mock_kubelet(settings=Settings(quirks={"Q16"}))
     register(kubelet, "a")
     uid = kubelet.admit(pod_manifest("p", {GPU: 0})).pod.uid
@@ -89,7 +89,7 @@ def test_a_running_container_needs_nothing_even_if_no_pod_holds_anything(
     assert "no healthy devices present" in kubelet.pods()[uid].message
 
 
-def test_hints_count_what_refused_pods_held(kubelet: MockKubelet) -> None:
+def test_hints_count_what_rejected_pods_held(kubelet: MockKubelet) -> None:
     plugin = FakePlugin(GPU)
     plugin.register(kubelet.manager.plugins)
     plugin.send_list([device("a", 0)])

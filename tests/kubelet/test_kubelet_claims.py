@@ -59,20 +59,20 @@ def test_claims_and_devices_come_together(kubelet):
     assert (held(kubelet, "x"), kubelet.devices("p")) == (["a"], {"main": {GPU: ["gpu-0"]}})
 
 
-def test_devices_that_are_refused_free_the_claims(kubelet):
+def test_devices_that_are_rejected_free_the_claims(kubelet):
     connect(kubelet)
-    refused = kubelet.admit(manifest("p", "x", gpus=2))
-    assert not refused.admitted and GPU in refused.message
+    rejected = kubelet.admit(manifest("p", "x", gpus=2))
+    assert not rejected.admitted and GPU in rejected.message
     assert held(kubelet, "x") == []
     assert kubelet.admit(manifest("q", "both")).admitted
 
 
-def test_claims_that_are_refused_leave_the_devices(kubelet):
+def test_claims_that_are_rejected_leave_the_devices(kubelet):
     plugin = connect(kubelet)
     assert kubelet.admit(manifest("p", "both")).admitted
-    refused = kubelet.admit(manifest("q", "x", gpus=1))
-    assert (refused.admitted, refused.reason) == (False, "UnexpectedAdmissionError")
-    assert "held by claim default/both" in refused.message
+    rejected = kubelet.admit(manifest("q", "x", gpus=1))
+    assert (rejected.admitted, rejected.reason) == (False, "UnexpectedAdmissionError")
+    assert "held by claim default/both" in rejected.message
     assert not [call for call in plugin.calls if call.method == "Allocate"]
     assert kubelet.admit(manifest("r", gpus=1)).admitted
 
@@ -206,5 +206,5 @@ def test_admin_access_is_for_the_namespaces_of_the_settings():
         kubelet.publish(pool())
         kubelet.define(device_class(adminAccess=True))
         kubelet.claim(claim("x"))
-        refused = kubelet.admit(manifest("p", "x"))
-        assert 'the namespace "default" may not use' in refused.message
+        rejected = kubelet.admit(manifest("p", "x"))
+        assert 'the namespace "default" may not use' in rejected.message

@@ -338,7 +338,7 @@ def test_a_restart_knows_all_pods_and_frees_what_others_held(tmp_path):
 
 
 def test_a_pod_that_is_gone_for_a_start_is_admitted_again():
-    """Its containers do not run, and its plugin is not back: refused, as after a restart."""
+    """Its containers do not run, and its plugin is not back: rejected, as after a restart."""
     with MockKubelet() as kubelet:
         with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
             assert hostile.register(kubelet.plugin_socket, "p.sock") is None
@@ -384,7 +384,7 @@ def test_an_event_callback_cannot_stop_the_kubelet(caplog):
         assert kubelet.capacity() == {}
 
 
-def test_a_stop_during_the_readmission_refuses_no_pod():
+def test_a_stop_during_the_readmission_rejects_no_pod():
     """The next start decides about it."""
     pods = PodStore()
     uid = workers_of(pods, FakePlugin(GPU)).admit(TRAIN, start=False).uid

@@ -1,4 +1,4 @@
-"""What the system refuses, in one line."""
+"""What the system rejects, in one line."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_each_reason_is_one_line(error, line):
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(12, "no"), RuntimeError("no")])
-def test_a_start_that_the_system_refuses_is_a_start_error(error):
+def test_a_start_that_the_system_rejects_is_a_start_error(error):
     with pytest.raises(StartError) as caught, explained():
         raise error
     assert str(caught.value) == f"the kubelet cannot start: {reason(error)}"

@@ -1,4 +1,4 @@
-"""A setting that cannot be is refused where it is written."""
+"""A setting that cannot be is rejected where it is written."""
 
 import re
 
@@ -55,7 +55,7 @@ def test_none_is_a_time_where_it_switches_a_limit_off(field):
         ("numa", [0, 1], "a NumaTopology, such as NumaTopology.of([0, 1])"),
     ],
 )
-def test_a_wrong_value_is_refused_by_the_name_of_its_field(field, wrong, wanted):
+def test_a_wrong_value_is_rejected_by_the_name_of_its_field(field, wrong, wanted):
     with pytest.raises(ValueError, match=f"^{field} is {re.escape(wanted)}.*: not .*$"):
         Settings(**{field: wrong})
 
@@ -92,7 +92,7 @@ def test_amounts_mean_what_they_mean_in_a_manifest():
         ),
     ],
 )
-def test_topology_settings_are_refused_in_the_kubelets_words(settings, text):
+def test_topology_settings_are_rejected_in_the_kubelets_words(settings, text):
     with pytest.raises(TopologyConfigError, match=text):
         Settings(**settings)
 
@@ -111,7 +111,7 @@ def test_topology_settings_are_refused_in_the_kubelets_words(settings, text):
         ({"node_name": 5}, "node_name is a node's name, .*: not 5"),
     ],
 )
-def test_what_is_not_of_the_kind_is_refused(settings, text):
+def test_what_is_not_of_the_kind_is_rejected(settings, text):
     with pytest.raises(ValueError, match=f"^{text}"):
         Settings(**settings)
 

@@ -61,7 +61,7 @@ def test_events_and_calls_are_seen_in_their_order_and_none_is_missed() -> None:
         assert watch.entries() == []
         early.answered(b"")
         for number in range(3):
-            events.publish(EventKind.LISTED, str(number))
+            events.publish(EventKind.DEVICES_UPDATED, str(number))
             tap.begin("PreStartContainer").answered(b"")
         seen = [
             entry.message if isinstance(entry, Event) else entry.rpc for _, entry in watch.entries()
@@ -96,8 +96,17 @@ def test_an_event_by_text_pod_and_predicate(kubelet: MockKubelet) -> None:
     assert find(text=re.compile(r"two term.*d$"), since=mark, timeout=0).kind == "terminated"
     assert find("admitted", pod=uid, since=mark, timeout=0).pod == uid
     assert find(where=lambda event: event.pod == uid, since=mark, timeout=0).pod == uid
-    with pytest.raises(WaitTimeout, match=r"the event listed of vendor.com/gpu .*with 'x' where"):
-        find("listed", resource=GPU, text="x", where=lambda event: True, since=mark, timeout=0)
+    with pytest.raises(
+        WaitTimeout, match=r"the event devices-updated of vendor.com/gpu .*with 'x' where"
+    ):
+        find(
+            "devices-updated",
+            resource=GPU,
+            text="x",
+            where=lambda event: True,
+            since=mark,
+            timeout=0,
+        )
 
 
 def test_an_event_that_comes_while_waiting(kubelet: MockKubelet) -> None:
@@ -123,12 +132,12 @@ def test_what_came_before_the_wait_is_not_waited_for_and_the_error_says_so(
     for wait in (
         lambda: kubelet.wait_for_event("admitted", timeout=0),
         lambda: kubelet.wait_for_call(rpc="Allocate", timeout=0),
-        lambda: kubelet.expect(Expected.event("admitted", within=0), "refused"),
+        lambda: kubelet.expect(Expected.event("admitted", within=0), "rejected"),
     ):
         with pytest.raises(WaitTimeout, match=advice):
             wait()
     for wait in (
-        lambda: kubelet.wait_for_event("refused", timeout=0),
+        lambda: kubelet.wait_for_event("rejected", timeout=0),
         lambda: kubelet.wait_for_event("admitted", where=lambda _: 1 / 0, timeout=0),
         lambda: kubelet.expect("started", Expected.event("started", within=0), since=Mark(0, 0)),
     ):
@@ -154,7 +163,7 @@ def test_what_came_before_the_wait_is_not_waited_for_and_the_error_says_so(
         (lambda k: asyncio.run(k.wait_for_resource_async(GPU, timeout=[])), "a timeout is a num"),
     ],
 )
-def test_what_cannot_be_waited_for_is_refused_at_once(
+def test_what_cannot_be_waited_for_is_rejected_at_once(
     wait: Callable[[MockKubelet], object], message: str, kubelet: MockKubelet
 ) -> None:
     with pytest.raises(RequestError, match=message):
@@ -219,7 +228,7 @@ def test_what_is_not_answered_yet_is_shown() -> None:
 def test_a_long_timeline_is_cut_in_the_middle() -> None:
     kubelet = MockKubelet()
     for number in range(100):
-        kubelet.events.publish(EventKind.LISTED, f"list {number}")
+        kubelet.events.publish(EventKind.DEVICES_UPDATED, f"list {number}")
     with pytest.raises(WaitTimeout) as caught:
         kubelet.wait_for_event("stopped", since=Mark(0, 0), timeout=0)
     lines = str(caught.value).splitlines()
@@ -233,7 +242,7 @@ def test_a_timeline_of_40_is_shown_whole(count: int, shown: int) -> None:
     """Of 41 one is left out, and a line says so."""
     kubelet = MockKubelet()
     for number in range(count):
-        kubelet.events.publish(EventKind.LISTED, f"list {number}")
+        kubelet.events.publish(EventKind.DEVICES_UPDATED, f"list {number}")
     with pytest.raises(WaitTimeout) as caught:
         kubelet.wait_for_event("stopped", since=Mark(0, 0), timeout=0)
     lines = str(caught.value).splitlines()
@@ -244,12 +253,12 @@ def test_a_timeline_of_40_is_shown_whole(count: int, shown: int) -> None:
 def test_of_what_was_before_a_little_is_shown() -> None:
     kubelet = MockKubelet()
     for number in range(30):
-        kubelet.events.publish(EventKind.LISTED, f"list {number}")
+        kubelet.events.publish(EventKind.DEVICES_UPDATED, f"list {number}")
     with pytest.raises(WaitTimeout) as caught:
         kubelet.wait_for_event("stopped", timeout=0)
     lines = str(caught.value).splitlines()
     assert lines[1:] == [
-        *(f"  listed: list {number}" for number in range(20, 30)),
+        *(f"  devices-updated: list {number}" for number in range(20, 30)),
         "  -- looked at from here --",
     ]
     with pytest.raises(WaitTimeout) as caught:
@@ -257,7 +266,7 @@ def test_of_what_was_before_a_little_is_shown() -> None:
     lines = str(caught.value).splitlines()
     assert lines == [
         "waited 0 s for rain; what did happen:",
-        *(f"  listed: list {number}" for number in range(10, 30)),
+        *(f"  devices-updated: list {number}" for number in range(10, 30)),
     ]
 
 

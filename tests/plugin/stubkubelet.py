@@ -69,7 +69,7 @@ class Connection:
 class StubKubelet(rpc.RegistrationServicer):
     """Serves Registration in ``directory`` and follows the list of whoever registers.
 
-    ``refuse`` is a text to refuse with; ``hold`` an event that each Register waits for
+    ``reject`` is a text to reject with; ``hold`` an event that each Register waits for
     before it answers.
     """
 
@@ -79,7 +79,7 @@ class StubKubelet(rpc.RegistrationServicer):
         self.requests = []
         self.times = []
         self.connections = []
-        self.refuse = None
+        self.reject = None
         self.hold = None
         self._follow = consume
         self._server = None
@@ -124,8 +124,8 @@ class StubKubelet(rpc.RegistrationServicer):
             self.requests.append(request)
             self.times.append(time.monotonic())
             self.changed.notify_all()
-        if self.refuse:
-            context.abort(grpc.StatusCode.UNKNOWN, self.refuse)
+        if self.reject:
+            context.abort(grpc.StatusCode.UNKNOWN, self.reject)
         if self._follow:
             # Inside the call, before the answer, as the kubelet does: the plugin must serve.
             connection = Connection(self, request)

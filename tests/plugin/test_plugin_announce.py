@@ -88,7 +88,7 @@ def only_socket(manager):
     return manager.directory / manager.resources()[0].endpoint
 
 
-def test_it_says_who_it_is_and_takes_a_refusal_for_now(directory, announcing, caplog):
+def test_it_says_who_it_is_and_takes_a_rejection_for_now(directory, announcing, caplog):
     with manager_of(directory, announcing, Gpus()) as manager:
         watcher = Watcher(only_socket(manager))
         with watcher.channel:

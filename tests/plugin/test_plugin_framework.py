@@ -324,21 +324,21 @@ def test_stopping_does_not_wait_for_register(kubelet, fast):
     kubelet.hold.set()
 
 
-def test_a_refusal_is_retried_with_growing_pauses(kubelet, fast, caplog):
-    kubelet.refuse = "not today"
+def test_a_rejection_is_retried_with_growing_pauses(kubelet, fast, caplog):
+    kubelet.reject = "not today"
     with manager_of(kubelet.directory, fast):
         kubelet.wait(lambda k: len(k.requests) >= 4, "a fourth attempt")
-        kubelet.refuse = None
+        kubelet.reject = None
         kubelet.plugin()
     pauses = [b - a for a, b in zip(kubelet.times, kubelet.times[1:], strict=False)]
     assert pauses[0] >= 0.05 and pauses[1] >= 0.1
     assert "did not register it: not today (UNKNOWN)" in caplog.text
 
 
-def test_one_refused_resource_does_not_hold_up_another(directory, fast):
+def test_one_rejected_resource_does_not_hold_up_another(directory, fast):
     class Picky(StubKubelet):
         def Register(self, request, context):
-            self.refuse = "no" if request.resource_name == "vendor.com/bad" else None
+            self.reject = "no" if request.resource_name == "vendor.com/bad" else None
             return super().Register(request, context)
 
     with Picky(directory) as kubelet, manager_of(directory, fast, bad=Gpus(), gpu=Gpus()):
@@ -437,7 +437,7 @@ def test_a_successor_on_our_path_keeps_its_socket(kubelet, fast):
     manager = manager_of(kubelet.directory, fast)
     manager.start()
     path = kubelet.directory / kubelet.plugin().request.endpoint
-    kubelet.refuse = "no"
+    kubelet.reject = "no"
     with socket.socket(socket.AF_UNIX) as successor:
         path.unlink()
         successor.bind(str(path))
@@ -503,7 +503,7 @@ def test_more_streams_than_allowed_end_the_oldest(kubelet, directory):
             stream.cancel()
 
 
-def test_a_refused_allocation_is_followed_by_the_list(kubelet, fast):
+def test_a_rejected_allocation_is_followed_by_the_list(kubelet, fast):
     with manager_of(kubelet.directory, fast):
         connection = kubelet.plugin()
         with pytest.raises(grpc.RpcError) as error:
@@ -685,7 +685,7 @@ def test_what_discover_should_not_list_costs_nobody_else(kubelet, fast, records)
         (None, "a domain such as vendor.com, not None"),
     ],
 )
-def test_a_namespace_that_no_resource_can_have_is_refused_at_once(directory, namespace, reason):
+def test_a_namespace_that_no_resource_can_have_is_rejected_at_once(directory, namespace, reason):
     class Own(Lister):
         def discover(self):
             return []

@@ -117,15 +117,15 @@ def test_an_empty_request_has_an_empty_answer():
 )
 def test_what_cannot_be_allocated_never_reaches_the_author(device_id, status):
     plugin = Scripted()
-    with pytest.raises(Aborted) as refused:
+    with pytest.raises(Aborted) as rejected:
         allocate(service_of(plugin), ["a"], ["a", device_id])
-    assert refused.value.args == status
+    assert rejected.value.args == status
     assert plugin.asked == []
 
 
 def test_unhealthy_devices_may_be_allowed():
     plugin = Scripted()
-    assert allocate(service_of(plugin, refuse_unhealthy=False), ["sick"]).container_responses
+    assert allocate(service_of(plugin, reject_unhealthy=False), ["sick"]).container_responses
     assert plugin.asked == [("sick",)]
 
 
@@ -197,7 +197,7 @@ def test_calls_that_are_not_offered_are_not_implemented():
             call(request, FakeContext())
 
 
-def test_pre_start_takes_unhealthy_devices_and_refuses_unknown_ones():
+def test_pre_start_takes_unhealthy_devices_and_rejects_unknown_ones():
     plugin = Scripted()
     service = service_of(plugin)
     for ids in (["sick", "a"], []):
@@ -245,7 +245,7 @@ def test_a_list_that_says_the_same_is_no_change():
     assert devices.publish([Device("b", healthy=False), "a"])
 
 
-def test_what_is_no_device_is_refused_and_the_list_stays():
+def test_what_is_no_device_is_rejected_and_the_list_stays():
     devices = DeviceList()
     devices.publish(["a"])
     with pytest.raises(TypeError, match="holds Device values or ids, not 7"):
@@ -257,7 +257,7 @@ def test_odd_lists_are_told_of(caplog):
     DeviceList().publish(["a" * 64, "b", "b"])
     assert "appears twice" in caplog.text and "longer than 63" in caplog.text
     DeviceList().publish([f"{i:01000}" for i in range(4_200)])
-    assert "a kubelet refuses more than 4194304" in caplog.text
+    assert "a kubelet rejects more than 4194304" in caplog.text
 
 
 def listen(service, context):
@@ -382,7 +382,7 @@ def test_a_pool_is_bounded_and_shows_what_was_raised():
 
 
 def test_a_pool_whose_threads_cannot_start(monkeypatch):
-    """A call that nobody would make is refused; one that a thread is there for is made."""
+    """A call that nobody would make is rejected; one that a thread is there for is made."""
     pool = DaemonThreadPoolExecutor(2, "test")
     made, running, gate = [], threading.Event(), threading.Event()
 
@@ -392,7 +392,7 @@ def test_a_pool_whose_threads_cannot_start(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            pool.submit(made.append, "refused")
+            pool.submit(made.append, "rejected")
     first = pool.submit(lambda: running.set() or gate.wait(PATIENCE))
     assert running.wait(PATIENCE)
     with monkeypatch.context() as patch:

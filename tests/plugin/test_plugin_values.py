@@ -1,4 +1,4 @@
-"""Values and names: what is taken, what is refused, and with which words."""
+"""Values and names: what is taken, what is rejected, and with which words."""
 
 from pathlib import Path
 
@@ -98,7 +98,7 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
         ),
     ],
 )
-def test_what_a_runtime_would_refuse_is_refused_here(make, text):
+def test_what_a_runtime_would_reject_is_rejected_here(make, text):
     with pytest.raises(ValueError, match=text):
         make()
 
@@ -180,7 +180,7 @@ def test_names_a_kubelet_takes(name):
 
 
 @pytest.mark.parametrize(("name", "reason"), BAD_NAMES.items())
-def test_names_a_kubelet_refuses(name, reason):
+def test_names_a_kubelet_rejects(name, reason):
     with pytest.raises(ConfigurationError, match=reason):
         check_resource_name(name)
 
@@ -221,6 +221,6 @@ def test_shortened_names_stay_different(names):
         ({"workers": 4, "max_streams": 4}, "calls need threads too"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(wrong, text):
+def test_settings_that_cannot_work_are_rejected(wrong, text):
     with pytest.raises(ValueError, match=text):
         PluginSettings(**wrong)

@@ -16,12 +16,12 @@ SETS = "/apis/apps/v1/namespaces/{}/daemonsets"
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Namespaces and DaemonSets by path. ``refuse`` maps (method, path) to a status."""
+    """Namespaces and DaemonSets by path. ``reject`` maps (method, path) to a status."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects = {}
-        self.refuse = {}
+        self.reject = {}
         self.seen = []
 
 
@@ -46,9 +46,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, status, content):
         self.server.seen.append((self.command, self.path))
-        refused = self.server.refuse.get((self.command, self.path))
-        if refused:
-            status, content = refused, "daemonsets is forbidden: User may not"
+        rejected = self.server.reject.get((self.command, self.path))
+        if rejected:
+            status, content = rejected, "daemonsets is forbidden: User may not"
         if isinstance(content, str):
             content = {"kind": "Status", "status": "Failure", "message": content, "code": status}
         else:
@@ -165,10 +165,10 @@ def test_not_there(cluster, capsys):
 def test_forbidden(cluster, capsys, action, method, path):
     if action == "undeploy":
         simulate(capsys, "deploy")
-    cluster.refuse[method, path] = 403
+    cluster.reject[method, path] = 403
     assert simulate(capsys, action) == (
         2,
-        f"devicemanager simulate: error: cannot {action} ns/p: the cluster refused: daemonsets is "
+        f"devicemanager simulate: error: cannot {action} ns/p: the cluster rejected: daemonsets is "
         "forbidden: User may not (403)\n",
     )
 

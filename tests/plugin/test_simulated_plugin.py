@@ -92,7 +92,7 @@ def test_devices_change_health_come_and_go(kubelet, simulate):
     kubelet.wait_devices({A: "Healthy", "extra": "Unhealthy"}, GPU)
 
 
-def test_calls_are_recorded_and_what_cannot_be_allocated_is_refused(kubelet, simulate):
+def test_calls_are_recorded_and_what_cannot_be_allocated_is_rejected(kubelet, simulate):
     plugin = simulate(env_prefix="GPU", pre_start=True, preferred_policy="reverse")
     connection = kubelet.plugin(GPU)
     answer = connection.allocate([B, A])

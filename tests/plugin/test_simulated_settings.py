@@ -160,7 +160,7 @@ def test_a_value_that_cannot_work_is_named(variable, text, message):
     "given",
     [{"number_devices": 2.9}, {"number_devices": True}, {"replicas": 2.0}, {"numa": (0.5,)}],
 )
-def test_numbers_that_are_not_whole_are_refused(given):
+def test_numbers_that_are_not_whole_are_rejected(given):
     with pytest.raises(ConfigurationError, match=r"must be (a whole number|node numbers)"):
         SimulationSettings(**given)
 

@@ -252,7 +252,7 @@ def test_answers_up_to_16_mib(kubelet, client):
     assert len(client.list()) == 15
 
 
-def test_larger_answers_are_refused(kubelet, client):
+def test_larger_answers_are_rejected(kubelet, client):
     kubelet(List=answering(listing(17 * 2**20)))
     with pytest.raises(AnswerTooLarge, match="above 16777216 bytes"):
         client.list()

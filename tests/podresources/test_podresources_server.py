@@ -155,7 +155,7 @@ def test_a_stopped_server_starts_again_and_a_client_finds_it(socket_path):
     assert server.counters()["kubelet_pod_resources_endpoint_requests_list", "v1"] == 3
 
 
-def test_starting_twice_is_refused(serve):
+def test_starting_twice_is_rejected(serve):
     server = serve()
     with pytest.raises(ServeError, match="already serving"):
         server.start()
@@ -237,7 +237,7 @@ def test_what_is_no_socket_is_left_alone(socket_path, kind):
     assert os.path.lexists(socket_path)
 
 
-def test_a_relative_path_is_refused():
+def test_a_relative_path_is_rejected():
     with pytest.raises(SocketPathError, match=r"'some/kubelet\.sock' is relative"):
         PodResourcesServer(MemorySource(), "some/kubelet.sock").start()
 
@@ -254,7 +254,7 @@ def test_a_path_of_107_bytes_works(socket_path):
         assert client.list() == ()
 
 
-def test_a_path_of_108_bytes_is_refused(socket_path):
+def test_a_path_of_108_bytes_is_rejected(socket_path):
     too_long = path_of(108, socket_path.parent)
     with pytest.raises(SocketPathError, match="has 108 bytes, the kernel allows 107"):
         PodResourcesServer(MemorySource(), too_long).start()

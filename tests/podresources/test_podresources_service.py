@@ -12,7 +12,7 @@ from podresources import (
     decoding,
 )
 from podresources.profile import Profile
-from podresources.service import Refusal, Service
+from podresources.service import Rejection, Service
 from protos import podresources_v1 as v1
 from protos import podresources_v1_grpc as v1_grpc
 from protos import podresources_v1alpha1_grpc as v1alpha1_grpc
@@ -41,8 +41,8 @@ class Harness:
     def ask(self, path: str, request: bytes = b"") -> bytes:
         return self.service.answer(self.methods[path], request)
 
-    def refused(self, path: str, request: bytes = b"") -> tuple[str, str]:
-        with pytest.raises(Refusal) as caught:
+    def rejected(self, path: str, request: bytes = b"") -> tuple[str, str]:
+        with pytest.raises(Rejection) as caught:
             self.ask(path, request)
         return caught.value.code, caught.value.text
 
@@ -70,8 +70,8 @@ def test_answers():
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("p", "other"), ("q", "ns"), ("", "")])
-def test_an_unknown_pod_is_refused_in_the_kubelets_words(name, namespace):
-    assert Harness().refused(v1_grpc.GET, get_request(name, namespace)) == (
+def test_an_unknown_pod_is_rejected_in_the_kubelets_words(name, namespace):
+    assert Harness().rejected(v1_grpc.GET, get_request(name, namespace)) == (
         "UNKNOWN",
         f"pod {name} in namespace {namespace} not found",
     )
@@ -79,7 +79,7 @@ def test_an_unknown_pod_is_refused_in_the_kubelets_words(name, namespace):
 
 def test_get_with_the_feature_gate_off():
     harness = Harness(profile=Profile(get_enabled=False))
-    assert harness.refused(v1_grpc.GET, get_request("p", "ns")) == (
+    assert harness.rejected(v1_grpc.GET, get_request("p", "ns")) == (
         "UNKNOWN",
         "PodResources API Get method disabled",
     )
@@ -90,12 +90,12 @@ def test_one_limit_holds_for_all_methods_together():
     harness = Harness(limiter=TokenBucket(100, 3))
     harness.ask(v1_grpc.LIST)
     harness.ask(v1alpha1_grpc.LIST)
-    harness.refused(v1_grpc.GET, get_request("unknown", "ns"))
+    harness.rejected(v1_grpc.GET, get_request("unknown", "ns"))
     for path in harness.methods:
-        assert harness.refused(path) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
+        assert harness.rejected(path) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
     harness.now = 0.01
     harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
-    assert harness.refused(v1_grpc.LIST)[0] == "RESOURCE_EXHAUSTED"
+    assert harness.rejected(v1_grpc.LIST)[0] == "RESOURCE_EXHAUSTED"
 
 
 def test_counters_by_method_and_version():
@@ -103,7 +103,7 @@ def test_counters_by_method_and_version():
     harness.ask(v1_grpc.LIST)
     harness.ask(v1_grpc.LIST)
     harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
-    harness.refused(v1_grpc.GET, get_request("unknown", "ns"))
+    harness.rejected(v1_grpc.GET, get_request("unknown", "ns"))
     harness.ask(v1alpha1_grpc.LIST)
     assert harness.counters.snapshot() == {
         (f"{PREFIX}_errors_get", "v1"): 1,
@@ -119,14 +119,14 @@ def test_calls_over_the_limit_count_nowhere():
     harness = Harness(limiter=TokenBucket(100, 1))
     harness.ask(v1_grpc.LIST)
     before = harness.counters.snapshot()
-    harness.refused(v1_grpc.LIST)
+    harness.rejected(v1_grpc.LIST)
     assert harness.counters.snapshot() == before
 
 
-def test_a_broken_request_is_refused_and_costs_nothing():
+def test_a_broken_request_is_rejected_and_costs_nothing():
     harness = Harness(limiter=TokenBucket(100, 1))
     for path in harness.methods:
-        code, text = harness.refused(path, b"\xff\xff")
+        code, text = harness.rejected(path, b"\xff\xff")
         assert code == "INTERNAL"
         assert text.startswith(f"{path}: the request is no v1")
     assert harness.counters.snapshot() == {}
@@ -157,7 +157,7 @@ class Broken(MemorySource):
 )
 def test_a_failing_source_is_reported_and_counted(path, kind):
     harness = Harness(Broken())
-    code, text = harness.refused(path)
+    code, text = harness.rejected(path)
     assert code == "INTERNAL"
     (error,) = harness.errors
     assert text == f"{path}: cannot read the node's resources: {error!r}"

@@ -208,7 +208,7 @@ STORIES: dict[str, Callable[[BrokenNode], Iterator[None]]] = {
     "Nothing allocatable though the plugin runs": nothing_allocatable,
     "Devices of pods that are gone": stale,
     "A corrupt checkpoint": corrupt,
-    "Refused for NUMA nodes": numa,
+    "Rejected for NUMA nodes": numa,
     "Two pods on one device": twice,
 }
 """By the headings of the page."""

@@ -549,7 +549,7 @@ def test_a_claim_that_is_not_so_is_seen():
     assert list(untrue(WHOLE, [found])) == [f"not so: held-twice: {found.message}"]
     assert list(overlooked(twice, [])) == [f"two pods hold {(GPU, 'g0')}: ['ml/infer', 'ml/train']"]
     cut_off, _, _ = CASES["cut-off"]
-    assert list(overlooked(cut_off, [])) == ["a kubelet would refuse the checkpoint"]
+    assert list(overlooked(cut_off, [])) == ["a kubelet would reject the checkpoint"]
 
 
 @settings(examples(0.5))

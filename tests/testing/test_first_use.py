@@ -12,7 +12,7 @@ from devicemanager import (
     EventKind,
     ManualClock,
     MockKubelet,
-    Refused,
+    Rejected,
     RequestError,
     Settings,
     WaitTimeout,
@@ -198,14 +198,14 @@ def test_a_name_that_cannot_be_is_not_waited_for(mock_kubelet, name):
         mock_kubelet.wait_for_resource(name, timeout=600)
 
 
-def test_a_look_into_a_refused_pod_says_why_it_was_refused(mock_kubelet, simulated_plugin):
+def test_a_look_into_a_rejected_pod_says_why_it_was_rejected(mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 1)
-    refused = mock_kubelet.admit(pod_manifest("greedy", {GPU: 2}))
-    assert dict(refused.containers) == {}
-    with pytest.raises(KeyError, match=r"main: pod default/greedy was refused: Unexpected.*: 2, "):
-        _ = refused.containers["main"]
-    with pytest.raises(Refused):
-        refused.raise_for_refusal()
+    rejected = mock_kubelet.admit(pod_manifest("greedy", {GPU: 2}))
+    assert dict(rejected.containers) == {}
+    with pytest.raises(KeyError, match=r"main: pod default/greedy was rejected: Unexpected.*: 2, "):
+        _ = rejected.containers["main"]
+    with pytest.raises(Rejected):
+        rejected.raise_for_rejection()
 
 
 def test_events_say_what_became_of_whose_device(mock_kubelet, simulated_plugin):

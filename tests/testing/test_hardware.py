@@ -90,7 +90,7 @@ def test_device_nodes_can_be_opened_and_go(tmp_path):
         (lambda s, d: d.add("/dev/null"), "'/dev/null' is no name below "),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path, make, text):
+def test_what_cannot_be_is_rejected(tmp_path, make, text):
     with pytest.raises(HardwareError, match=text):
         make(FakeSysfs(tmp_path / "sys"), FakeDev(tmp_path / "dev"))
 

@@ -277,7 +277,7 @@ def test_a_failure_shows_what_happened(session):
         [
             "*WaitTimeout: waited 0.01 s for 3 allocatable devices of vendor.com/gpu; what did "
             "happen:",
-            "* listed: vendor.com/gpu: 2 devices, 2 healthy*",
+            "* devices-updated: vendor.com/gpu: 2 devices, 2 healthy*",
             "* allocatable now: {'vendor.com/gpu': 2}",
         ]
     )
@@ -290,7 +290,7 @@ def test_a_failure_shows_what_happened(session):
     ]
     assert len(re.findall("-+ mock kubelet events -+", text)) == 3
     assert re.search(r"\d\.\d{3} s   registered: vendor.com/nic: plugin", text)
-    assert re.search(r"\d\.\d{3} s ! refused: pod default/a refused: ", text)
+    assert re.search(r"\d\.\d{3} s ! rejected: pod default/a rejected: ", text)
 
 
 def test_what_nobody_raised_on_purpose_is_shown_where_it_was_raised(session):
@@ -399,7 +399,7 @@ def test_what_tests_share_what_marks_change_and_what_fails(session):
             assert kubelet.pods() == {} and kubelet.faults.list() == ()
             assert kubelet.claims.pools() == () and len(kubelet.plugins()) == 1
             assert kubelet.admit(pod_manifest("both", {GPU: 2})).admitted
-            assert not kubelet.admit(pod_manifest("refused", {GPU: 1})).admitted
+            assert not kubelet.admit(pod_manifest("rejected", {GPU: 1})).admitted
             kubelet.faults.set("fail-call")
             serve(kubelet.claims, SimulatedHardware(1, 0, 0))
             if turn == 1:
@@ -456,6 +456,6 @@ def test_what_tests_share_what_marks_change_and_what_fails(session):
     text = result.stdout.str()
     story = text[text.index("_ test_fails _") : text.index("_ test_fails_on_a_thread _")]
     # What the kubelet saw since the test before, and nothing of that one.
-    assert "injected: end-list-stream" in story and "refused" not in story
+    assert "injected: end-list-stream" in story and "rejected" not in story
     assert "RuntimeError: on a thread" in text
     assert "was not recorded; no Allocate was" in text

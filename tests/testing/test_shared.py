@@ -16,7 +16,7 @@ def test_a_reset_leaves_the_plugins_and_nothing_else(mock_kubelet, simulated_plu
     plugin = simulated_plugin(GPU, 2)
     serve(mock_kubelet.claims, SimulatedHardware(1, 1, 0))
     mock_kubelet.admit(pod_manifest("a", {GPU: 2}))
-    mock_kubelet.admit(pod_manifest("refused", {GPU: 1}))
+    mock_kubelet.admit(pod_manifest("rejected", {GPU: 1}))
     mock_kubelet.faults.set("fail-call")
     mark = mock_kubelet.mark()
     mock_kubelet.reset()
@@ -51,6 +51,6 @@ def test_the_closest_mark_counts():
         ((("1.30",), {}), "takes fields of Settings by name, such as strict=True: not '1.30'"),
     ],
 )
-def test_a_mark_that_is_wrong_is_refused(mark, text):
+def test_a_mark_that_is_wrong_is_rejected(mark, text):
     with pytest.raises(TypeError, match=re.escape(text)):
         with_marks(Settings(), [mark])

@@ -195,7 +195,7 @@ def test_the_command_prints_writes_and_compares(tmp_path, capsys):
     assert "slower than before: " in capsys.readouterr().out
 
 
-def test_a_name_without_a_case_is_refused(capsys):
+def test_a_name_without_a_case_is_rejected(capsys):
     assert main(["--only", "nothing-like-it"]) == 2
     assert "no case is called nothing-like-it" in capsys.readouterr().err
 

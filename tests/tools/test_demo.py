@@ -31,15 +31,15 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
     assert [line for line in lines if line.startswith("== ")] == [
         "== A mock kubelet in a process of its own",
         "== Plugins register and list their devices",
-        "== Pods from examples/ are admitted, or refused",
+        "== Pods from examples/ are admitted, or rejected",
         "== What a node agent sees: PodResources, through gRPC",
         "== The kubelet is killed with SIGKILL and started again",
         "== A manifest vanishes: its pod ends and gives its devices back",
         "== Another kubelet aligns devices to NUMA nodes, or says why it cannot",
-        "== Structured claims: partitions of a GPU, a refusal, a NIC that pods share",
+        "== Structured claims: partitions of a GPU, a rejection, a NIC that pods share",
         "== Everything stops at SIGTERM",
     ]
-    assert "pod default/torn is refused, TopologyAffinityError" in done.stdout
+    assert "pod default/torn is rejected, TopologyAffinityError" in done.stdout
     assert topology.WHY in done.stdout
     checks = [line for line in lines if line.startswith("  checked: ")]
     assert lines[-1] == f"All {len(checks)} checks passed."

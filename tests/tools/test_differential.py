@@ -93,7 +93,7 @@ def test_what_an_ended_pod_still_holds_in_the_reference_is_a_named_deviation(pla
     assert {each.deviation.name for each in found} == {"ended pods hold nothing"}
 
 
-def test_a_refused_configuration_is_compared(played):
+def test_a_rejected_configuration_is_compared(played):
     assert (
         compare(SCENARIO, VERSION, expected({"config_error": "bad"}), {"config_error": "bad"}) == []
     )

@@ -15,7 +15,7 @@ def lap(number: int, **reading: float) -> Lap:
 
 
 def test_a_tiny_soak_ends_well(capsys):
-    # Restarts in each lap: the first refusal imports what it needs.
+    # Restarts in each lap: the first rejection imports what it needs.
     assert main(["--admissions", "20", "--restarts", "6", "--laps", "3"]) == 0
     head, *laps, verdict = capsys.readouterr().out.splitlines()
     assert head == readings.HEAD

@@ -133,7 +133,7 @@ def _attacked(name: str, scene: Scene, root: Path, node: Helper) -> list[str]:
 
 
 def _admit(node: Helper, pods: int, limit: float) -> None:
-    """Admit pods of the attacker's plugin, one after the other; a refusal is no trouble."""
+    """Admit pods of the attacker's plugin, one after the other; a rejection is no trouble."""
     node.ask("wait", HOSTILE, pods, 60.0, timeout=70.0)
     for number in range(pods):
         if (rest := limit - time.monotonic()) <= 0:

@@ -71,37 +71,37 @@ def _fill(node: Helper, target: Target, has_disk: bool) -> tuple[float, list[str
     process = psutil.Process(node.process.pid)
     if not has_disk:
         process.rlimit(psutil.RLIMIT_FSIZE, (_FILE_LIMIT, psutil.RLIM_INFINITY))
-    held, refusals, slowest = _admit(node, range(_DEVICES))
-    problems = [] if refusals else ["the disk was never full: nothing is proved"]
+    held, rejections, slowest = _admit(node, range(_DEVICES))
+    problems = [] if rejections else ["the disk was never full: nothing is proved"]
     problems += [] if _on_disk(target) == held else ["full: the file is not what was answered"]
     if has_disk:
         size = "remount,size=16m,mode=0750"
         subprocess.run(["mount", "-o", size, str(target.root)], check=True)
     else:
         process.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
-    more, refused, slower = _admit(node, range(1000, 1010))
-    problems += [f"refused with room: {refused[0]}"] if refused else []
+    more, rejected, slower = _admit(node, range(1000, 1010))
+    problems += [f"rejected with room: {rejected[0]}"] if rejected else []
     problems += [] if _on_disk(target) == held | more else ["room: the file is not what was held"]
-    wrong = [text for text in refusals if "\n" in text or "Refused" not in text]
-    return max(slowest, slower), [*problems, *(f"refusal: {text}" for text in wrong[:1])]
+    wrong = [text for text in rejections if "\n" in text or "Rejected" not in text]
+    return max(slowest, slower), [*problems, *(f"rejection: {text}" for text in wrong[:1])]
 
 
 def _admit(node: Helper, numbers: range) -> tuple[dict[str, list[str]], list[str], float]:
-    """Pods to devices, refusals, the slowest in s; ten refusals are enough."""
+    """Pods to devices, rejections, the slowest in s; ten rejections are enough."""
     held: dict[str, list[str]] = {}
-    refusals: list[str] = []
+    rejections: list[str] = []
     slowest = 0.0
     for number in numbers:
         try:
             answer = node.ask("admit", f"pod-{number}", RESOURCE, 1)
         except RequestFailed as error:
-            refusals.append(str(error))
-            if len(refusals) == 10:
+            rejections.append(str(error))
+            if len(rejections) == 10:
                 break
         else:
             held[f"pod-{number}"] = answer.value
             slowest = max(slowest, answer.seconds)
-    return held, refusals, slowest
+    return held, rejections, slowest
 
 
 def _on_disk(target: Target) -> dict[str, list[str]]:

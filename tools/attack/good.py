@@ -61,7 +61,7 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
         self._wait_listed()
 
     def register(self) -> None:
-        """Raises RuntimeError with the refusal, or if no list was asked for."""
+        """Raises RuntimeError with the rejection, or if no list was asked for."""
         end = time.monotonic() + _TIMEOUT
         while (error := self._registered()) is not None:
             # gRPC itself turns calls away while too many wait; plugins try again then.

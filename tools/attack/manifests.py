@@ -95,7 +95,7 @@ def _beside_hung() -> Outcome:
             socket, released = target.plugin_dir / "hostile.sock", threading.Event()
             with HostilePlugin(socket, lambda: iter([device(b"d")]), partial(_hang, released)):
                 register(target, socket.name, HOSTILE)
-                command.until(lambda: HOSTILE in str(command.records("listed")), _TIMEOUT)
+                command.until(lambda: HOSTILE in str(command.records("devices-updated")), _TIMEOUT)
                 _write(manifests / "a-hung.json", HOSTILE)
                 time.sleep(1)
                 begin = time.monotonic()

@@ -55,7 +55,7 @@ class Outcome:
     admission: float | None = None
     """Until a pod that asks for a device of the good plugin was admitted."""
     start: float | None = None
-    """Until the kubelet served, or had refused to, or the reader was done."""
+    """Until the kubelet served, or had rejected to, or the reader was done."""
     memory: float | None = None
     """How far the resident set rose at most."""
     kept: float | None = None

@@ -29,9 +29,9 @@ class Node:
         self._kubelet.wait_for_resource(resource, count, timeout)
 
     def admit(self, uid: str, resource: str, count: int) -> list[str]:
-        """The devices that the pod got. Raises Refused."""
+        """The devices that the pod got. Raises Rejected."""
         manifest = pod_manifest(f"pod-{uid}", {resource: count}, uid=uid)
-        self._kubelet.admit(manifest, start=False).raise_for_refusal()
+        self._kubelet.admit(manifest, start=False).raise_for_rejection()
         return self._kubelet.devices(uid)["main"][resource]
 
     def terminate(self, uid: str) -> None:

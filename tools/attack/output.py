@@ -43,7 +43,7 @@ def attacks() -> list[Attack]:
     return [
         Attack(
             "output-unread",
-            f"nobody reads what run prints, of {_EVENTS} refused registrations",
+            f"nobody reads what run prints, of {_EVENTS} rejected registrations",
             _unread,
             Limits(memory=200.0, threads=200, descriptors=200),
         ),
@@ -57,11 +57,11 @@ def _unread() -> Outcome:
         target = Target(root)
         _served(target)
         with Watch(command.process.pid) as watch:
-            refused = _refused(target)
+            rejected = _rejected(target)
             seconds, problems = _register(target)
             problems += command.end()
-        if refused < _EVENTS:
-            problems.append(f"after {refused} registrations none was answered any more")
+        if rejected < _EVENTS:
+            problems.append(f"after {rejected} registrations none was answered any more")
         return Outcome(
             registration=seconds,
             memory=watch.peak.memory,
@@ -77,7 +77,7 @@ def _served(target: Target) -> None:
         time.sleep(0.05)
 
 
-def _refused(target: Target) -> int:
+def _rejected(target: Target) -> int:
     """How many of the registrations were answered before one was not."""
     request = dp.RegisterRequest(version="none", resource_name="a.b/c")
     with channel(target) as connection:
@@ -116,7 +116,7 @@ def _escape() -> Outcome:
                 register(target, socket.name, f"{name}/x")
             with contextlib.suppress(grpc.RpcError):
                 register(target, f"{name}/x", "a.b/c")
-            command.until(partial(_has_said, command, "listed"), _TIMEOUT)
+            command.until(partial(_has_said, command, "devices-updated"), _TIMEOUT)
             time.sleep(0.5)
             problems = list(command.end())
         bad = [line for line in command.lines + command.errors if _ESCAPE in line]

@@ -71,7 +71,7 @@ class HostilePlugin:
 
 
 def register(target: Target, endpoint: str, resource: str, timeout: float = 60.0) -> None:
-    """Raises grpc.RpcError for a refusal."""
+    """Raises grpc.RpcError for a rejection."""
     request = dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
     with channel(target) as connection:
         dp_grpc.RegistrationStub(connection).Register(request, timeout=timeout)

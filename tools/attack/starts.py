@@ -33,10 +33,10 @@ class Start:
 
     prepare: Callable[[Path, Path], None] = lambda root, outside: None
     """Given the kubelet's root, which is there, and a directory outside of it."""
-    refusal: str | None = None
-    """What the one line must contain with which it refuses; None: it must serve."""
-    may_refuse: bool = False
-    """Either is right; a refusal must still be one line."""
+    rejection: str | None = None
+    """What the one line must contain with which it rejects; None: it must serve."""
+    may_reject: bool = False
+    """Either is right; a rejection must still be one line."""
     check: Check = lambda root, outside: ()
     limits: str = "true"
     root: str = "root"
@@ -78,16 +78,16 @@ def _run(start: Start) -> Outcome:
 
 def _judged(start: Start, command: Running, seconds: float | None) -> Iterator[str]:
     if seconds is None:
-        yield "it neither served nor refused to"
+        yield "it neither served nor rejected to"
     elif command.is_ready():
-        if start.refusal is not None and not start.may_refuse:
-            yield "it served, where it had to refuse"
-    elif start.refusal is None and not start.may_refuse:
+        if start.rejection is not None and not start.may_reject:
+            yield "it served, where it had to reject"
+    elif start.rejection is None and not start.may_reject:
         yield f"it did not serve: {_last(command)}"
     elif len(command.errors) != 1:
-        yield f"it refused in {len(command.errors)} lines: {_last(command)}"
-    elif re.search(start.refusal or "", command.errors[0], re.IGNORECASE) is None:
-        yield f"its refusal does not name the cause: {_last(command)}"
+        yield f"it rejected in {len(command.errors)} lines: {_last(command)}"
+    elif re.search(start.rejection or "", command.errors[0], re.IGNORECASE) is None:
+        yield f"its rejection does not name the cause: {_last(command)}"
 
 
 def _last(command: Running) -> str:
@@ -205,11 +205,11 @@ def _zero(path: Path) -> None:
 
 
 def _of(make: Callable[[Path], object]) -> Start:
-    return Start(partial(_checkpoint, make), may_refuse=True)
+    return Start(partial(_checkpoint, make), may_reject=True)
 
 
 def _few(limits: str, cause: str) -> Start:
-    return Start(refusal=cause, may_refuse=True, limits=limits)
+    return Start(rejection=cause, may_reject=True, limits=limits)
 
 
 _STARTS: Iterable[tuple[str, str, Start]] = (

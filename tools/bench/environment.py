@@ -109,7 +109,7 @@ def pod(number: int) -> Pod:
 
 
 def admit(kubelet: MockKubelet, *pods: Pod) -> None:
-    """Admit pods, without starting their containers. Raises Refused: there must be devices
+    """Admit pods, without starting their containers. Raises Rejected: there must be devices
     for all of them."""
     for each in pods:
-        kubelet.admit(each, start=False).raise_for_refusal()
+        kubelet.admit(each, start=False).raise_for_rejection()

@@ -45,7 +45,7 @@ class _Listed:
 
     def __init__(self, kubelet: MockKubelet, *others: EventKind) -> None:
         """``others`` are events that count as well."""
-        self._kinds = (EventKind.LISTED, *others)
+        self._kinds = (EventKind.DEVICES_UPDATED, *others)
         self._times: queue.SimpleQueue[float] = queue.SimpleQueue()
         kubelet.events.subscribe(self._on_event)
 
@@ -148,5 +148,5 @@ def _worst(count: int) -> list[Measurement]:
         for name in list(WORST)[-count:]:
             begin = float(plugin.ask(name))
             taken.append((answered.next() - begin) * 1000)
-    name = "the worst list of 4 MiB, registration to counted or refused"
+    name = "the worst list of 4 MiB, registration to counted or rejected"
     return [Measurement(name, [max(taken)], at_most=3000)]

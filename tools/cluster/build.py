@@ -87,7 +87,7 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(
         command,
         cwd=SOURCES,
-        # A release that asks for a newer Go is refused, not a reason to download one.
+        # A release that asks for a newer Go is rejected, not a reason to download one.
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false -mod=readonly"},
         stderr=subprocess.PIPE,
         text=True,

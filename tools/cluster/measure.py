@@ -25,7 +25,7 @@ import psutil
 from devicemanager.cluster import Cluster, NodeOptions
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import load
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from tools.cluster.build import BuildError, binaries
 from tools.cluster.peer import ControlPlane
 
@@ -66,7 +66,7 @@ class Measuring:
                 self._soak(cluster)
             self.say("nodes that are NotReady", self.nodes - self._count_ready(), "")
             for node in cluster.nodes.values():
-                cast(LightKubelet, node.kubelet).self_check()
+                cast(InMemoryKubelet, node.kubelet).self_check()
             used = self.plane.cpu()
             for name, seconds in used.items():
                 self.say(f"processor time of {name}", seconds, "s")

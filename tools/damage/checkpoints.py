@@ -26,7 +26,7 @@ def faults(original: bytes, data: bytes) -> Iterator[str]:
     found, mended = checkpoint.inspect(data), checkpoint.repair(data)
     loaded = _loaded(data)
     if (loaded is None) is not bool(found.problems):
-        yield f"a kubelet would {'refuse' if loaded is None else 'load'} it, and {found.problems}"
+        yield f"a kubelet would {'reject' if loaded is None else 'load'} it, and {found.problems}"
     if _loaded(mended.data) != mended.checkpoint:
         yield "a kubelet would not load the repaired file as it is told"
     if checkpoint.repair(mended.data).changed:

@@ -31,8 +31,8 @@ def overlooked(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]
         if len(names) > 1 and (Kind.HELD_TWICE, *key) not in found:
             yield f"two pods hold {key}: {sorted(names)}"
     kinds = [each.kind for each in findings]
-    if facts.is_refused and Kind.CHECKPOINT_DAMAGED not in kinds:
-        yield "a kubelet would refuse the checkpoint"
+    if facts.is_rejected and Kind.CHECKPOINT_DAMAGED not in kinds:
+        yield "a kubelet would reject the checkpoint"
     dead = sum(each.state is Listening.DEAD for each in facts.plugins)
     if kinds.count(Kind.DEAD_SOCKET) != dead:
         yield f"{dead} sockets are dead"
@@ -45,7 +45,7 @@ class _Facts:
         self.snapshot = snapshot
         data = snapshot.checkpoint
         self.saved = checkpoint.inspect(data or b"").checkpoint
-        self.is_refused = data is not None and _is_refused(data)
+        self.is_rejected = data is not None and _is_rejected(data)
         self.plugins = [
             each for each in snapshot.sockets or () if not each.path.endswith("/kubelet.sock")
         ]
@@ -72,7 +72,7 @@ class _Facts:
         registered = self.saved.registered_devices or {}
         match finding.kind:
             case Kind.CHECKPOINT_DAMAGED:
-                return self.is_refused
+                return self.is_rejected
             case Kind.HELD_TWICE:
                 (key,) = keys
                 holders = self.holders.get(key, set()), self.entries.get(key, set())
@@ -134,7 +134,7 @@ class _Facts:
         return self.snapshot.pods is not None and not mine & self.holders.keys()
 
 
-def _is_refused(data: bytes) -> bool:
+def _is_rejected(data: bytes) -> bool:
     try:
         checkpoint.loads(data)
     except CheckpointCorrupt:

@@ -69,7 +69,7 @@ def report_faults(original: bytes, data: bytes) -> Iterator[str]:
 
 
 def archive_faults(original: bytes, seed: int) -> Iterator[str]:
-    """A damaged archive is read as one, or is refused with one line."""
+    """A damaged archive is read as one, or is rejected with one line."""
     _, data = damaged(archive(snapshot_of(original, original)), seed)
     try:
         found = findings(read_snapshot(data))

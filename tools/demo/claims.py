@@ -1,4 +1,4 @@
-"""The act of the demo with structured claims: partitions, a refusal, a shared NIC."""
+"""The act of the demo with structured claims: partitions, a rejection, a shared NIC."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _admission(kubelet: Process, example: Path, timeout: float) -> Record:
     if told["admitted"]:
         print(f"\n  {example.name}: pod {name} is admitted")
     else:
-        print(f"\n  {example.name}: pod {name} is refused, {told['reason']}:")
+        print(f"\n  {example.name}: pod {name} is rejected, {told['reason']}:")
         for line in told["message"].split("; "):
             print(f"    {line}")
     return told
@@ -75,7 +75,7 @@ def _check(listed: Sequence[Pod], told: dict[str, Record], check: Check) -> None
     check("its other container shares the network", held["trainer", "upload"] == network)
     check("streamer has a share of the same uplink", held["streamer", "main"] == network[:1])
     greedy = told["2-greedy"]
-    check("greedy was refused, for want of a whole GPU", WHY in greedy["message"])
+    check("greedy was rejected, for want of a whole GPU", WHY in greedy["message"])
     check("it holds nothing", held.get(("greedy", "main"), []) == [])
 
 

@@ -37,7 +37,7 @@ class Process:
         with log.open("ab") as errors:
             self._popen = subprocess.Popen(
                 command,
-                # Kept open: a program that reads it ends when we do.
+                # IdlePool open: a program that reads it ends when we do.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

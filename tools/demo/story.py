@@ -92,7 +92,7 @@ class Demo:
 
     def pods_are_admitted(self) -> None:
         """Act 3."""
-        _heading("Pods from examples/ are admitted, or refused")
+        _heading("Pods from examples/ are admitted, or rejected")
         for example in sorted(EXAMPLES.glob("*.yaml")):
             self._admit(example)
         self._check(
@@ -105,8 +105,8 @@ class Demo:
             "stream's settings are merged: they name the devices of both plugins",
             len(ids) == 2 and all(id_ in merged for id_ in ids),
         )
-        refused = self._admissions["default/greedy"]
-        self._check("greedy was refused, for want of GPUs", GPU in refused["message"])
+        rejected = self._admissions["default/greedy"]
+        self._check("greedy was rejected, for want of GPUs", GPU in rejected["message"])
 
     def pod_resources_tells(self) -> None:
         """Act 4."""
@@ -154,7 +154,7 @@ class Demo:
 
     def claims_share_hardware(self) -> None:
         """Act 8."""
-        _heading("Structured claims: partitions of a GPU, a refusal, a NIC that pods share")
+        _heading("Structured claims: partitions of a GPU, a rejection, a NIC that pods share")
         claims.play(self._directory / "claims", EXAMPLES / "claims", self._check, _TIMEOUT)
 
     def everything_stops(self) -> None:
@@ -253,7 +253,9 @@ class Demo:
             return len(ids_by_resource(client.get_allocatable().devices).get(resource, ()))
 
     def _wait_listed(self, resource: str) -> None:
-        self._kubelet.wait_for(f"devices of {resource}", _is("listed", resource=resource), _TIMEOUT)
+        self._kubelet.wait_for(
+            f"devices of {resource}", _is("devices-updated", resource=resource), _TIMEOUT
+        )
 
     def _admit(self, example: Path) -> None:
         pod = parse(example)
@@ -264,7 +266,7 @@ class Demo:
         )
         self._admissions[name] = told
         if not told["admitted"]:
-            print(f"\n  {example.name}: pod {name} is refused, {told['reason']}:")
+            print(f"\n  {example.name}: pod {name} is rejected, {told['reason']}:")
             print(f"    {told['message']}")
             return
         print(f"\n  {example.name}: pod {name} is admitted")

@@ -1,4 +1,4 @@
-"""The act of the demo in which devices are aligned to NUMA nodes, or a pod is refused."""
+"""The act of the demo in which devices are aligned to NUMA nodes, or a pod is rejected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def play(directory: Path, examples: Path, check: Check, timeout: float) -> None:
             told[example.stem] = _admission(kubelet, example, timeout)
         _check_nodes(directory, check)
         torn = told["3-torn"]
-        check("torn was refused for its nodes", torn["reason"] == "TopologyAffinityError")
+        check("torn was rejected for its nodes", torn["reason"] == "TopologyAffinityError")
         check("the explanation says why", any(WHY in line for line in torn["explanation"]["text"]))
         check("the kubelet ends with status 0", kubelet.stop() == 0)
 
@@ -57,7 +57,7 @@ def _admission(kubelet: Process, example: Path, timeout: float) -> Record:
             nodes = "+".join(map(str, given["numa_nodes"] or ()))
             print(f"    container {container}: {ids} (aligned to NUMA node {nodes})")
     else:
-        print(f"\n  {example.name}: pod {name} is refused, {told['reason']}:")
+        print(f"\n  {example.name}: pod {name} is rejected, {told['reason']}:")
         print(f"    {told['message']}")
         for line in told["explanation"]["text"]:
             print(f"    {line}")

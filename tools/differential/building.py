@@ -97,7 +97,7 @@ def _run(directory: Path, command: list[str], *, mod_flag: bool = True) -> str:
     done = subprocess.run(
         command,
         cwd=directory,
-        # A release that asks for a newer Go is refused, not a reason to download one.
+        # A release that asks for a newer Go is rejected, not a reason to download one.
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": flags},
         capture_output=True,
         text=True,

@@ -69,7 +69,7 @@ def compare(
         return [Disagreement(0, "config error", wanted.config_error, error)]
     if error is not None:
         return []
-    refused, ended = _inactive(scenario, wanted)
+    rejected, ended = _inactive(scenario, wanted)
     found = []
     for each in _differences(wanted, ours["runs"][0]):
         fact = Fact(
@@ -79,7 +79,7 @@ def compare(
             each.path,
             each.expected,
             each.actual,
-            refused[each.step],
+            rejected[each.step],
             ended[each.step],
         )
         found.append(attrs.evolve(each, deviation=named(fact)))
@@ -89,19 +89,19 @@ def compare(
 def _inactive(
     scenario: Scenario, wanted: Expected
 ) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
-    """The pods refused and ended by each step."""
-    refused: set[str] = set()
+    """The pods rejected and ended by each step."""
+    rejected: set[str] = set()
     ended: set[str] = set()
     history = []
     for step, facts in zip(steps_of(scenario), wanted.steps, strict=True):
         if "admit" in step and not facts.get("admit"):
-            refused.add(step["admit"]["uid"])
+            rejected.add(step["admit"]["uid"])
         for path, admitted in facts.items():
             words = path.split()
             if words[0] == "readmitted" and words[-1] == "admit" and not admitted:
-                refused.add(words[1])
+                rejected.add(words[1])
         ended |= {step[kind] for kind in ("finish", "delete") if kind in step}
-        history.append((frozenset(refused), frozenset(ended)))
+        history.append((frozenset(rejected), frozenset(ended)))
     return [each for each, _ in history], [each for _, each in history]
 
 

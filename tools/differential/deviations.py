@@ -24,8 +24,8 @@ class Fact:
     path: str
     expected: Any
     actual: Any
-    refused: frozenset[str]
-    """Pods that the reference has refused by then."""
+    rejected: frozenset[str]
+    """Pods that the reference has rejected by then."""
     ended: frozenset[str]
     """Pods that have finished or were deleted by then."""
 
@@ -78,16 +78,16 @@ def _is_told_with_the_gate_off(fact: Fact) -> bool:
 
 DEVIATIONS: Final[tuple[Deviation, ...]] = (
     Deviation(
-        "refused pods hold nothing",
+        "rejected pods hold nothing",
         "an allocation is all or nothing; the reference keeps what the containers before the "
-        "refused one got until the next allocation or List (Q4)",
-        lambda fact: fact.is_about(fact.refused),
+        "rejected one got until the next allocation or List (Q4)",
+        lambda fact: fact.is_about(fact.rejected),
     ),
     Deviation(
         "the pod admitted last counts as active",
-        "up to 1.31 the reference frees what it held when it was refused or ended only once "
+        "up to 1.31 the reference frees what it held when it was rejected or ended only once "
         "another pod comes, ours with the next List as well",
-        lambda fact: minor(fact.version) <= 31 and fact.is_told_of(fact.refused | fact.ended),
+        lambda fact: minor(fact.version) <= 31 and fact.is_told_of(fact.rejected | fact.ended),
     ),
     Deviation(
         "health updates whatever the gate",

@@ -135,18 +135,18 @@ class _Node:
 
     def _do_register(self, described: Mapping[str, Any]) -> Plain:
         if described.get("version"):
-            return {"registered": self._refused(described)}
+            return {"registered": self._rejected(described)}
         self._register(
             described["resource"], described, same_socket=described.get("same_socket", False)
         )
         return {"registered": ""}
 
-    def _refused(self, described: Mapping[str, Any]) -> str:
-        """A registration that the kubelet refuses before it dials."""
+    def _rejected(self, described: Mapping[str, Any]) -> str:
+        """A registration that the kubelet rejects before it dials."""
         with grpc.insecure_channel(sockets.target(self._kubelet.plugin_socket)) as channel:
             request = dp.RegisterRequest(
                 version=described["version"],
-                endpoint="refused.sock",
+                endpoint="rejected.sock",
                 resource_name=described["resource"],
             )
             try:

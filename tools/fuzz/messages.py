@@ -137,7 +137,7 @@ def _podresources() -> Run:
     from podresources import decoding
     from podresources.counters import Counters
     from podresources.rendering import as_dict
-    from podresources.service import Refusal, Service
+    from podresources.service import Rejection, Service
     from podresources.source import MemorySource
     from podresources.values import Pod
 
@@ -149,7 +149,7 @@ def _podresources() -> Run:
 
     def run(data: bytes) -> None:
         for method in service.methods():
-            with contextlib.suppress(Refusal):
+            with contextlib.suppress(Rejection):
                 service.answer(method, data)
         for read in (
             decoding.pods_from_bytes,

@@ -18,7 +18,7 @@ from devicemanager.core.devices import Device
 from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
 from devicemanager.core.versions.quirks import quirks_of
@@ -181,8 +181,8 @@ def _step(manager: DeviceManager, pod: Pod, plugins: Iterable[FakePlugin]) -> di
     actual: dict[str, Any] = {"hints": {"container": _hints(first), "pod": _hints(whole)}}
     try:
         allocation = manager.admit(pod)
-    except Refused as refused:
-        actual |= {"admit": False, "reason": refused.reason, "message": refused.message}
+    except Rejected as rejected:
+        actual |= {"admit": False, "reason": rejected.reason, "message": rejected.message}
     else:
         actual |= {"admit": True, "reason": "", "message": ""}
         actual["affinity"] = {
@@ -245,7 +245,7 @@ def _compare(pod: str, step: Mapping[str, Any], actual: Mapping[str, Any]) -> li
         elif field == "device_counts":
             found += difference(f"{pod} device_counts", expected, _counts(actual["devices"]))
         elif field == "affinity" and "affinity" not in actual:
-            found.append(f"{pod} affinity: the pod was refused: {actual['message']}")
+            found.append(f"{pod} affinity: the pod was rejected: {actual['message']}")
         else:
             found += difference(f"{pod} {field}", expected, actual[field])
     return found

@@ -72,8 +72,8 @@ def _step(allocator: Allocator, step: Step, node: str) -> list[str]:
             ((name, short),) = step["class"].items()
             _define(allocator, name, short)
     except ClaimsError as error:
-        return difference(f"refused ({error})", step.get("want"), "error")
-    return difference("refused", step.get("want"), None)
+        return difference(f"rejected ({error})", step.get("want"), "error")
+    return difference("rejected", step.get("want"), None)
 
 
 def _define(allocator: Allocator, name: str, short: Mapping[str, Any]) -> None:

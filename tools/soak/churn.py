@@ -94,7 +94,7 @@ class Soak:
                 number + 1,
                 share.admitted,
                 share.restarted,
-                share.refused,
+                share.rejected,
                 seconds,
                 p50,
                 baseline,
@@ -164,7 +164,7 @@ class Soak:
 
     def _once(self, held: list[str]) -> None:
         each = pod(next(self._numbers))
-        self._kubelet.admit(each, start=False).raise_for_refusal()
+        self._kubelet.admit(each, start=False).raise_for_rejection()
         held.append(each.uid)
 
 
@@ -172,7 +172,7 @@ class _Share:
     """What is still to do in a lap; its methods may be called from any thread."""
 
     def __init__(self, admissions: int, restarts: int, end: float) -> None:
-        self.admitted = self.refused = self.restarted = 0
+        self.admitted = self.rejected = self.restarted = 0
         self._admissions, self._restarts, self._end = admissions, restarts, end
         self._begun = 0
         self._given_up = False
@@ -191,7 +191,7 @@ class _Share:
     def answer(self, admitted: bool) -> None:
         with self._changed:
             self.admitted += admitted
-            self.refused += not admitted
+            self.rejected += not admitted
             self._begun -= not admitted  # to be done again
             self._changed.notify_all()
 

@@ -49,7 +49,7 @@ class Lap:
     number: int
     admissions: int
     restarts: int
-    refused: int
+    rejected: int
     """Admissions while the plugin was away; each was tried again with another pod."""
     seconds: float
     p50: float
@@ -65,7 +65,7 @@ class Lap:
 
 _FLAT: Final = "memory, objects, descriptors and threads flat, self_check agrees"
 HEAD: Final = (
-    "lap  admitted  refused  restarts      s    p50  x baseline   RSS MB  objects  descriptors  "
+    "lap  admitted  rejected  restarts      s    p50  x baseline   RSS MB  objects  descriptors  "
     "threads"
 )
 
@@ -74,7 +74,7 @@ def line(lap: Lap) -> str:
     """One row of the table under ``HEAD``."""
     reading = lap.reading
     return (
-        f"{lap.number:3}  {lap.admissions:8}  {lap.refused:7}  {lap.restarts:8}  "
+        f"{lap.number:3}  {lap.admissions:8}  {lap.rejected:7}  {lap.restarts:8}  "
         f"{lap.seconds:5.0f}  {lap.p50:5.2f}  {lap.ratio:7.2f}  {reading.memory:7.1f}  "
         f"{reading.objects:7}  {reading.descriptors:11}  {reading.threads:7}"
     )

@@ -100,9 +100,9 @@ class Actor:
         self._end(uid)
         if outcome is not None:
             raise AllocationError(outcome.error)
-        self._done["refused"] += 1
+        self._done["rejected"] += 1
         if _FULL not in admission.message.lower() and self._plugin_was_there(plugin):
-            raise InternalError(f"{uid} was refused: {admission.message}")
+            raise InternalError(f"{uid} was rejected: {admission.message}")
 
     def _terminate(self) -> None:
         if self.held:

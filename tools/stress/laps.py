@@ -41,7 +41,7 @@ class Stress:
 
     def __init__(self, threads: int, seed: int) -> None:
         self._stack = ExitStack()
-        # One device less than could be asked for: some pods are refused.
+        # One device less than could be asked for: some pods are rejected.
         self._node = Node(threads * _PODS * _MOST - 1)
         numbers, choice = count(), random.Random(seed)
         self._actors = [

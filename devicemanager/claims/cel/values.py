@@ -1,6 +1,6 @@
 """Quantities and versions as CEL values, and the functions that know them.
 
-Both are one message type: the library has no types of one's own, and refuses two message
+Both are one message type: the library has no types of one's own, and rejects two message
 types with functions of one name. Its texts are canonical, so that equal values are equal
 messages, which is what ``in`` and comparisons inside of lists go by. The names of its fields
 are words that CEL keeps to itself: no expression can spell them.

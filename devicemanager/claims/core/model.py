@@ -140,7 +140,7 @@ class Cause(enum.Enum):
 
 
 @attrs.frozen
-class Refusal:
+class Rejection:
     """Why one alternative did not get its devices."""
 
     claim: str
@@ -165,14 +165,14 @@ class Leftover:
     taken: int
     """The set of devices that it got."""
     exclusions: tuple[Exclusion, ...]
-    """As in ``Refusal``; with ``taken`` they are all devices."""
+    """As in ``Rejection``; with ``taken`` they are all devices."""
 
 
 @attrs.frozen
 class Infeasible:
     """Does not fit now; it may once other claims are released or pools change."""
 
-    reasons: tuple[Refusal, ...]
+    reasons: tuple[Rejection, ...]
     """Of the requests that cannot be met, in order; of all, if only together they cannot."""
     steps: int = 0
 

@@ -15,7 +15,7 @@ from devicemanager.claims.core.model import (
     Leftover,
     Limits,
     Mode,
-    Refusal,
+    Rejection,
 )
 from devicemanager.claims.core.problem import Choice, Problem, Slot, reach
 from devicemanager.claims.core.step_budget import OrderLostError, OutOfStepsError, Steps
@@ -23,18 +23,18 @@ from devicemanager.claims.core.view import View, affords
 from devicemanager.core import bitset
 
 
-def refusals(
+def rejections(
     view: View, ledger: Ledger, claims: Sequence[Claim], limits: Limits
-) -> tuple[Refusal, ...]:
+) -> tuple[Rejection, ...]:
     """Of the requests that could not be served even alone; of all requests, if each could."""
     by_request = [
-        [_refusal(view, ledger, claims, choice, limits) for choice in choices]
+        [_rejection(view, ledger, claims, choice, limits) for choice in choices]
         for choices in _choices(claims)
     ]
     alone = [
         found for found in by_request if all(each.cause is not Cause.TOGETHER for each in found)
     ]
-    return tuple([refusal for found in alone or by_request for refusal in found])
+    return tuple([rejection for found in alone or by_request for rejection in found])
 
 
 def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
@@ -44,9 +44,9 @@ def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
             yield [(place, number, index) for index in range(len(request.alternatives))]
 
 
-def _refusal(
+def _rejection(
     view: View, ledger: Ledger, claims: Sequence[Claim], choice: Choice, limits: Limits
-) -> Refusal:
+) -> Rejection:
     claim = claims[choice[0]]
     alternative = claim.requests[choice[1]].alternatives[choice[2]]
     # Of its own, so that what the search spent does not cut the explanation off.
@@ -58,7 +58,7 @@ def _refusal(
     reachable = {name: reach(tiers, sieve.rest, slot.most) for name, tiers in slot.tiers.items()}
     slot.usable = sieve.rest
     cause = _cause(problem, slot, reachable, limits)
-    return Refusal(
+    return Rejection(
         claim.id,
         alternative.label,
         cause,

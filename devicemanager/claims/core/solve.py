@@ -62,7 +62,7 @@ def solve(
         return Solution(call.allocations(found), call.steps.spent)
     if call.too_many is not None:
         return call.too_many
-    return Infeasible(reasons.refusals(call.view, ledger, claims, limits), call.steps.spent)
+    return Infeasible(reasons.rejections(call.view, ledger, claims, limits), call.steps.spent)
 
 
 def _too_many(claim: Claim, most: int) -> Error | None:

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from devicemanager.cluster.client.credentials import Credentials
 from devicemanager.cluster.client.errors import ClientClosing, Unauthorized, Unavailable, api_error
 from devicemanager.cluster.client.protocol import JsonObject, Patch
-from devicemanager.cluster.client.rate_limited_warning import Rarely, Warn
+from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.cluster.client.streams import OpenStreams
 from devicemanager.cluster.client.validation import decoded
 from devicemanager.io.retry import retry
@@ -74,7 +74,7 @@ class ApiClient:
         self._credentials = credentials
         self._connections = connections
         self._manners = _manners(timeout)
-        self._warn = Rarely(warn)
+        self._warn = RateLimitedWarning(warn)
         self._closing = threading.Event()
         # Guards credentials and pools as they are replaced together.
         self._renewing = threading.Lock()

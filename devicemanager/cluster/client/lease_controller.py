@@ -23,12 +23,12 @@ from devicemanager.cluster.client.errors import (
     Unavailable,
 )
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.rate_limited_warning import Rarely, Warn
+from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.cluster.client.work_queue import start_another
 from devicemanager.objects.status.lease import lease_object
 from devicemanager.objects.status.node import node_reference
 
-__all__ = ["HeartbeatLane", "Lag", "LeaseApi"]
+__all__ = ["Lag", "LeaseApi", "LeaseController"]
 
 PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 THREADS: Final = 16
@@ -77,7 +77,7 @@ class Lag:
     """Of all."""
 
 
-class HeartbeatLane:
+class LeaseController:
     """Renews leases until closed. May be used from any thread."""
 
     def __init__(
@@ -95,7 +95,7 @@ class HeartbeatLane:
         self._most = threads
         self._as_nodes = as_nodes
         self._warn = warn
-        self._late = Rarely(warn)
+        self._late = RateLimitedWarning(warn)
         # Guards the fields below; no request is made under it.
         self._changed = threading.Condition(threading.Lock())
         self._leases: dict[str, _Lease] = {}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-__all__ = ["Rarely", "Warn", "cut"]
+__all__ = ["RateLimitedWarning", "Warn", "cut"]
 
 Warn: TypeAlias = Callable[[str], None]
 """Takes one line for people. May be called from any thread."""
@@ -15,7 +15,7 @@ Warn: TypeAlias = Callable[[str], None]
 _SHOWN: Final = 60
 
 
-class Rarely:
+class RateLimitedWarning:
     """Passes a line on at most once in a while, and drops the others."""
 
     def __init__(

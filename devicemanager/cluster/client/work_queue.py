@@ -13,7 +13,7 @@ from devicemanager.cluster.client.errors import ApiError, ClientClosing
 from devicemanager.cluster.client.protocol import Priority
 from devicemanager.cluster.client.rate_limited_warning import Warn
 
-__all__ = ["WorkLane", "start_another"]
+__all__ = ["WorkQueue", "start_another"]
 
 _Act = Callable[[], None]
 
@@ -25,7 +25,7 @@ class _Work:
     dropped: _Act | None
 
 
-class WorkLane:
+class WorkQueue:
     """At most so many threads, started as work comes. May be used from any thread.
 
     What has the same key runs in the order in which it came, one at a time. A key is as

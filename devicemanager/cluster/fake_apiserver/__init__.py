@@ -12,11 +12,11 @@ from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 if TYPE_CHECKING:
     from devicemanager.cluster.fake_apiserver.controllers import Controllers
     from devicemanager.cluster.fake_apiserver.faults import Faults
-    from devicemanager.cluster.fake_apiserver.server import StubServer
+    from devicemanager.cluster.fake_apiserver.server import FakeApiServer
 
-__all__ = ["Controllers", "Faults", "StubServer"]
+__all__ = ["Controllers", "FakeApiServer", "Faults"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"Controllers": "controllers", "Faults": "faults", "StubServer": "server"},
+    {"Controllers": "controllers", "Faults": "faults", "FakeApiServer": "server"},
 )

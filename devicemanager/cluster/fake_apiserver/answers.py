@@ -6,7 +6,7 @@ from typing import Any
 
 from devicemanager.cluster.fake_apiserver.kinds import Target
 
-__all__ = ["Refusal", "status"]
+__all__ = ["Rejection", "status"]
 
 _REASONS = {
     400: "BadRequest",
@@ -23,7 +23,7 @@ _REASONS = {
 }
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """A request is answered with an error."""
 
     def __init__(self, code: int, message: str, reason: str | None = None) -> None:
@@ -33,20 +33,20 @@ class Refusal(Exception):
         self.reason = reason or _REASONS.get(code, "Unknown")
 
     @staticmethod
-    def not_found(target: Target) -> Refusal:
+    def not_found(target: Target) -> Rejection:
         """There is no such object."""
-        return Refusal(404, f'{target.kind.plural} "{target.name}" not found')
+        return Rejection(404, f'{target.kind.plural} "{target.name}" not found')
 
     @staticmethod
-    def exists(target: Target, name: str) -> Refusal:
+    def exists(target: Target, name: str) -> Rejection:
         """There is one already."""
-        return Refusal(409, f'{target.kind.plural} "{name}" already exists', "AlreadyExists")
+        return Rejection(409, f'{target.kind.plural} "{name}" already exists', "AlreadyExists")
 
     @staticmethod
-    def conflict(target: Target, why: str) -> Refusal:
+    def conflict(target: Target, why: str) -> Rejection:
         """It is not the object that was meant, or no longer as it was."""
         what = f'Operation cannot be fulfilled on {target.kind.plural} "{target.name}"'
-        return Refusal(409, f"{what}: {why}")
+        return Rejection(409, f"{what}: {why}")
 
     def body(self) -> dict[str, Any]:
         """As ``metav1.Status``."""

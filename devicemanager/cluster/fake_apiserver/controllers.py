@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Self
 
 from devicemanager.cluster.fake_apiserver import jobs, lifecycle, scheduling
-from devicemanager.cluster.fake_apiserver.server import StubServer
+from devicemanager.cluster.fake_apiserver.server import FakeApiServer
 
 __all__ = ["Controllers"]
 
@@ -20,7 +20,7 @@ __all__ = ["Controllers"]
 class Controllers:
     """Run beside a stub, each on a thread, from ``start`` or ``with`` to ``stop``."""
 
-    def __init__(self, stub: StubServer, *, grace: float = 50.0) -> None:
+    def __init__(self, stub: FakeApiServer, *, grace: float = 50.0) -> None:
         """``grace``: seconds without a renewed lease until a node is NotReady."""
         self._stub = stub
         self._lifecycle = lifecycle.Lifecycle(grace)
@@ -52,7 +52,7 @@ class Controllers:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _run(self, step: Callable[[StubServer], None]) -> None:
+    def _run(self, step: Callable[[FakeApiServer], None]) -> None:
         at = 0
         while not self._stopping.is_set():
             store = self._stub.objects.store

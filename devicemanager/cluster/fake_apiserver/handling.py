@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.faults import Faults, Request
 from devicemanager.cluster.fake_apiserver.kinds import Target, target
 from devicemanager.cluster.fake_apiserver.merging import merge, strategic
@@ -70,41 +70,41 @@ class Handling:
         self.token = token
 
     def read(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Asked:
-        """What is asked for. Raises Refusal."""
+        """What is asked for. Raises Rejection."""
         if self.token is not None and headers.get("Authorization") != f"Bearer {self.token}":
-            raise Refusal(401, "Unauthorized")
+            raise Rejection(401, "Unauthorized")
         parts = urlsplit(url)
         named = target(parts.path)
         if named is None:
-            raise Refusal(404, "the server could not find the requested resource")
+            raise Rejection(404, "the server could not find the requested resource")
         try:
             given = json.loads(body) if body else {}
         except ValueError:
-            raise Refusal(400, "the body is no JSON") from None
+            raise Rejection(400, "the body is no JSON") from None
         return Asked(method, named, dict(parse_qsl(parts.query)), headers, given)
 
     def authorize(self, asked: Asked) -> None:
-        """Raises Refusal for what nobody may, and for a fault that is set."""
+        """Raises Rejection for what nobody may, and for a fault that is set."""
         if user := asked.headers.get("Impersonate-User"):
             self._impersonate("users", user)
             self._impersonate("groups", asked.headers.get("Impersonate-Group", ""))
         node = node_of(user)
         if node is not None:
             if not node_may(node, asked.verb, asked.target, asked.query):
-                raise self.rights.refusal(str(user), asked.verb, asked.target)
+                raise self.rights.rejection(str(user), asked.verb, asked.target)
         elif asked.target.kind.name != "SelfSubjectAccessReview":
             self.rights.check(user or USER, asked.verb, asked.target)
         if (code := self.faults.code(asked.request)) is not None:
-            raise Refusal(code, "a fault on purpose")
+            raise Rejection(code, "a fault on purpose")
 
     def _impersonate(self, what: str, name: str) -> None:
         right = Right("", what, "impersonate")
         self.rights.note(right)
         if not self.rights.allows(right):
-            raise Refusal(403, f'{what} "{name}" is forbidden: User "{USER}" cannot impersonate')
+            raise Rejection(403, f'{what} "{name}" is forbidden: User "{USER}" cannot impersonate')
 
     def answer(self, asked: Asked) -> Answer:
-        """Any request but a watch. Raises Refusal."""
+        """Any request but a watch. Raises Rejection."""
         if asked.method in ("PUT", "PATCH") and self.faults.second_writer(asked.request):
             self._write_first(asked.target)
         if asked.method == "GET":
@@ -131,7 +131,7 @@ class Handling:
         named = asked.target
         stored = self.objects.store.get(named.kind, named.namespace, named.name)
         if stored is None:
-            raise Refusal.not_found(named)
+            raise Rejection.not_found(named)
         return stored.text
 
     def _list(self, asked: Asked) -> bytes:
@@ -160,7 +160,7 @@ class Handling:
         elif named.below == "eviction":
             self.objects.delete(attrs.evolve(named, below=""), body.get("deleteOptions") or {})
         elif named.name:
-            raise Refusal(405, "the server does not allow this method on the requested resource")
+            raise Rejection(405, "the server does not allow this method on the requested resource")
         else:
             return 201, self.objects.create(named, body).text
         return 201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}'
@@ -170,7 +170,7 @@ class Handling:
             return self.objects.replace(asked.target, asked.body)
         patch = _PATCHES.get(asked.headers.get("Content-Type", ""))
         if patch is None:
-            raise Refusal(415, "the body of the request was in an unknown format")
+            raise Rejection(415, "the body of the request was in an unknown format")
         version = (asked.body.get("metadata") or {}).get("resourceVersion")
         return self.objects.change(asked.target, lambda old: patch(old, asked.body), version)
 
@@ -179,13 +179,13 @@ class Handling:
         if "gracePeriodSeconds" in asked.query:
             options["gracePeriodSeconds"] = int(asked.query["gracePeriodSeconds"])
         if not asked.target.name:
-            raise Refusal(405, "the stub deletes one object at a time")
+            raise Rejection(405, "the stub deletes one object at a time")
         return self.objects.delete(asked.target, options)
 
     # -- watch -----------------------------------------------------------------------
 
     def watch(self, asked: Asked) -> Watching:
-        """The events of a watch. Raises Refusal."""
+        """The events of a watch. Raises Rejection."""
         store = self.objects.store
         since = int(asked.query.get("resourceVersion") or 0)
         seconds = float(asked.query.get("timeoutSeconds") or 1800)
@@ -196,4 +196,4 @@ def _selector(asked: Asked) -> Any:
     try:
         return selector(asked.query)
     except ValueError as error:
-        raise Refusal(400, str(error)) from None
+        raise Rejection(400, str(error)) from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 from devicemanager.cluster.fake_apiserver.objects import has_ended, timestamp
 
 if TYPE_CHECKING:
-    from devicemanager.cluster.fake_apiserver.server import StubServer
+    from devicemanager.cluster.fake_apiserver.server import FakeApiServer
 
 __all__ = ["step"]
 
@@ -18,7 +18,7 @@ TRACKING: Final = "batch.kubernetes.io/job-tracking"
 Object = dict[str, Any]
 
 
-def step(stub: StubServer) -> None:
+def step(stub: FakeApiServer) -> None:
     """Look at every Job once."""
     pods: dict[str, list[Object]] = {}
     for pod in stub.all("pods"):
@@ -32,7 +32,7 @@ def step(stub: StubServer) -> None:
             _release(stub, pod)
 
 
-def _reconcile(stub: StubServer, job: Object, pods: list[Object]) -> None:
+def _reconcile(stub: FakeApiServer, job: Object, pods: list[Object]) -> None:
     counted = dict(job.get("status") or {})
     for pod in pods:
         # Only what was counted loses the finalizer, and only what still has it is counted.
@@ -54,7 +54,7 @@ def _reconcile(stub: StubServer, job: Object, pods: list[Object]) -> None:
     _say(stub, job, counted)
 
 
-def _create(stub: StubServer, job: Object) -> Object:
+def _create(stub: FakeApiServer, job: Object) -> Object:
     template = copy.deepcopy(job["spec"]["template"])
     metadata = template.setdefault("metadata", {})
     name = job["metadata"]["name"]
@@ -75,7 +75,7 @@ def _create(stub: StubServer, job: Object) -> Object:
     return stub.create("pods", template, job["metadata"]["namespace"])
 
 
-def _release(stub: StubServer, pod: Object) -> None:
+def _release(stub: FakeApiServer, pod: Object) -> None:
     metadata = pod["metadata"]
 
     def released(value: Object) -> Object:
@@ -87,11 +87,11 @@ def _release(stub: StubServer, pod: Object) -> None:
         stub.objects.change(
             Target(KINDS["pods"], metadata["namespace"], metadata["name"]), released
         )
-    except Refusal:
+    except Rejection:
         return
 
 
-def _say(stub: StubServer, job: Object, counted: Object) -> None:
+def _say(stub: FakeApiServer, job: Object, counted: Object) -> None:
     if counted == (job.get("status") or {}):
         return
     if counted.get("conditions") and not (job.get("status") or {}).get("conditions"):
@@ -105,5 +105,5 @@ def _say(stub: StubServer, job: Object, counted: Object) -> None:
     target = Target(KINDS["jobs"], metadata["namespace"], metadata["name"], "status")
     try:
         stub.objects.change(target, said)
-    except Refusal:
+    except Rejection:
         return

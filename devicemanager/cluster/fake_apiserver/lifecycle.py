@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 from devicemanager.cluster.fake_apiserver.objects import NOT_READY, timestamp
 
 if TYPE_CHECKING:
-    from devicemanager.cluster.fake_apiserver.server import StubServer
+    from devicemanager.cluster.fake_apiserver.server import FakeApiServer
 
 __all__ = ["Lifecycle"]
 
@@ -27,7 +27,7 @@ class Lifecycle:
         self.not_ready = 0
         """How often a node became NotReady because its lease was late."""
 
-    def step(self, stub: StubServer) -> None:
+    def step(self, stub: FakeApiServer) -> None:
         """Look at every node once."""
         now = time.monotonic()
         leases = {
@@ -48,7 +48,7 @@ class Lifecycle:
             del self._renewed[name]
         _collect(stub, names)
 
-    def _lost(self, stub: StubServer, node: Object) -> None:
+    def _lost(self, stub: FakeApiServer, node: Object) -> None:
         if not _is_ready(node):
             return
         self.not_ready += 1
@@ -71,7 +71,7 @@ def _is_ready(node: Object) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def _taint(stub: StubServer, node: Object, wanted: bool) -> None:
+def _taint(stub: FakeApiServer, node: Object, wanted: bool) -> None:
     there = any(each["key"] == NOT_READY["key"] for each in node["spec"].get("taints") or ())
     if there is wanted:
         return
@@ -84,14 +84,14 @@ def _taint(stub: StubServer, node: Object, wanted: bool) -> None:
     _change(stub, node, tainted)
 
 
-def _change(stub: StubServer, node: Object, change: Any, below: str = "") -> None:
+def _change(stub: FakeApiServer, node: Object, change: Any, below: str = "") -> None:
     try:
         stub.objects.change(Target(KINDS["nodes"], "", node["metadata"]["name"], below), change)
-    except Refusal:
+    except Rejection:
         return  # gone meanwhile
 
 
-def _collect(stub: StubServer, names: set[str]) -> None:
+def _collect(stub: FakeApiServer, names: set[str]) -> None:
     """Pod GC: pods that are bound to nodes that are no more."""
     for pod in stub.all("pods"):
         node = pod["spec"].get("nodeName")
@@ -101,5 +101,5 @@ def _collect(stub: StubServer, names: set[str]) -> None:
             target = Target(KINDS["pods"], metadata["namespace"], metadata["name"])
             try:
                 stub.objects.delete(target, options)
-            except Refusal:
+            except Rejection:
                 continue

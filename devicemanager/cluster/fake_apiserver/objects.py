@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 from devicemanager.cluster.fake_apiserver.store import Object, Store, Stored
 from devicemanager.objects.status import times
@@ -37,7 +37,7 @@ def has_ended(pod: Mapping[str, Any]) -> bool:
 
 class Objects:
     """The store with the rules of the registry (``pkg/registry/core``) on top. Methods raise
-    Refusal."""
+    Rejection."""
 
     def __init__(self, store: Store, *, keeps_resource_health: bool = True) -> None:
         """``keeps_resource_health``: the gate ResourceHealthStatus."""
@@ -50,7 +50,7 @@ class Objects:
         """POST of an object."""
         kind = target.kind
         if kind.namespaced and not target.namespace:
-            raise Refusal(405, "the server does not allow this method on the requested resource")
+            raise Rejection(405, "the server does not allow this method on the requested resource")
         value = copy.deepcopy(given)
         metadata = value.setdefault("metadata", {})
         given_name = metadata.get("name")
@@ -67,14 +67,14 @@ class Objects:
                     return self.store.put(kind, value)
                 if given_name:
                     break
-            raise Refusal.exists(target, name)
+            raise Rejection.exists(target, name)
 
     def bind(self, target: Target, binding: Object) -> None:
         """POST of ``pods/NAME/binding``."""
 
         def bound(pod: Object) -> Object:
             if pod["spec"].get("nodeName"):
-                raise Refusal.conflict(target, "pod is already assigned to a node")
+                raise Rejection.conflict(target, "pod is already assigned to a node")
             pod["spec"]["nodeName"] = binding["target"]["name"]
             scheduled = {"type": "PodScheduled", "status": "True"}
             conditions = pod["status"].setdefault("conditions", [])
@@ -104,10 +104,10 @@ class Objects:
             given = change(copy.deepcopy(old))
             version = version or given.get("metadata", {}).get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
-                raise Refusal.conflict(target, "the object has been modified")
+                raise Rejection.conflict(target, "the object has been modified")
             uid = given.get("metadata", {}).get("uid")
             if uid and uid != old["metadata"]["uid"]:
-                raise Refusal.conflict(target, f"Precondition failed: UID in precondition: {uid}")
+                raise Rejection.conflict(target, f"Precondition failed: UID in precondition: {uid}")
             new = self._taken(target, old, given)
             if new == old:
                 return stored
@@ -134,7 +134,7 @@ class Objects:
     def _known(self, target: Target) -> Stored:
         stored = self.store.get(target.kind, target.namespace, target.name)
         if stored is None:
-            raise Refusal.not_found(target)
+            raise Rejection.not_found(target)
         return stored
 
     # -- delete ----------------------------------------------------------------------
@@ -166,7 +166,9 @@ def _is_pod(target: Target) -> bool:
 def _check(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
     for key in ("uid", "resourceVersion"):
         if wanted.get(key) not in (None, old["metadata"][key]):
-            raise Refusal.conflict(target, f"Precondition failed: {key} is {old['metadata'][key]}")
+            raise Rejection.conflict(
+                target, f"Precondition failed: {key} is {old['metadata'][key]}"
+            )
 
 
 def _grace(pod: Object, asked: int | None) -> int:
@@ -187,7 +189,7 @@ def _is_over(value: Object) -> bool:
 
 def _generated(metadata: Mapping[str, Any]) -> str:
     if not metadata.get("generateName"):
-        raise Refusal(422, "metadata.name: Required value: name or generateName is required")
+        raise Rejection(422, "metadata.name: Required value: name or generateName is required")
     return f"{metadata['generateName']}{secrets.token_hex(3)[:5]}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.kinds import Target
 
 __all__ = ["Right", "Rights", "rights_of"]
@@ -56,16 +56,16 @@ class Rights:
             self._used.clear()
 
     def check(self, user: str, verb: str, target: Target) -> None:
-        """Note the right that a request needs. Raises Refusal if it is not allowed."""
+        """Note the right that a request needs. Raises Rejection if it is not allowed."""
         right = Right(target.kind.group, _resource(target), verb)
         self.note(right)
         if not self.allows(right):
-            raise self.refusal(user, verb, target)
+            raise self.rejection(user, verb, target)
 
-    def refusal(self, user: str, verb: str, target: Target) -> Refusal:
+    def rejection(self, user: str, verb: str, target: Target) -> Rejection:
         """What is answered for a request that is not allowed."""
         where = f'in the namespace "{target.namespace}"' if target.namespace else None
-        return Refusal(
+        return Rejection(
             403,
             f"{target.kind.plural} is forbidden: "
             f'User "{user}" cannot {verb} resource "{_resource(target)}" '

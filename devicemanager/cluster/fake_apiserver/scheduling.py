@@ -6,20 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 from devicemanager.cluster.fake_apiserver.objects import has_ended, timestamp
 from devicemanager.core.quantity import parse_quantity
 
 if TYPE_CHECKING:
-    from devicemanager.cluster.fake_apiserver.server import StubServer
+    from devicemanager.cluster.fake_apiserver.server import FakeApiServer
 
 __all__ = ["step"]
 
 Pod = Mapping[str, Any]
 
 
-def step(stub: StubServer) -> None:
+def step(stub: FakeApiServer) -> None:
     """Bind every pod that fits somewhere, to the node with the most room."""
     pods = stub.all("pods")
     waiting = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_wanted(pod)]
@@ -93,16 +93,16 @@ def _matches(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
     return toleration["key"] == taint["key"] and same
 
 
-def _bind(stub: StubServer, pod: Pod, node: str) -> None:
+def _bind(stub: FakeApiServer, pod: Pod, node: str) -> None:
     metadata = pod["metadata"]
     target = Target(KINDS["pods"], metadata["namespace"], metadata["name"], "binding")
     try:
         stub.objects.bind(target, {"target": {"kind": "Node", "name": node}})
-    except Refusal:
+    except Rejection:
         return  # deleted meanwhile
 
 
-def _say_unschedulable(stub: StubServer, pod: Pod, nodes: int) -> None:
+def _say_unschedulable(stub: FakeApiServer, pod: Pod, nodes: int) -> None:
     if any(each.get("reason") == "Unschedulable" for each in pod["status"].get("conditions", ())):
         return
     condition = {
@@ -121,5 +121,5 @@ def _say_unschedulable(stub: StubServer, pod: Pod, nodes: int) -> None:
 
     try:
         stub.objects.change(target, said)
-    except Refusal:
+    except Rejection:
         return

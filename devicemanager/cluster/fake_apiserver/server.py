@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Self
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.faults import Faults
 from devicemanager.cluster.fake_apiserver.handling import Asked, Handling
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
@@ -21,7 +21,7 @@ from devicemanager.cluster.fake_apiserver.objects import Objects
 from devicemanager.cluster.fake_apiserver.rights import Right, Rights
 from devicemanager.cluster.fake_apiserver.store import Object, Store
 
-__all__ = ["StubServer"]
+__all__ = ["FakeApiServer"]
 
 _MOST_BODY: Final = 3 << 20
 _PLAIN: Final = {
@@ -31,7 +31,7 @@ _PLAIN: Final = {
 }
 
 
-class StubServer:
+class FakeApiServer:
     """An API server on a port of its own, from ``start`` or ``with`` to ``stop``.
 
     What it holds stays over ``stop`` and ``start``, as that of a real one does in etcd;
@@ -52,7 +52,7 @@ class StubServer:
         self.rights = Rights(allowed)
         self.bookmark_every = bookmark_every
         self.requests: Counter[tuple[str, str]] = Counter()
-        """How many came, by verb and resource, with those that were refused."""
+        """How many came, by verb and resource, with those that were rejected."""
         self._keeps_resource_health = keeps_resource_health
         self._token = token
         self._port = 0
@@ -168,9 +168,9 @@ class StubServer:
                 self._stream(handler, handling, asked)
             else:
                 handler.answer(*handling.answer(asked))
-        except Refusal as refusal:
-            wait = {"Retry-After": "1"} if refusal.code == 429 else {}
-            handler.answer(refusal.code, json.dumps(refusal.body()).encode(), wait)
+        except Rejection as rejection:
+            wait = {"Retry-After": "1"} if rejection.code == 429 else {}
+            handler.answer(rejection.code, json.dumps(rejection.body()).encode(), wait)
 
     def _hold_up(self) -> None:
         if self.faults.slow:
@@ -198,7 +198,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 256
 
-    def __init__(self, address: tuple[str, int], stub: StubServer) -> None:
+    def __init__(self, address: tuple[str, int], stub: FakeApiServer) -> None:
         self.stub = stub
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()

@@ -236,7 +236,7 @@ class ClusterNode(NodeDevices):
         self.look()
 
     def pressure(self, pressures: Collection[Pressure]) -> None:
-        """The node is short of these, and of nothing else: it refuses pods as a kubelet does."""
+        """The node is short of these, and of nothing else: it rejects pods as a kubelet does."""
         self._state.set_pressures(pressures)
         self.look()
 

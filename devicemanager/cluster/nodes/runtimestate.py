@@ -1,4 +1,4 @@
-"""What is wrong with a node, and whom it refuses for that (the kubelet's runtime state,
+"""What is wrong with a node, and whom it rejects for that (the kubelet's runtime state,
 ``pkg/kubelet/runtime.go``, and the admit handlers that look at it)."""
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.qos import QosClass, qos_class
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 
 __all__ = ["RuntimeState"]
 
 _SHUTTING_DOWN: Final = "node is shutting down"
-_SHUTDOWN_REFUSAL: Final = "Pod was rejected as the node is shutting down."
+_SHUTDOWN_REJECTION: Final = "Pod was rejected as the node is shutting down."
 _NONE: Final[frozenset[Pressure]] = frozenset()
 
 
@@ -59,8 +59,8 @@ class RuntimeState:
         with self._lock:
             return self._pressures
 
-    def admit(self, pod: Pod) -> Refused | None:
-        """Why the node refuses a pod without asking its device manager; None if it does not
+    def admit(self, pod: Pod) -> Rejected | None:
+        """Why the node rejects a pod without asking its device manager; None if it does not
         (``evictionManager.Admit``, pkg/kubelet/eviction, and the shutdown manager's ``Admit``,
         v1.32)."""
         short_of = self.pressures
@@ -69,7 +69,7 @@ class RuntimeState:
             spared = qos_class(pod) is not QosClass.BEST_EFFORT
             if not (spared and pressures == [Pressure.MEMORY]):
                 listed = " ".join(pressures)
-                return Refused("Evicted", f"The node had condition: [{listed}]. ")
+                return Rejected("Evicted", f"The node had condition: [{listed}]. ")
         if _SHUTTING_DOWN in self.errors:
-            return Refused("NodeShutdown", _SHUTDOWN_REFUSAL)
+            return Rejected("NodeShutdown", _SHUTDOWN_REJECTION)
         return None

@@ -22,7 +22,7 @@ __all__ = ["NodeTopology"]
 
 _PATH: Final = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 _CHANGES: Final = frozenset(
-    {EventKind.ALLOCATED, EventKind.TERMINATED, EventKind.FINISHED, EventKind.LISTED}
+    {EventKind.ALLOCATED, EventKind.TERMINATED, EventKind.FINISHED, EventKind.DEVICES_UPDATED}
 )
 """Events after which something else may be free."""
 

@@ -1,4 +1,4 @@
-"""Pods that are new to the node: admitted and started, taken as they run, or refused."""
+"""Pods that are new to the node: admitted and started, taken as they run, or rejected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodFacts
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.objects.manifests.bound import bound_pod
 from devicemanager.objects.manifests.errors import ManifestError
 from devicemanager.objects.status.podstatus import container_statuses_of, held_devices
@@ -25,8 +25,8 @@ from devicemanager.objects.status.times import seconds_of
 
 __all__ = ["AdmitHandler", "PodAdmission"]
 
-AdmitHandler = Callable[[Pod], Refused | None]
-"""Asked before the kubelet allocates anything: why it refuses a pod; None if it does not
+AdmitHandler = Callable[[Pod], Rejected | None]
+"""Asked before the kubelet allocates anything: why it rejects a pod; None if it does not
 (``lifecycle.PodAdmitHandler``)."""
 
 
@@ -87,13 +87,13 @@ class PodAdmission:
         was_here = status.get("startTime") is not None
         if metadata.get("deletionTimestamp") and not was_here:
             # Nothing was started, and nothing will be.
-            pod.refusal = PodFacts(known, Phase.FAILED, start_time=self._node.clock.time())
+            pod.rejection = PodFacts(known, Phase.FAILED, start_time=self._node.clock.time())
             pod.never_ran = True
             self._pods.move(pod, Stage.FINISHED)
             return
-        refused = None if was_here else self._handler(known)
-        if refused is not None:
-            self._refuse_unseen(pod, known, refused)
+        rejected = None if was_here else self._handler(known)
+        if rejected is not None:
+            self._reject_unseen(pod, known, rejected)
             return
         ran = container_statuses_of(status)
         with self._statuses.changing(pod):
@@ -107,7 +107,7 @@ class PodAdmission:
             else:
                 answer = kubelet.admit(known, start=False)
             if not answer.admitted:
-                self._refuse(pod, answer.reason, answer.message)
+                self._reject(pod, answer.reason, answer.message)
             else:
                 self._admitted(pod, known)
 
@@ -131,7 +131,7 @@ class PodAdmission:
             return
         kubelet = self._node.kubelet
         if not kubelet.pod(pod.uid).is_active:
-            return  # refused meanwhile, after a reboot
+            return  # rejected meanwhile, after a reboot
         with self._statuses.changing(pod):
             kubelet.start_pod(pod.uid)
         if self._node.options.all_events:
@@ -150,24 +150,24 @@ class PodAdmission:
             with self._statuses.changing(pod):
                 self._node.kubelet.start_pod(pod.uid)
 
-    # -- refused -----------------------------------------------------------------------
+    # -- rejected -----------------------------------------------------------------------
 
-    def _refuse_unseen(self, pod: PodState, known: Pod, refused: Refused) -> None:
+    def _reject_unseen(self, pod: PodState, known: Pod, rejected: Rejected) -> None:
         """The kubelet proper never hears of it."""
-        pod.refusal = PodFacts(
-            known, Phase.FAILED, refused.reason, refused.message, self._node.clock.time()
+        pod.rejection = PodFacts(
+            known, Phase.FAILED, rejected.reason, rejected.message, self._node.clock.time()
         )
-        self._refuse(pod, refused.reason, refused.message)
+        self._reject(pod, rejected.reason, rejected.message)
         self._statuses.changed(pod)
 
-    def _refuse(self, pod: PodState, reason: str, message: str) -> None:
-        if self._pods.move(pod, Stage.REFUSED):
+    def _reject(self, pod: PodState, reason: str, message: str) -> None:
+        if self._pods.move(pod, Stage.REJECTED):
             self._node.recorder.record(pod.subject, "Warning", reason, message)
 
-    def refused_later(self, pod: PodState) -> None:
-        """One that ran: refused after a reboot."""
+    def rejected_later(self, pod: PodState) -> None:
+        """One that ran: rejected after a reboot."""
         if pod.stage in (Stage.DELETING, Stage.DELETED):
             return
         record = self._node.kubelet.pod(pod.uid)
-        self._refuse(pod, record.reason, record.message)
+        self._reject(pod, record.reason, record.message)
         self._statuses.changed(pod)

@@ -30,7 +30,7 @@ class Stage(Enum):
     PENDING = auto()
     """Admitted, and to be started after a while."""
     RUNNING = auto()
-    REFUSED = auto()
+    REJECTED = auto()
     FINISHED = auto()
     """Succeeded or Failed: it holds nothing."""
     DELETING = auto()
@@ -54,10 +54,10 @@ class PodState:
     """When the scheduler bound it, as the API writes it."""
     gates: dict[str, str | None] | None = None
     is_on_host_network: bool = False
-    refusal: PodFacts | None = None
+    rejection: PodFacts | None = None
     """Of a pod that the kubelet knows nothing of."""
     never_ran: bool = False
-    """Whether it was deleted before anything could be refused."""
+    """Whether it was deleted before anything could be rejected."""
     needs_start: bool = False
     """Whether a container could not be started."""
     version: str = ""
@@ -124,7 +124,7 @@ class PodState:
         """Whether the status in an object from the API should be as we wrote it: not before the
         first write, not while the next one waits, not at the end."""
         return (
-            self.stage in (Stage.RUNNING, Stage.REFUSED, Stage.FINISHED)
+            self.stage in (Stage.RUNNING, Stage.REJECTED, Stage.FINISHED)
             and bool(self.digest)
             and not self.is_queued
             and not self.is_own_write(object_)

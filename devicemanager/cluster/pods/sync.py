@@ -33,7 +33,7 @@ _CHANGES: Final = frozenset(
         EventKind.CONTAINER_BACK_OFF,
         EventKind.CONTAINER_FAILED,
         EventKind.FINISHED,
-        EventKind.REFUSED,
+        EventKind.REJECTED,
         EventKind.DEVICE_HEALTH,
         EventKind.HEALTH_DROPPED,
         EventKind.TERMINATED,
@@ -172,9 +172,9 @@ class PodSync:
                 pod.needs_start = True
             case EventKind.FINISHED:
                 self._pods.move(pod, Stage.FINISHED, Stage.RUNNING)
-            case EventKind.REFUSED:
+            case EventKind.REJECTED:
                 if pod.stage in ACTIVE:
-                    self._loop.do(partial(self._admission.refused_later, pod))
+                    self._loop.do(partial(self._admission.rejected_later, pod))
         self._statuses.changed(pod)
 
     def _static(self, uid: str) -> None:

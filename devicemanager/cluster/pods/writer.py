@@ -10,7 +10,7 @@ from devicemanager.cluster.nodecontext import NodeContext
 from devicemanager.cluster.pods.state import PodState, Stage, made_up_ip
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
-from devicemanager.core.podstatus.status import refused_status
+from devicemanager.core.podstatus.status import rejected_status
 from devicemanager.objects.status.podstatus import held_devices, status_object
 
 __all__ = ["PodWriter"]
@@ -47,8 +47,8 @@ class PodWriter:
         """``status`` as we write it; None if that is nothing of ours."""
         node = self._node
         now = node.clock.time()
-        if pod.refusal is not None:
-            status = refused_status(pod.refusal)
+        if pod.rejection is not None:
+            status = rejected_status(pod.rejection)
             made = status_object(PodUid(pod.uid), status, now=now)
             if pod.never_ran:
                 del made["message"]

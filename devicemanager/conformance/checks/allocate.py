@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from devicemanager.conformance.check_run import Trial
-from devicemanager.conformance.client import CallFailed, PluginClient, refusal
+from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.client import CallFailed, PluginClient, rejection
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 from devicemanager.core.api.cdi import split_name
@@ -25,7 +25,7 @@ _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _UNKNOWN = "no-such-device"
 
 
-def _one(trial: Trial, client: PluginClient, ids: Iterable[str]) -> dp.ContainerAllocateResponse:
+def _one(trial: CheckRun, client: PluginClient, ids: Iterable[str]) -> dp.ContainerAllocateResponse:
     """The answer for one container. Raises Failed, and Skipped if there is not one answer."""
     try:
         return _exactly_one(trial, client, list(ids))
@@ -38,7 +38,7 @@ class _Miscounted(Failed):
 
 
 def _exactly_one(
-    trial: Trial, client: PluginClient, ids: list[str]
+    trial: CheckRun, client: PluginClient, ids: list[str]
 ) -> dp.ContainerAllocateResponse:
     try:
         answers = client.allocate(ids, seconds=trial.limits.allocate_seconds).container_responses
@@ -49,7 +49,7 @@ def _exactly_one(
     return answers[0]
 
 
-def _steady(trial: Trial, client: PluginClient, ids: list[str]) -> frozenset[tuple[str, str]]:
+def _steady(trial: CheckRun, client: PluginClient, ids: list[str]) -> frozenset[tuple[str, str]]:
     """What is in two answers to the same request: A06 is about the rest."""
     first, second = (_artefacts(_exactly_one(trial, client, ids)) for _ in range(2))
     return first & second
@@ -59,7 +59,7 @@ def _some(ids: list[str]) -> str:
     return ", ".join(ids[:4]) + (f", ... {len(ids)} in all" if len(ids) > 4 else "")
 
 
-def _every_answer(trial: Trial) -> Iterator[tuple[str, dp.ContainerAllocateResponse]]:
+def _every_answer(trial: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateResponse]]:
     """The answers for each of the first devices alone, and for all of them together."""
     for resource in trial.resources:
         ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
@@ -92,7 +92,7 @@ def _artefacts(answer: dp.ContainerAllocateResponse) -> frozenset[tuple[str, str
     production='"no containers return in allocation response", and the devices stay taken',
     links="PROTO, DM",
 )
-def a01(trial: Trial) -> None:
+def a01(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         single = {id_: _steady(trial, client, [id_]) for id_ in ids[:4]}
@@ -116,15 +116,15 @@ def a01(trial: Trial) -> None:
 @check(
     "A02",
     MUST,
-    "refuses an unknown device",
+    "rejects an unknown device",
     does="allocates an id that was never listed",
     expects="an error, best INVALID_ARGUMENT or NOT_FOUND, and the plugin lives",
     production="a container starts without its device",
     links="DM",
 )
-def a02(trial: Trial) -> str:
+def a02(trial: CheckRun) -> str:
     with trial.client() as client:
-        error = refusal(lambda: client.allocate([_UNKNOWN]))
+        error = rejection(lambda: client.allocate([_UNKNOWN]))
     if error is None:
         raise Failed("Allocate took an unknown id")
     trial.check_alive("an unknown id")
@@ -134,7 +134,7 @@ def a02(trial: Trial) -> str:
 @check(
     "A03",
     SHOULD,
-    "refuses a broken device",
+    "rejects a broken device",
     does="breaks a device and allocates it",
     expects="an error",
     production="a pod on a dead device",
@@ -142,12 +142,12 @@ def a02(trial: Trial) -> str:
     scene=Scene.OWN,
     hooks=("break-device",),
 )
-def a03(trial: Trial) -> None:
+def a03(trial: CheckRun) -> None:
     trial.start()
     id_ = trial.healthy_ids()[0]
     trial.broken(id_)
     with trial.client() as client:
-        if refusal(lambda: client.allocate([id_])) is None:
+        if rejection(lambda: client.allocate([id_])) is None:
             raise Failed(f"Allocate took {id_}, which is broken")
 
 
@@ -160,11 +160,11 @@ def a03(trial: Trial) -> None:
     production="a half-configured container",
     links="PROTO",
 )
-def a04(trial: Trial) -> None:
+def a04(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         for groups in ([[ids[0], _UNKNOWN]], [[ids[0]], [_UNKNOWN]]):
-            if refusal(partial(client.allocate, *groups)) is None:
+            if rejection(partial(client.allocate, *groups)) is None:
                 raise Failed(f"Allocate took {groups}")
 
 
@@ -177,7 +177,7 @@ def a04(trial: Trial) -> None:
     production="a variable names the last device alone",
     links="DM",
 )
-def a05(trial: Trial) -> str:
+def a05(trial: CheckRun) -> str:
     for resource in trial.resources:
         ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
         with trial.client(resource) as client:
@@ -200,7 +200,7 @@ def a05(trial: Trial) -> str:
     production="the kubelet asks again after a lost checkpoint and for a retried admission",
     links="k/k#52678, k/k#56022",
 )
-def a06(trial: Trial) -> None:
+def a06(trial: CheckRun) -> None:
     for resource in trial.resources:
         ids = trial.healthy_ids(resource)[:2]
         with trial.client(resource) as client:
@@ -216,10 +216,10 @@ def a06(trial: Trial) -> None:
     "allocates without end",
     does="allocates as often as the limit allocations says, with no release: there is none",
     expects="answers",
-    production="slots leak until pods are refused",
+    production="slots leak until pods are rejected",
     links="k/k#59110, akri#849",
 )
-def a07(trial: Trial) -> str:
+def a07(trial: CheckRun) -> str:
     ids = trial.healthy_ids()
     with trial.client() as client:
         for number in range(trial.limits.allocations):
@@ -240,7 +240,7 @@ def a07(trial: Trial) -> str:
     production="admission is serial: one call that hangs blocks the node",
     links="rdma#51",
 )
-def a08(trial: Trial) -> None:
+def a08(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     count = trial.limits.parallel_allocations
     with trial.client() as client, client.watch() as stream:
@@ -265,7 +265,7 @@ def a08(trial: Trial) -> None:
     production="the node stops admitting pods",
     links="DM",
 )
-def a09(trial: Trial) -> str:
+def a09(trial: CheckRun) -> str:
     longest = 0.0
     for resource in trial.resources:
         ids = trial.healthy_ids(resource)
@@ -284,10 +284,10 @@ def a09(trial: Trial) -> str:
     "names devices that a runtime takes",
     does="looks at the devices in every answer",
     expects="absolute paths; permissions of r, w and m, and not empty; each container path once",
-    production="the runtime refuses to create the container",
+    production="the runtime rejects to create the container",
     links="PROTO",
 )
-def a10(trial: Trial) -> None:
+def a10(trial: CheckRun) -> None:
     for what, answer in _every_answer(trial):
         for device in answer.devices:
             for path in (device.host_path, device.container_path):
@@ -308,7 +308,7 @@ def a10(trial: Trial) -> None:
     production='"not a device node"',
     links="nv#1041",
 )
-def a11(trial: Trial) -> str:
+def a11(trial: CheckRun) -> str:
     seen = set()
     for what, answer in _every_answer(trial):
         for device in answer.devices:
@@ -336,7 +336,7 @@ def a11(trial: Trial) -> str:
     production='"no such file or directory" when the container starts',
     links="PROTO",
 )
-def a12(trial: Trial) -> None:
+def a12(trial: CheckRun) -> None:
     kubelet = (str(trial.kubelet.plugin_dir), "/var/lib/kubelet/device-plugins")
     for what, answer in _every_answer(trial):
         for mount in answer.mounts:
@@ -360,7 +360,7 @@ def a12(trial: Trial) -> None:
     production="the program in the container sees one of its devices",
     links="DM",
 )
-def a13(trial: Trial) -> None:
+def a13(trial: CheckRun) -> None:
     for what, answer in _every_answer(trial):
         for name, value in answer.envs.items():
             if not _ENV_NAME.fullmatch(name):
@@ -395,7 +395,7 @@ def a13(trial: Trial) -> None:
     production='"unresolvable CDI devices"',
     links="PROTO, moby#47633",
 )
-def a14(trial: Trial) -> str:
+def a14(trial: CheckRun) -> str:
     names = set()
     for what, answer in _every_answer(trial):
         for device in answer.cdi_devices:
@@ -414,10 +414,10 @@ def a14(trial: Trial) -> str:
     does="looks at the annotations in every answer",
     expects="keys with a valid name of at most 63 characters; a device is not injected by "
     "annotation and by cdi_devices",
-    production="a device twice, or a container that is refused",
+    production="a device twice, or a container that is rejected",
     links="https://github.com/cncf-tags/container-device-interface/pull/43",
 )
-def a15(trial: Trial) -> None:
+def a15(trial: CheckRun) -> None:
     for what, answer in _every_answer(trial):
         named = {device.name for device in answer.cdi_devices}
         for key, value in answer.annotations.items():
@@ -437,7 +437,7 @@ def a15(trial: Trial) -> None:
     production="the kubelet keeps one and says nothing but a line in its log",
     links="DM",
 )
-def a16(trial: Trial) -> None:
+def a16(trial: CheckRun) -> None:
     if len(trial.resources) < 2:
         raise Skipped("the plugin has one resource")
     known: dict[tuple[str, str], tuple[str, str]] = {}
@@ -464,7 +464,7 @@ def a16(trial: Trial) -> None:
     production="a panic",
     links="PROTO",
 )
-def a17(trial: Trial) -> None:
+def a17(trial: CheckRun) -> None:
     from protos.deviceplugin_v1beta1_grpc import ALLOCATE
 
     id_ = trial.healthy_ids()[0]
@@ -472,7 +472,7 @@ def a17(trial: Trial) -> None:
         # Field 1000, a text: what a newer kubelet might send.
         for request in (b"", b"\x0a\x00", _request(id_, id_), b"\xc2\x3e\x01x" + _request(id_)):
             call = partial(client.raw, ALLOCATE, request, trial.limits.allocate_seconds)
-            refusal(call, f"request {request.hex()}")
+            rejection(call, f"request {request.hex()}")
     trial.check_alive("odd requests")
 
 
@@ -485,7 +485,7 @@ def a17(trial: Trial) -> None:
     production="two pods on one device",
     links="DOC",
 )
-def a18(trial: Trial) -> str:
+def a18(trial: CheckRun) -> str:
     count = 0
     for resource in trial.resources:
         holders: dict[str, list[str]] = {}
@@ -516,7 +516,7 @@ def a18(trial: Trial) -> str:
     scene=Scene.OWN,
     hooks=("add-device",),
 )
-def a19(trial: Trial) -> None:
+def a19(trial: CheckRun) -> None:
     trial.start()
     before = {device.ID for device in trial.devices()}
     trial.hook("add-device")

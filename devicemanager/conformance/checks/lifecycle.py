@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from devicemanager.conformance.check_run import Trial
+from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
@@ -30,7 +30,7 @@ MUST, SHOULD, INFO, OWN = Severity.MUST, Severity.SHOULD, Severity.INFO, Scene.O
     links="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination",
     scene=OWN,
 )
-def l01(trial: Trial) -> str:
+def l01(trial: CheckRun) -> str:
     trial.start()
     told = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,7 +54,7 @@ def l01(trial: Trial) -> str:
     links="WATCHER",
     scene=OWN,
 )
-def l02(trial: Trial) -> None:
+def l02(trial: CheckRun) -> None:
     trial.start()
     own = {resource: trial.endpoint(resource) for resource in trial.resources}
     _end(trial)
@@ -74,7 +74,7 @@ def l02(trial: Trial) -> None:
     links="rdma#319, WATCHER",
     scene=OWN,
 )
-def l03(trial: Trial) -> None:
+def l03(trial: CheckRun) -> None:
     trial.start_kubelet()
     directory = trial.kubelet.plugin_dir
     trial.leave_files(directory)
@@ -100,7 +100,7 @@ def l03(trial: Trial) -> None:
     links="rdma#51",
     scene=OWN,
 )
-def l04(trial: Trial) -> str:
+def l04(trial: CheckRun) -> str:
     trial.start()
     limits = trial.limits
     for number in range(1, limits.warm_restarts + 1):
@@ -138,7 +138,7 @@ def l04(trial: Trial) -> str:
     production="noise on every node",
     scene=Scene.IDLE,
 )
-def l05(trial: Trial) -> str:
+def l05(trial: CheckRun) -> str:
     share = trial.idle_cpu_share
     if share > trial.limits.idle_cpu_share:
         raise Failed(f"it used {share:.1%} of a core")
@@ -155,7 +155,7 @@ def l05(trial: Trial) -> str:
     production="killed for want of memory",
     scene=OWN,
 )
-def l06(trial: Trial) -> str:
+def l06(trial: CheckRun) -> str:
     trial.start()
     ids = trial.healthy_ids()
     memory = []
@@ -174,7 +174,7 @@ def l06(trial: Trial) -> str:
     return f"memory {growth:+.1%}"
 
 
-def _change_often(trial: Trial, id_: str) -> None:
+def _change_often(trial: CheckRun, id_: str) -> None:
     if trial.subject.has("break-device") and trial.subject.has("mend-device"):
         for _ in range(trial.limits.changes // 2):
             trial.broken(id_)
@@ -193,7 +193,7 @@ def _change_often(trial: Trial, id_: str) -> None:
     links="gpu-operator#441, intel#2075",
     scene=OWN,
 )
-def l07(trial: Trial) -> str:
+def l07(trial: CheckRun) -> str:
     trial.start()
     count = trial.usage().inotify
     if count > trial.limits.inotify_instances:
@@ -211,7 +211,7 @@ def l07(trial: Trial) -> str:
         raise
 
 
-def _without_inotify(trial: Trial) -> str:
+def _without_inotify(trial: CheckRun) -> str:
     trial.step("no inotify instance is left")
     if _comes_up(trial, 0):
         try:
@@ -225,7 +225,7 @@ def _without_inotify(trial: Trial) -> str:
     return _says_why(trial)
 
 
-def _lives(trial: Trial, instances: int) -> bool:
+def _lives(trial: CheckRun, instances: int) -> bool:
     """Whether it comes up, and back after a restart."""
     try:
         return _comes_up(trial, instances) and bool(trial.restart_and_wait(1))
@@ -233,7 +233,7 @@ def _lives(trial: Trial, instances: int) -> bool:
         return False
 
 
-def _comes_up(trial: Trial, instances: int) -> bool:
+def _comes_up(trial: CheckRun, instances: int) -> bool:
     since = trial.kubelet.mark()
     trial.launch(*scarce(instances))
     trial.until(
@@ -243,7 +243,7 @@ def _comes_up(trial: Trial, instances: int) -> bool:
     return not trial.has_stopped and trial.is_registered(since, trial.resources)
 
 
-def _says_why(trial: Trial) -> str:
+def _says_why(trial: CheckRun) -> str:
     said = [line for line in trial.output() if _WANT.search(line)]
     if trial.process.exit_status == 0:
         raise Failed("without inotify it ended with exit status 0")
@@ -261,7 +261,7 @@ def _says_why(trial: Trial) -> str:
     production="some clients fail",
     links="DM",
 )
-def l08(trial: Trial) -> None:
+def l08(trial: CheckRun) -> None:
     with trial.client() as client:
         client.options()
         for method in ("/v1beta1.DevicePlugin/NoSuchMethod", "/v9.NoSuchService/Call"):
@@ -284,7 +284,7 @@ def l08(trial: Trial) -> None:
     production="a hard-coded directory is a barrier for tests and for other roots of the kubelet",
     links="k/k#120626",
 )
-def l09(trial: Trial) -> str:
+def l09(trial: CheckRun) -> str:
     if trial.subject.at_node_paths:
         raise Warned(
             "it was run in a private mount namespace, with the directory at its fixed path"
@@ -302,7 +302,7 @@ def l09(trial: Trial) -> str:
     production="ports that are not expected, and logs that grow",
     scene=Scene.IDLE,
 )
-def l10(trial: Trial) -> str:
+def l10(trial: CheckRun) -> str:
     ports = trial.listening_ports()
     rate = len(trial.output()) * 60 / trial.limits.idle_seconds
     told = f"listens on {', '.join(ports)}" if ports else "listens on no TCP port"
@@ -321,7 +321,7 @@ def l10(trial: Trial) -> str:
     scene=OWN,
     unregistered=True,
 )
-def l11(trial: Trial) -> str:
+def l11(trial: CheckRun) -> str:
     own = trial.subject.has("misconfigure")
     if own:
         trial.start_kubelet()
@@ -342,7 +342,7 @@ def l11(trial: Trial) -> str:
     return f"{trial.exit_text()}: {said[-1][:200]}"
 
 
-def _ended_by(trial: Trial, number: signal.Signals) -> tuple[int | None, float]:
+def _ended_by(trial: CheckRun, number: signal.Signals) -> tuple[int | None, float]:
     """Send the signal and wait for the end. Raises Failed."""
     process = trial.process
     trial.step(number.name)
@@ -354,7 +354,7 @@ def _ended_by(trial: Trial, number: signal.Signals) -> tuple[int | None, float]:
     return process.exit_status, took
 
 
-def _end(trial: Trial) -> None:
+def _end(trial: CheckRun) -> None:
     """End it, for a check of something else. Raises Skipped if it does not end."""
     try:
         _ended_by(trial, signal.SIGTERM)

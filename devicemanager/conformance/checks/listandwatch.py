@@ -7,7 +7,7 @@ import signal
 import unicodedata
 from functools import partial
 
-from devicemanager.conformance.check_run import EVER, Trial, parsed_list
+from devicemanager.conformance.check_run import EVER, CheckRun, parsed_list
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 
@@ -25,7 +25,7 @@ _LONGEST_ID = 63
     production="the node stays at 0 until then; pods are rejected after a reboot",
     links="DM, k/k#109595",
 )
-def w01(trial: Trial) -> str:
+def w01(trial: CheckRun) -> str:
     longest = 0.0
     for resource in trial.resources:
         with trial.client(resource) as client, client.watch() as stream:
@@ -46,7 +46,7 @@ def w01(trial: Trial) -> str:
     links="DM, k/k#92958",
     scene=Scene.IDLE,
 )
-def w02(trial: Trial) -> None:
+def w02(trial: CheckRun) -> None:
     for resource in trial.resources:
         if trial.ended_streams(resource) or not trial.is_serving(resource):
             raise Failed(f"the plugin ended the list stream of {resource}")
@@ -61,7 +61,7 @@ def w02(trial: Trial) -> None:
     production="duplicates become one device: the capacity is too low",
     links="PROTO, DM",
 )
-def w03(trial: Trial) -> None:
+def w03(trial: CheckRun) -> None:
     for resource in trial.resources:
         for call in trial.lists(resource, EVER):
             ids = [device.ID for device in parsed_list(call).devices]
@@ -81,7 +81,7 @@ def w03(trial: Trial) -> None:
     production="the kubelet takes any other text for unhealthy",
     links="PROTO, DM",
 )
-def w04(trial: Trial) -> None:
+def w04(trial: CheckRun) -> None:
     for resource in trial.resources:
         for call in trial.lists(resource, EVER):
             for device in parsed_list(call).devices:
@@ -100,7 +100,7 @@ def w04(trial: Trial) -> None:
     "checks nothing",
     links="PROTO",
 )
-def w05(trial: Trial) -> None:
+def w05(trial: CheckRun) -> None:
     odd = None
     for resource in trial.resources:
         for device in trial.devices(resource):
@@ -125,7 +125,7 @@ def w05(trial: Trial) -> None:
     scene=Scene.OWN,
     hooks=("break-device", "mend-device"),
 )
-def w06(trial: Trial) -> None:
+def w06(trial: CheckRun) -> None:
     trial.start()
     before = {device.ID for device in trial.devices()}
     if len(before) < 2:
@@ -151,7 +151,7 @@ def w06(trial: Trial) -> None:
     scene=Scene.OWN,
     hooks=("break-device",),
 )
-def w07(trial: Trial) -> str:
+def w07(trial: CheckRun) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
     return f"told after {trial.break_device(id_):.2f} s"
@@ -168,7 +168,7 @@ def w07(trial: Trial) -> str:
     scene=Scene.OWN,
     hooks=("break-device", "mend-device"),
 )
-def w08(trial: Trial) -> str:
+def w08(trial: CheckRun) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
     trial.broken(id_)
@@ -190,7 +190,7 @@ def w08(trial: Trial) -> str:
     scene=Scene.OWN,
     hooks=("break-device",),
 )
-def w09(trial: Trial) -> None:
+def w09(trial: CheckRun) -> None:
     trial.start()
     id_ = trial.healthy_ids()[0]
     with trial.client() as client:
@@ -209,7 +209,7 @@ def w09(trial: Trial) -> None:
     production='"received message larger than max (... vs. 4194304)", and 0 devices',
     links="k/k#109304, k/k#127049, gpushare#156, vgpu#99",
 )
-def w10(trial: Trial) -> str:
+def w10(trial: CheckRun) -> str:
     largest = max(
         len(call.response_bytes or b"")
         for resource in trial.resources
@@ -232,7 +232,7 @@ def w10(trial: Trial) -> str:
     links="DM",
     scene=Scene.OWN,
 )
-def w11(trial: Trial) -> None:
+def w11(trial: CheckRun) -> None:
     trial.start()
     for resource in trial.resources:
         with trial.client(resource) as client:
@@ -255,7 +255,7 @@ def w11(trial: Trial) -> None:
     links="DM",
     scene=Scene.IDLE,
 )
-def w12(trial: Trial) -> str:
+def w12(trial: CheckRun) -> str:
     most = 0
     for resource in trial.resources:
         # The first list of a stream is owed.
@@ -279,7 +279,7 @@ def w12(trial: Trial) -> str:
     scene=Scene.OWN,
     hooks=("break-device", "mend-device"),
 )
-def w13(trial: Trial) -> str:
+def w13(trial: CheckRun) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
     with trial.client() as client, client.watch() as stream:
@@ -308,7 +308,7 @@ def w13(trial: Trial) -> str:
     scene=Scene.OWN,
     hooks=("remove-device", "add-device"),
 )
-def w14(trial: Trial) -> None:
+def w14(trial: CheckRun) -> None:
     trial.start()
     for device in trial.devices():
         trial.hook("remove-device", device.ID)
@@ -333,7 +333,7 @@ def w14(trial: Trial) -> None:
     links="rdma#51",
     scene=Scene.OWN,
 )
-def w15(trial: Trial) -> str:
+def w15(trial: CheckRun) -> str:
     trial.start()
     with trial.client() as client:
         with client.watch() as stream:
@@ -363,7 +363,7 @@ def w15(trial: Trial) -> str:
     return f"{handlers} goroutines in ListAndWatch"
 
 
-def _handlers(trial: Trial) -> int | None:
+def _handlers(trial: CheckRun) -> int | None:
     """Ends the plugin. None if it is no Go program."""
     from devicemanager.conformance import process_checks
 

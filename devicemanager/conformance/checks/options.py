@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from devicemanager.conformance.check_run import Trial
-from devicemanager.conformance.client import CallFailed, refusal
+from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.client import CallFailed, rejection
 from devicemanager.conformance.outcomes import Failed, Severity, Skipped
 from devicemanager.conformance.registry import check
 
@@ -22,7 +22,7 @@ MUST, SHOULD = Severity.MUST, Severity.SHOULD
     production="the plugin is not used at all",
     links="DM",
 )
-def o01(trial: Trial) -> str:
+def o01(trial: CheckRun) -> str:
     longest = 0.0
     for resource in trial.resources:
         with trial.client(resource) as client:
@@ -44,10 +44,10 @@ def o01(trial: Trial) -> str:
     "has the preference that it offers",
     does="calls GetPreferredAllocation if the options offer it",
     expects="not UNIMPLEMENTED",
-    production="every pod is refused",
+    production="every pod is rejected",
     links="DOC, DM",
 )
-def o02(trial: Trial) -> None:
+def o02(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         if not client.options().get_preferred_allocation_available:
@@ -67,7 +67,7 @@ def o02(trial: Trial) -> None:
     production="containers never start",
     links="DM",
 )
-def o03(trial: Trial) -> None:
+def o03(trial: CheckRun) -> None:
     ids = trial.healthy_ids()[:1]
     with trial.client() as client:
         if not client.options().pre_start_required:
@@ -88,7 +88,7 @@ def o03(trial: Trial) -> None:
     production="surprises when kubelet and plugin are of different versions",
     links="PROTO",
 )
-def o04(trial: Trial) -> str:
+def o04(trial: CheckRun) -> str:
     ids = trial.healthy_ids()[:1]
     told = []
     with trial.client() as client:
@@ -104,5 +104,5 @@ def o04(trial: Trial) -> str:
 
 
 def _code(call: Callable[[], object], rpc: str) -> str:
-    error = refusal(call)
+    error = rejection(call)
     return f"{rpc}: {'OK' if error is None else error.code}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from devicemanager.conformance.check_run import Trial
-from devicemanager.conformance.client import CallFailed, PluginClient, refusal
+from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.client import CallFailed, PluginClient, rejection
 from devicemanager.conformance.outcomes import Failed, Severity, Skipped
 from devicemanager.conformance.registry import check
 
@@ -58,7 +58,7 @@ def _some(ids: list[str]) -> str:
     production="the kubelet takes what fits of the answer and fills up: wrong alignment",
     links="PROTO, k/k#92794",
 )
-def p01(trial: Trial) -> None:
+def p01(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         _offered(client)
@@ -75,10 +75,10 @@ def p01(trial: Trial) -> None:
     "prefers at the edges",
     does="asks for all that is available, and for just what must be included",
     expects="exactly these",
-    production="pods are refused at the edges",
+    production="pods are rejected at the edges",
     links="PROTO",
 )
-def p02(trial: Trial) -> None:
+def p02(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         _offered(client)
@@ -93,10 +93,10 @@ def p02(trial: Trial) -> None:
     "prefers among the rest",
     does="asks with each device in turn missing from those available",
     expects="an answer from the rest",
-    production="one dead GPU refuses every pod: about 1,000 failed pods in 5 minutes, for 3 days",
+    production="one dead GPU rejects every pod: about 1,000 failed pods in 5 minutes, for 3 days",
     links="nv#2038, nv#2039",
 )
-def p03(trial: Trial) -> None:
+def p03(trial: CheckRun) -> None:
     ids = trial.healthy_ids(least=2)
     with trial.client() as client:
         _offered(client)
@@ -114,7 +114,7 @@ def p03(trial: Trial) -> None:
     production="a storm of failing pods",
     links="nv#2039",
 )
-def p04(trial: Trial) -> None:
+def p04(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         _offered(client)
@@ -125,7 +125,7 @@ def p04(trial: Trial) -> None:
             (ids, [], -1),
             (["no-such-device"], [], 1),
         ):
-            refusal(partial(client.preferred, (available, must, size)))
+            rejection(partial(client.preferred, (available, must, size)))
     trial.check_alive("questions without an answer")
 
 
@@ -138,7 +138,7 @@ def p04(trial: Trial) -> None:
     production="slow admissions",
     links="DM",
 )
-def p05(trial: Trial) -> str:
+def p05(trial: CheckRun) -> str:
     ids = sorted(trial.healthy_ids())[: trial.limits.single_devices]
     size = min(8, (len(ids) + 1) // 2)
     with trial.client() as client:
@@ -166,7 +166,7 @@ def p05(trial: Trial) -> str:
     production="the kubelet looks at the first alone; other callers do not",
     links="PROTO",
 )
-def p06(trial: Trial) -> None:
+def p06(trial: CheckRun) -> None:
     ids = trial.healthy_ids()
     with trial.client() as client:
         _offered(client)

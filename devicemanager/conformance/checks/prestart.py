@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-from devicemanager.conformance.check_run import Trial
-from devicemanager.conformance.client import CallFailed, PluginClient, refusal
+from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.client import CallFailed, PluginClient, rejection
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped
 from devicemanager.conformance.registry import check
 
 MUST = Severity.MUST
 
 
-def _allocated(trial: Trial, client: PluginClient) -> list[str]:
+def _allocated(trial: CheckRun, client: PluginClient) -> list[str]:
     """A device that was allocated, if PreStartContainer is asked for."""
     ids = trial.healthy_ids()[:1]
     if not client.options().pre_start_required:
@@ -21,7 +21,7 @@ def _allocated(trial: Trial, client: PluginClient) -> list[str]:
     return ids
 
 
-def _pre_start(trial: Trial, client: PluginClient, ids: list[str], when: str) -> float:
+def _pre_start(trial: CheckRun, client: PluginClient, ids: list[str], when: str) -> float:
     begin = time.monotonic()
     try:
         client.pre_start(ids, trial.limits.pre_start_seconds)
@@ -41,7 +41,7 @@ def _pre_start(trial: Trial, client: PluginClient, ids: list[str], when: str) ->
     production='"PreStartContainer rpc failed"',
     links="DM",
 )
-def s01(trial: Trial) -> str:
+def s01(trial: CheckRun) -> str:
     with trial.client() as client:
         took = _pre_start(trial, client, _allocated(trial, client), "the first call")
     return f"{took:.3f} s"
@@ -57,7 +57,7 @@ def s01(trial: Trial) -> str:
     production="the second start of a container fails",
     links="DOC, PROTO",
 )
-def s02(trial: Trial) -> None:
+def s02(trial: CheckRun) -> None:
     with trial.client() as client:
         ids = _allocated(trial, client)
         for number in range(1, trial.limits.repeats + 1):
@@ -74,7 +74,7 @@ def s02(trial: Trial) -> None:
     links="DM",
     scene=Scene.OWN,
 )
-def s03(trial: Trial) -> None:
+def s03(trial: CheckRun) -> None:
     trial.start()
     with trial.client() as client:
         ids = _allocated(trial, client)
@@ -87,14 +87,14 @@ def s03(trial: Trial) -> None:
 @check(
     "S04",
     MUST,
-    "refuses to prepare what is not there",
+    "rejects to prepare what is not there",
     does="calls PreStartContainer with an unknown id",
     expects="an error",
     production="a container starts without its device",
     links="PROTO",
 )
-def s04(trial: Trial) -> None:
+def s04(trial: CheckRun) -> None:
     with trial.client() as client:
         _allocated(trial, client)
-        if refusal(lambda: client.pre_start(["no-such-device"])) is None:
+        if rejection(lambda: client.pre_start(["no-such-device"])) is None:
             raise Failed("PreStartContainer took an unknown id")

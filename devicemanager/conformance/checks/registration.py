@@ -9,7 +9,7 @@ import socket
 from functools import partial
 from pathlib import Path
 
-from devicemanager.conformance.check_run import EVER, Trial
+from devicemanager.conformance.check_run import EVER, CheckRun
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 from devicemanager.core.api.names import is_extended_resource_name
@@ -32,7 +32,7 @@ _TOO_LONG = re.compile(r"path.* too long|too long.*path|bind: invalid argument",
     links="DOC, DM",
     scene=Scene.OWN,
 )
-def r01(trial: Trial) -> str:
+def r01(trial: CheckRun) -> str:
     trial.start_kubelet()
     since = trial.kubelet.mark()
     trial.launch()
@@ -56,7 +56,7 @@ def r01(trial: Trial) -> str:
     scene=Scene.OWN,
     unregistered=True,
 )
-def r02(trial: Trial) -> None:
+def r02(trial: CheckRun) -> None:
     trial.start_kubelet()
     since = trial.kubelet.mark()
     trial.launch()
@@ -73,7 +73,7 @@ def r02(trial: Trial) -> None:
     if calls[0].code == "OK":
         return
     if not _is_dialed(calls[0]):
-        raise Skipped("its Register is refused before it is dialed: see R01")
+        raise Skipped("its Register is rejected before it is dialed: see R01")
     raise Failed(f"the first Register failed: {calls[0].message}")
 
 
@@ -87,7 +87,7 @@ def r02(trial: Trial) -> None:
     links="PROTO, DM",
     unregistered=True,
 )
-def r03(trial: Trial) -> None:
+def r03(trial: CheckRun) -> None:
     for call in _attempts(trial):
         endpoint = str(call.request["endpoint"])
         if "/" in endpoint or endpoint in ("", ".", ".."):
@@ -106,11 +106,11 @@ def r03(trial: Trial) -> None:
     links="DM",
     unregistered=True,
 )
-def r04(trial: Trial) -> None:
+def r04(trial: CheckRun) -> None:
     for call in _attempts(trial):
         name = str(call.request["resource_name"])
         if not is_extended_resource_name(name):
-            raise Failed(f"the kubelet refuses {name!r}")
+            raise Failed(f"the kubelet rejects {name!r}")
 
 
 @check(
@@ -124,7 +124,7 @@ def r04(trial: Trial) -> None:
     links="DM",
     unregistered=True,
 )
-def r05(trial: Trial) -> str:
+def r05(trial: CheckRun) -> str:
     for line in () if trial.registrations(EVER) else trial.process.output():
         if _TOO_LONG.search(line):
             raise Failed(f"it cannot bind its socket: {line[:200]}")
@@ -141,18 +141,18 @@ def r05(trial: Trial) -> str:
 @check(
     "R06",
     MUST,
-    "bears a refused registration",
-    does="refuses Register, as a kubelet does that does not like the plugin",
+    "bears a rejected registration",
+    does="rejects Register, as a kubelet does that does not like the plugin",
     expects="the plugin ends with a status other than 0, or tries again with a back-off of 1 s "
     "or more, not more than register_attempts times in 30 s; it does not stay idle for ever",
     production="a hot loop in the kubelet's log, or a plugin that runs with 0 devices",
     links="PROTO, k/k#52190, kubevirt#6903",
     scene=Scene.OWN,
 )
-def r06(trial: Trial) -> str:
+def r06(trial: CheckRun) -> str:
     limits = trial.limits
     trial.start_kubelet()
-    trial.kubelet.faults.set("refuse-register", text="refused by the conformance suite")
+    trial.kubelet.faults.set("reject-register", text="rejected by the conformance suite")
     since = trial.kubelet.mark()
     trial.launch()
 
@@ -163,7 +163,7 @@ def r06(trial: Trial) -> str:
         raise Failed(f"it did not try to register within {limits.start_seconds:g} s")
     trial.until(lambda: trial.has_stopped, limits.register_window_seconds)
     if trial.has_stopped:
-        return _ended_refused(trial)
+        return _ended_rejected(trial)
     # The first attempt begins the window.
     allowed = 1 + limits.register_attempts * limits.register_window_seconds / 30
     if attempts() / len(trial.resources) > allowed:
@@ -181,18 +181,18 @@ def r06(trial: Trial) -> str:
         limits.recover_seconds,
     )
     if trial.has_stopped:
-        return _ended_refused(trial)
+        return _ended_rejected(trial)
     if took is None:
         raise Failed(
-            "after one refusal it neither ended nor registered again within "
+            "after one rejection it neither ended nor registered again within "
             f"{limits.recover_seconds:g} s"
         )
     return f"came back after {took:.1f} s"
 
 
-def _ended_refused(trial: Trial) -> str:
+def _ended_rejected(trial: CheckRun) -> str:
     if trial.process.exit_status == 0:
-        raise Failed("it ended with exit status 0 although it was refused")
+        raise Failed("it ended with exit status 0 although it was rejected")
     return trial.exit_text()
 
 
@@ -207,7 +207,7 @@ def _ended_refused(trial: Trial) -> str:
     links="DM, kubevirt#4748",
     scene=Scene.OWN,
 )
-def r07(trial: Trial) -> None:
+def r07(trial: CheckRun) -> None:
     limits = trial.limits
     trial.start_kubelet()
     trial.kubelet.faults.set("delay-register", seconds=limits.register_delay_seconds)
@@ -248,7 +248,7 @@ def r07(trial: Trial) -> None:
     links="https://github.com/bottlerocket-os/bottlerocket/issues/4250, gdp#33",
     scene=Scene.OWN,
 )
-def r08(trial: Trial) -> str:
+def r08(trial: CheckRun) -> str:
     directory, told = trial.kubelet.plugin_dir, []
     for name, prepare in (
         ("no directory", partial(shutil.rmtree, directory, ignore_errors=True)),
@@ -262,7 +262,7 @@ def r08(trial: Trial) -> str:
     return "; ".join(told)
 
 
-def _started_before_the_kubelet(trial: Trial) -> str:
+def _started_before_the_kubelet(trial: CheckRun) -> str:
     process = trial.launch()
     trial.settle(trial.limits.away_seconds)
     if not trial.has_ended:
@@ -291,7 +291,7 @@ def _started_before_the_kubelet(trial: Trial) -> str:
     links="k/k#124716, k/k#139765, k/k#139338",
     scene=Scene.IDLE,
 )
-def r09(trial: Trial) -> None:
+def r09(trial: CheckRun) -> None:
     for resource in trial.resources:
         again = len(trial.registrations(resource=resource, code=None))
         # After the end of its stream a plugin has to: W02 is about that.
@@ -303,25 +303,25 @@ def r09(trial: Trial) -> None:
     "R10",
     SHOULD,
     "registers its resources independently",
-    does="refuses one of the plugin's resources",
+    does="rejects one of the plugin's resources",
     expects="distinct endpoints, and the other resources are registered",
     production="one bad resource hides all",
     links="DM",
     scene=Scene.OWN,
 )
-def r10(trial: Trial) -> None:
+def r10(trial: CheckRun) -> None:
     if len(trial.resources) < 2:
         raise Skipped("the plugin has one resource")
-    refused, *others = trial.resources
+    rejected, *others = trial.resources
     trial.start_kubelet()
     trial.kubelet.faults.set(
-        "refuse-register", resource=refused, text="refused by the conformance suite"
+        "reject-register", resource=rejected, text="rejected by the conformance suite"
     )
     since = trial.kubelet.mark()
     trial.launch()
     seconds = trial.limits.start_seconds
     if trial.until(lambda: trial.is_registered(since, others), seconds) is None:
-        raise Failed(f"with {refused} refused, {', '.join(others)} did not come up")
+        raise Failed(f"with {rejected} rejected, {', '.join(others)} did not come up")
     endpoints = {trial.endpoint(resource) for resource in others}
     if len(endpoints) < len(others):
         raise Failed("several resources share an endpoint")
@@ -337,7 +337,7 @@ def r10(trial: Trial) -> None:
     links="DM",
     scene=Scene.OWN,
 )
-def r11(trial: Trial) -> None:
+def r11(trial: CheckRun) -> None:
     trial.start_kubelet()
     (trial.kubelet.plugin_dir / "DEPRECATION").write_bytes(b"")
     trial.relaunch("its start")
@@ -353,7 +353,7 @@ def r11(trial: Trial) -> None:
     production="the kubelet gives GetInfo 1 s and tries it seldom",
     links="WATCHER, k/k#127457, sriov#411",
 )
-def r12(trial: Trial) -> None:
+def r12(trial: CheckRun) -> None:
     if any(path.is_socket() for path in trial.kubelet.plugins_registry_dir.rglob("*")):
         trial.until(
             lambda: bool(trial.kubelet.calls(rpc="NotifyRegistrationStatus")),
@@ -386,7 +386,7 @@ def r12(trial: Trial) -> None:
     production="two sources of truth drift apart; the kubelet trusts the second alone",
     links="DM, hami#2848",
 )
-def r13(trial: Trial) -> None:
+def r13(trial: CheckRun) -> None:
     for resource in trial.resources:
         call = trial.registrations(EVER, resource)[-1]
         told = call.request.get("options") or {}
@@ -401,7 +401,7 @@ def r13(trial: Trial) -> None:
                 )
 
 
-def _is_answered(trial: Trial, resource: str, since: Mark) -> bool:
+def _is_answered(trial: CheckRun, resource: str, since: Mark) -> bool:
     return trial.has_ended or bool(trial.registrations(since, resource, code=None))
 
 
@@ -415,8 +415,8 @@ def _is_dialed(register: Call) -> bool:
     )
 
 
-def _attempts(trial: Trial) -> list[Call]:
-    """The latest Register of each resource, refused ones too. Raises Skipped without any."""
+def _attempts(trial: CheckRun) -> list[Call]:
+    """The latest Register of each resource, rejected ones too. Raises Skipped without any."""
     calls = {
         str(call.request["resource_name"]): call for call in trial.registrations(EVER, code=None)
     }

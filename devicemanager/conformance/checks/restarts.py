@@ -6,7 +6,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from devicemanager.conformance.check_run import EVER, Trial
+from devicemanager.conformance.check_run import EVER, CheckRun
 from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 from devicemanager.events.calls import Mark
@@ -28,7 +28,7 @@ _RECOVERS = "registered again within recover_seconds (a warning after recover_wa
     links="DOC, rdma#79, kubevirt#17122, kubevirt#2068, sriov#33, dpm#32",
     scene=OWN,
 )
-def k01(trial: Trial) -> str:
+def k01(trial: CheckRun) -> str:
     trial.start()
     before = _devices(trial)
     since = trial.restart_kubelet()
@@ -47,7 +47,7 @@ def k01(trial: Trial) -> str:
     links="dpm#32",
     scene=OWN,
 )
-def k02(trial: Trial) -> str:
+def k02(trial: CheckRun) -> str:
     trial.start()
     before = _devices(trial)
     longest = 0.0
@@ -70,7 +70,7 @@ def k02(trial: Trial) -> str:
     links="https://github.com/bottlerocket-os/bottlerocket/issues/4250",
     scene=OWN,
 )
-def k03(trial: Trial) -> str:
+def k03(trial: CheckRun) -> str:
     trial.start()
     gaps = [0.0, 0.01, 0.05, 0.3, 1.0]
     trial.rng.shuffle(gaps)
@@ -95,7 +95,7 @@ def k03(trial: Trial) -> str:
     return f"back after {longest:.2f} s at most"
 
 
-def _have_fired(trial: Trial) -> bool:
+def _have_fired(trial: CheckRun) -> bool:
     """Whether every fault that was set has done what it was set for."""
     return all(state.is_spent for state in trial.kubelet.faults.list())
 
@@ -111,7 +111,7 @@ def _have_fired(trial: Trial) -> bool:
     links="DOC",
     scene=OWN,
 )
-def k04(trial: Trial) -> str:
+def k04(trial: CheckRun) -> str:
     trial.start()
     trial.stop_kubelet()
     _remove_sockets(trial.kubelet.plugin_dir)
@@ -136,7 +136,7 @@ def k04(trial: Trial) -> str:
     links="kubevirt#18807, DM",
     scene=OWN,
 )
-def k05(trial: Trial) -> str:
+def k05(trial: CheckRun) -> str:
     trial.start()
     ids = trial.healthy_ids()
     with trial.client() as client:
@@ -163,7 +163,7 @@ def k05(trial: Trial) -> str:
     links="DOC, sriov#411",
     scene=OWN,
 )
-def k06(trial: Trial) -> str:
+def k06(trial: CheckRun) -> str:
     trial.start()
     since = trial.kubelet.mark()
     for resource in trial.resources:
@@ -184,7 +184,7 @@ def k06(trial: Trial) -> str:
     links="DM",
     scene=OWN,
 )
-def k07(trial: Trial) -> str:
+def k07(trial: CheckRun) -> str:
     trial.start()
     since = trial.kubelet.mark()
     trial.step("restart the kubelet, the sockets of plugins stay")
@@ -202,7 +202,7 @@ def k07(trial: Trial) -> str:
     links="k/k#58372, k/k#92958, amd#186, nv#1228, nv#1698",
     scene=OWN,
 )
-def k08(trial: Trial) -> str:
+def k08(trial: CheckRun) -> str:
     trial.start()
     since = trial.kubelet.mark()
     trial.step("end the list streams")
@@ -222,7 +222,7 @@ def k08(trial: Trial) -> str:
     scene=OWN,
     hooks=("break-device", "mend-device"),
 )
-def k09(trial: Trial) -> str:
+def k09(trial: CheckRun) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
     trial.broken(id_)
@@ -247,7 +247,7 @@ def k09(trial: Trial) -> str:
     links="intel#1370",
     scene=OWN,
 )
-def k10(trial: Trial) -> str:
+def k10(trial: CheckRun) -> str:
     trial.start()
     before = _devices(trial)
     since = trial.kubelet.mark()
@@ -271,7 +271,7 @@ def k10(trial: Trial) -> str:
     links="rdma#319, k/k#121994, k/k#127803, k/k#135437",
     scene=OWN,
 )
-def k11(trial: Trial) -> str:
+def k11(trial: CheckRun) -> str:
     trial.start()
     first = trial.process
     before = {path: FileIdentity.of(path) for path in _endpoints(trial, EVER)}
@@ -303,7 +303,7 @@ def k11(trial: Trial) -> str:
     return f"{again} registrations after the first instance's end"
 
 
-def _second_instance(trial: Trial, since: Mark, before: _Files) -> dict[str, Path]:
+def _second_instance(trial: CheckRun, since: Mark, before: _Files) -> dict[str, Path]:
     """Start it and wait until all its resources are registered. Returns its sockets."""
 
     def own() -> dict[str, Path]:
@@ -336,7 +336,7 @@ def _second_instance(trial: Trial, since: Mark, before: _Files) -> dict[str, Pat
     links="k/k#139338, k/k#127821",
     scene=OWN,
 )
-def k12(trial: Trial) -> None:
+def k12(trial: CheckRun) -> None:
     trial.start()
     before = _endpoints(trial, EVER)
     since = trial.kubelet.mark()
@@ -363,7 +363,7 @@ def k12(trial: Trial) -> None:
     links="DM, k/k#117719",
     scene=OWN,
 )
-def k13(trial: Trial) -> None:
+def k13(trial: CheckRun) -> None:
     trial.start()
     before = _devices(trial)
     trial.process.stop()
@@ -384,7 +384,7 @@ def k13(trial: Trial) -> None:
     links="rdma#118",
     scene=OWN,
 )
-def k14(trial: Trial) -> str:
+def k14(trial: CheckRun) -> str:
     trial.start()
     id_ = trial.healthy_ids()[0]
     with trial.client() as client:
@@ -413,7 +413,7 @@ def k14(trial: Trial) -> str:
     links="https://github.com/bottlerocket-os/bottlerocket-core-kit/pull/228",
     scene=OWN,
 )
-def k15(trial: Trial) -> str | None:
+def k15(trial: CheckRun) -> str | None:
     trial.start()
     starts = trial.process.starts
     trial.stop_kubelet()
@@ -438,7 +438,7 @@ def k15(trial: Trial) -> str | None:
 # -- what several of them do ---------------------------------------------------------------
 
 
-def _devices(trial: Trial) -> Mapping[str, Mapping[str, str]]:
+def _devices(trial: CheckRun) -> Mapping[str, Mapping[str, str]]:
     return {
         resource: {device.ID: device.health for device in trial.devices(resource)}
         for resource in trial.resources
@@ -446,7 +446,7 @@ def _devices(trial: Trial) -> Mapping[str, Mapping[str, str]]:
 
 
 def _same_devices(
-    trial: Trial, before: Mapping[str, Mapping[str, str]], *, health: bool = True
+    trial: CheckRun, before: Mapping[str, Mapping[str, str]], *, health: bool = True
 ) -> None:
     for resource, devices in before.items():
         now = {device.ID: device.health for device in trial.devices(resource)}
@@ -460,19 +460,19 @@ def _same_devices(
             )
 
 
-def _once(trial: Trial, since: Mark, number: int) -> None:
+def _once(trial: CheckRun, since: Mark, number: int) -> None:
     for resource in trial.resources:
         count = len(trial.registrations(since, resource))
         if count > 1:
             raise Failed(f"{resource} was registered {count} times after restart {number}")
 
 
-def _endpoints(trial: Trial, since: Mark) -> set[Path]:
+def _endpoints(trial: CheckRun, since: Mark) -> set[Path]:
     """The sockets of all registrations since then."""
     return {path for _, path in _registered(trial, since)}
 
 
-def _registered(trial: Trial, since: Mark) -> list[tuple[str, Path]]:
+def _registered(trial: CheckRun, since: Mark) -> list[tuple[str, Path]]:
     """The resource and the socket of each registration since then."""
     return [
         (str(call.request["resource_name"]), trial.kubelet.plugin_dir / call.request["endpoint"])
@@ -480,7 +480,7 @@ def _registered(trial: Trial, since: Mark) -> list[tuple[str, Path]]:
     ]
 
 
-def _reregisters(trial: Trial, since: Mark, after: str, *, may_end: bool = False) -> str:
+def _reregisters(trial: CheckRun, since: Mark, after: str, *, may_end: bool = False) -> str:
     took = trial.until(
         lambda: trial.has_ended or trial.is_registered(since, trial.resources),
         trial.limits.recover_seconds,

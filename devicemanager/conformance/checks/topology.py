@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devicemanager.conformance.check_run import EVER, Trial, parsed_list
+from devicemanager.conformance.check_run import EVER, CheckRun, parsed_list
 from devicemanager.conformance.outcomes import Failed, Severity, Skipped, Warned
 from devicemanager.conformance.registry import check
 
@@ -18,7 +18,7 @@ MUST, SHOULD = Severity.MUST, Severity.SHOULD
     production="TopologyAffinityError; readers of PodResources have crashed",
     links="nfd#791, sriov#160",
 )
-def t01(trial: Trial) -> str:
+def t01(trial: CheckRun) -> str:
     known = trial.numa_nodes()
     found = set()
     for resource in trial.resources:
@@ -46,7 +46,7 @@ def t01(trial: Trial) -> str:
     production="the device disappears from GetAllocatableResources",
     links="DM",
 )
-def t02(trial: Trial) -> None:
+def t02(trial: CheckRun) -> None:
     for resource in trial.resources:
         for device in trial.devices(resource):
             if device.HasField("topology") and not device.topology.nodes:
@@ -62,7 +62,7 @@ def t02(trial: Trial) -> None:
     production="bad alignment",
     links="nv#1643",
 )
-def t03(trial: Trial) -> None:
+def t03(trial: CheckRun) -> None:
     for resource in trial.resources:
         known: dict[str, frozenset[int]] = {}
         messages = [parsed_list(call) for call in trial.lists(resource, EVER)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.control.nodes import shapes
-from devicemanager.control.nodes.protocol import SteeredCluster, SteeredKubelet, SteeredNode
+from devicemanager.control.nodes.protocol import NodeControl, SteeredCluster, SteeredKubelet
 from devicemanager.control.operation import Request
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
@@ -43,7 +43,7 @@ def leave(cluster: SteeredCluster, request: Request) -> None:
     cluster.leave([_node(cluster, request).name], request.query.how)
 
 
-def on_node(act: Callable[[SteeredNode, Any], None]) -> _Handler:
+def on_node(act: Callable[[NodeControl, Any], None]) -> _Handler:
     """A handler that does something with the node of the path and the request's body."""
 
     def handler(cluster: SteeredCluster, request: Request) -> None:
@@ -63,7 +63,7 @@ def exit_container(cluster: SteeredCluster, request: Request) -> None:
     found.exit(uid, request.path["container"], asked.exit_code, reason=asked.reason)
 
 
-def _node(cluster: SteeredCluster, request: Request) -> SteeredNode:
+def _node(cluster: SteeredCluster, request: Request) -> NodeControl:
     name = request.path["node"]
     found = cluster.nodes.get(name)
     if found is None:
@@ -72,7 +72,7 @@ def _node(cluster: SteeredCluster, request: Request) -> SteeredNode:
     return found
 
 
-def _pod(cluster: SteeredCluster, request: Request) -> tuple[SteeredNode, str]:
+def _pod(cluster: SteeredCluster, request: Request) -> tuple[NodeControl, str]:
     found, uid = _node(cluster, request), request.path["uid"]
     if not found.kubelet.has_pod(uid):
         text = f"no pod with UID {uid[:200]!r} is on node {found.name}"
@@ -80,7 +80,7 @@ def _pod(cluster: SteeredCluster, request: Request) -> tuple[SteeredNode, str]:
     return found, uid
 
 
-def _summary(found: SteeredNode) -> dict[str, Any]:
+def _summary(found: NodeControl) -> dict[str, Any]:
     """The fields of a ``NodeSummary``."""
     kubelet = found.kubelet
     *short, ready = found.conditions()
@@ -101,7 +101,7 @@ def _summary(found: SteeredNode) -> dict[str, Any]:
     }
 
 
-def _pods(found: SteeredNode) -> list[shapes.Pod]:
+def _pods(found: NodeControl) -> list[shapes.Pod]:
     kubelet = found.kubelet
     return [
         shapes.Pod(

@@ -122,7 +122,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "POST",
         _NODE + "/pressure",
         "pressure",
-        "Say what a node is short of: it refuses pods as a kubelet does.",
+        "Say what a node is short of: it rejects pods as a kubelet does.",
         on_node(lambda node, asked: node.pressure(asked.conditions)),
         body=shapes.Pressures,
     ),
@@ -196,7 +196,7 @@ _ABOUT: Final = About(
     """\
 Steers the nodes of one `devicemanager join`, over HTTP on `control.sock` in its root. An
 operation answers once the node has taken it up; the API server is told soon after. Answers may get
-new fields; unknown fields and parameters of requests are refused.""",
+new fields; unknown fields and parameters of requests are rejected.""",
 )
 
 

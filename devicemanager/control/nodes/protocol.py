@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.records import PodRecord
     from devicemanager.kubelet.telemetry import NodeTelemetry
 
-__all__ = ["Leave", "SteeredCluster", "SteeredKubelet", "SteeredNode"]
+__all__ = ["Leave", "NodeControl", "SteeredCluster", "SteeredKubelet"]
 
 Leave = Literal["delete", "keep", "shutdown"]
 """How a node leaves: its Node is deleted; everything stays as it is; or it is shut down, its
@@ -32,7 +32,7 @@ class _Faults(Protocol):
     def active(self) -> Iterable[object]: ...
 
 
-class SteeredNode(Protocol):
+class NodeControl(Protocol):
     """One node; see ``ClusterNode``."""
 
     @property
@@ -67,5 +67,5 @@ class SteeredCluster(Protocol):
     """The nodes; see ``Cluster``."""
 
     @property
-    def nodes(self) -> Mapping[str, SteeredNode]: ...
+    def nodes(self) -> Mapping[str, NodeControl]: ...
     def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None: ...

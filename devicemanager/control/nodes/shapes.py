@@ -150,7 +150,7 @@ class Pod(Struct, kw_only=True, frozen=True):
     namespace: str
     name: str
     phase: str
-    reason: Annotated[str, Meta(description="why it was refused or ended; may be empty")]
+    reason: Annotated[str, Meta(description="why it was rejected or ended; may be empty")]
     message: str
     devices: Annotated[
         dict[str, dict[str, list[str]]],

@@ -3,7 +3,7 @@
 ``allocate_container`` is a generator: it yields what it wants asked of a plugin
 (``PreferenceWanted``, ``AllocateWanted``), gets the answer sent in or the plugin's
 ``RpcError`` thrown in, and writes what the pod is about to hold into its draft. The shell
-holds its lock only while the generator runs, never over an RPC. On any refusal
+holds its lock only while the generator runs, never over an RPC. On any rejection
 ``all_or_nothing`` drops the draft, so the ledger is as it was.
 
 Follows ``Allocate`` and ``allocateContainerResources`` of
@@ -41,7 +41,7 @@ from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.registry import HintProviders
-from devicemanager.core.rejection import Refused, refused_by_allocation
+from devicemanager.core.rejection import Rejected, rejected_by_allocation
 from devicemanager.core.topology import Hint, NumaTopology, ProviderHints, TopologyPolicy
 
 Reusable = dict[ResourceName, frozenset[DeviceId]]
@@ -254,9 +254,9 @@ def _is_needed(
 ) -> bool:
     """The checks of ``devicesToAllocate``, in its order; whether to go on.
 
-    The order decides which text a pod is refused with, and who is spared a refusal: a
+    The order decides which text a pod is rejected with, and who is spared a rejection: a
     container that ran before the kubelet restarted is asked for nothing, although its plugin
-    is not back yet; one that already has its devices is still refused if one is unhealthy.
+    is not back yet; one that already has its devices is still rejected if one is unhealthy.
     """
     held = allocation.ledger.held(allocation.pod.uid, container.name, resource)
     if held is not None and len(held) != required:
@@ -275,7 +275,7 @@ def _is_needed(
     if allocation.context.needs_nothing(container.name, rules):
         return False
     if required == 0 and "Q16" not in rules.quirks:
-        return False  # Q16: a limit of 0 was refused when nothing was healthy
+        return False  # Q16: a limit of 0 was rejected when nothing was healthy
     if devices is None:
         raise _unfit(messages.UNREGISTERED, resource)
     if not devices.healthy:
@@ -348,18 +348,18 @@ def all_or_nothing(
 ) -> Generator[Wanted, Answer, None]:
     """Run ``steps``; on any failure give back what was reserved or taken.
 
-    Raises ``Refused`` with the reason and message of the pod's status.
+    Raises ``Rejected`` with the reason and message of the pod's status.
     """
     try:
         yield from steps
-    except Refused:
+    except Rejected:
         give_back(allocation)
         raise
     except (EndpointError, RequestError) as error:
         if _leaks(allocation, error):
             allocation.ledger.leak(allocation.draft)
         give_back(allocation)
-        raise refused_by_allocation(error) from error
+        raise rejected_by_allocation(error) from error
     except (GeneratorExit, Exception):
         # Not an interrupt: it may have come in the middle of a change, so that nothing can
         # be taken back step by step. Whoever runs the steps has to withdraw the draft.
@@ -371,7 +371,7 @@ def give_back(allocation: PodAllocation) -> None:
     """Undo everything that is not committed."""
     allocation.ledger.drop(allocation.draft)
     if allocation.draft:
-        # The reference had recorded this much, and frees it of the refused pod.
+        # The reference had recorded this much, and frees it of the rejected pod.
         allocation.ledger.count_entries_only()
     if allocation.placed:
         allocation.node.remove(allocation.pod.uid)

@@ -14,20 +14,20 @@ from devicemanager.core.explanation.model import (
 )
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import TopologyPolicy
 
 
-def explain(allocation: PodAllocation, refused: Refused | None = None) -> AdmissionExplanation:
-    """Why the pod got what it got, or why it was refused. To be called under the lock: who
+def explain(allocation: PodAllocation, rejected: Rejected | None = None) -> AdmissionExplanation:
+    """Why the pod got what it got, or why it was rejected. To be called under the lock: who
     holds what is part of it."""
     policy = allocation.policy
     return AdmissionExplanation(
         allocation.pod,
         policy,
         tuple(_step(allocation, policy, step) for step in allocation.steps),
-        refused.reason if refused else "",
-        refused.message if refused else "",
+        rejected.reason if rejected else "",
+        rejected.message if rejected else "",
         allocation.ledger.snapshot(),
     )
 

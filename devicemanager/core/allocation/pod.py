@@ -27,7 +27,7 @@ from devicemanager.core.errors import (
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceIndex
 from devicemanager.core.pods import Container, pod_requests
-from devicemanager.core.rejection import Refused, refused_by_topology
+from devicemanager.core.rejection import Rejected, rejected_by_topology
 from devicemanager.core.topology import (
     DeviceLayout,
     Hint,
@@ -145,16 +145,16 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
     """Allocate a whole pod into its draft and put it on the node, all or nothing.
 
-    Raises ``Refused``, with the explanation.
+    Raises ``Rejected``, with the explanation.
     """
     allocation.policy = hints.policy
     try:
         yield from all_or_nothing(allocation, _scoped(allocation, hints))
-    except Refused as refused:
-        # Not before the first refusal: a start need not wait for it.
+    except Rejected as rejected:
+        # Not before the first rejection: a start need not wait for it.
         from devicemanager.core.allocation.explain import explain
 
-        refused.explanation = explain(allocation, refused)
+        rejected.explanation = explain(allocation, rejected)
         raise
 
 
@@ -212,9 +212,9 @@ def _merged(allocation: PodAllocation, hints: Sequence[ProviderHints]) -> Hint:
     if not admitted:
         other = attrs.evolve(policy, narrowest=not policy.narrowest)
         behaviour = "merge_rule" if other.merge(hints)[1] else ""
-        if allocation.rules.pod_level_refusal and allocation.pod.has_resources:
-            raise refused_by_topology(_POD_LEVEL[policy.scope], behaviour)
-        raise refused_by_topology(behaviour=behaviour)
+        if allocation.rules.pod_level_rejection and allocation.pod.has_resources:
+            raise rejected_by_topology(_POD_LEVEL[policy.scope], behaviour)
+        raise rejected_by_topology(behaviour=behaviour)
     return best
 
 

@@ -22,8 +22,8 @@ class Rules:
     """Whether that is not asked of one that runs while the kubelet restarts."""
     sidecars_keep: bool = True
     """Whether restartable init containers hand nothing on."""
-    pod_level_refusal: bool = False
-    """Whether a pod with resources of its own is refused by the topology manager in other
+    pod_level_rejection: bool = False
+    """Whether a pod with resources of its own is rejected by the topology manager in other
     words."""
     empty_reply: str = ""
     """%v of an AllocateResponse without containers, as the version's protobuf prints it."""

@@ -27,7 +27,7 @@ Pick = Callable[[int, int], int]
 
 
 class PreferenceError(AllocationError):
-    """GetPreferredAllocation failed, which refuses the pod."""
+    """GetPreferredAllocation failed, which rejects the pod."""
 
 
 class PreferenceWanted(NamedTuple):

@@ -229,13 +229,13 @@ class AdmissionExplanation:
     policy: TopologyPolicy
     steps: tuple[StepExplanation, ...] = ()
     reason: str = ""
-    """The kubelet's reason for a refusal; empty if the pod was admitted."""
+    """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
     held: Mapping[PodUid, PodHoldings] = attrs.field(factory=dict, repr=False)
     """What every pod held then; for an admitted pod, when its explanation was first asked for."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
-    """Since when kubelets refuse so, or until when, in words; empty if they always do."""
+    """Since when kubelets reject so, or until when, in words; empty if they always do."""
 
     @property
     def admitted(self) -> bool:

@@ -66,7 +66,7 @@ def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
 
 
 def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
-    """The other policies that would not refuse these hints, the strictest first."""
+    """The other policies that would not reject these hints, the strictest first."""
     return tuple(
         name
         for name in reversed(PolicyName)
@@ -98,7 +98,7 @@ def node_names(nodes: tuple[int, ...]) -> str:
 
 def _head(explanation: AdmissionExplanation) -> Iterator[str]:
     pod, policy = explanation.pod, explanation.policy
-    verdict = "admitted" if explanation.admitted else f"refused: {explanation.reason}"
+    verdict = "admitted" if explanation.admitted else f"rejected: {explanation.reason}"
     yield f"pod {pod.namespace}/{pod.name} {verdict}"
     if explanation.message:
         yield f"  {explanation.message}"
@@ -122,7 +122,7 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
         yield f"{one.resource}: {one.request} requested"
         yield from (f"  {line}" for line in _drawing(one, policy.topology))
         if one.chosen:
-            # A refused pod gets nothing: this is how far its admission had come.
+            # A rejected pod gets nothing: this is how far its admission had come.
             verb = "chosen" if admitted else "would have got"
             yield f"  {verb}: {', '.join(one.chosen_ids)}"
         if one.resource in hints:
@@ -156,7 +156,7 @@ def _way_out(
     ]
     if short:
         return f"no other policy would help: not enough is free of {', '.join(short)}"
-    return f"policy {' or '.join(admitting(merge, policy))} would not refuse it for this"
+    return f"policy {' or '.join(admitting(merge, policy))} would not reject it for this"
 
 
 def _lacks(one: ResourceExplanation) -> bool:

@@ -27,7 +27,7 @@ _REMOVED = (
 
 def status_patch(ours: Object) -> dict[str, Any]:
     """The strategic merge patch that makes the status in the API ``ours``, whatever it is.
-    Kubelet-owned conditions that ``ours`` lacks go, as those of a refused pod do."""
+    Kubelet-owned conditions that ``ours`` lacks go, as those of a rejected pod do."""
     patch: dict[str, Any] = {**dict.fromkeys(_REMOVED), **ours}
     conditions = list(ours.get("conditions", ()))
     there = {each["type"] for each in conditions}

@@ -1,4 +1,4 @@
-"""The whole of a pod's status: of one that the kubelet runs, and of one that it refused."""
+"""The whole of a pod's status: of one that the kubelet runs, and of one that it rejected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "PodStatus",
     "Resources",
     "pod_status",
-    "refused_status",
+    "rejected_status",
 ]
 
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
@@ -120,8 +120,8 @@ def pod_status(
     )
 
 
-def refused_status(facts: PodFacts) -> PodStatus:
-    """Of a pod that was refused: no conditions and no containers (``rejectPod``,
+def rejected_status(facts: PodFacts) -> PodStatus:
+    """Of a pod that was rejected: no conditions and no containers (``rejectPod``,
     pkg/kubelet/kubelet.go, v1.32)."""
     message = messages.REJECTED.format(message=facts.message)
     return PodStatus(Phase.FAILED, facts.reason, message, facts.start_time, qos_class(facts.pod))

@@ -170,7 +170,7 @@ class MemoryProvider:
         return {type_: total(type_) for type_ in types}
 
     def _hints_where_free(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
-        """Of what fits nowhere there are no hints at all, so that it does not refuse the
+        """Of what fits nowhere there are no hints at all, so that it does not reject the
         pod here: ``Allocate`` does, in words of its own (``calculateHints``)."""
         fitting = self._fitting(pod_uid, wanted)
         return dict.fromkeys(wanted, fitting) if fitting else {}

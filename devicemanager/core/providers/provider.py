@@ -2,7 +2,7 @@
 
 A provider is an immutable value. ``allocate`` and ``release`` return the provider as it
 would be afterwards: whoever admits a pod keeps the new value, or drops it and nothing
-has happened. A refusal half way through a pod therefore needs no undoing.
+has happened. A rejection half way through a pod therefore needs no undoing.
 """
 
 from __future__ import annotations

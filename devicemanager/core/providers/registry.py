@@ -15,7 +15,7 @@ class HintProviders:
     """CPUs, memory and whatever else was configured, with what pods hold of it.
 
     A container's share is taken at once, so that other pods see it, and given back with
-    ``release`` when the pod is refused later on.
+    ``release`` when the pod is rejected later on.
     """
 
     def __init__(self, providers: Iterable[HintProvider] = ()) -> None:

@@ -59,7 +59,7 @@ class PolicyOptions:
     """``--topology-manager-policy-options``.
 
     ``prefer_closest``: among sets of one size take the closest nodes; off by default.
-    ``max_numa_nodes``: more nodes than this are refused; 8 by default, never less.
+    ``max_numa_nodes``: more nodes than this are rejected; 8 by default, never less.
     """
 
     prefer_closest: bool = False
@@ -68,7 +68,7 @@ class PolicyOptions:
 
 @attrs.frozen(eq=False, repr=False)
 class OptionRules:
-    """Which policy options there are, and how their refusal is worded."""
+    """Which policy options there are, and how their rejection is worded."""
 
     levels: Mapping[str, str] = attrs.field(
         factory=lambda: {PREFER_CLOSEST_NUMA_NODES: "stable", MAX_ALLOWABLE_NUMA_NODES: "beta"}
@@ -77,7 +77,7 @@ class OptionRules:
     enabled: frozenset[str] = frozenset({"beta", "stable"})
     """The levels that may be used (``TopologyManagerPolicyAlphaOptions`` and ``...Beta...``)."""
     is_capital: bool = False
-    """Whether the refusal of a level begins with a capital (up to v1.32)."""
+    """Whether the rejection of a level begins with a capital (up to v1.32)."""
 
     def check(self, name: str) -> None:
         """Raise TopologyConfigError for an option that there is not, or not yet

@@ -38,7 +38,7 @@ class Behaviour:
     watcher_retries: bool
     """Whether the watcher tries a plugin again that it could not connect to or tell so."""
     unknown_init_requests: bool
-    """Whether an init container is refused that asks for an extended resource which the node
+    """Whether an init container is rejected that asks for an extended resource which the node
     does not know; without a plugin, an app container runs without it."""
     several_plugins: bool
     """Whether several plugins serve a resource at a time, and another takes over when the
@@ -49,7 +49,7 @@ class Behaviour:
     running_survive_restart: bool
     """Whether containers that run stay when the kubelet restarts and their plugin is away."""
     empty_allocate_reply: str
-    """How the refusal ends for a reply to Allocate that names no container."""
+    """How the rejection ends for a reply to Allocate that names no container."""
     backed_fit: bool
     """Whether an extended resource that a resource claim provides need not fit the node's."""
     backed_skip_plugins: bool
@@ -61,10 +61,10 @@ class Behaviour:
     topology_options: Mapping[str, Level]
     """The topology manager's policy options that there are."""
     topology_options_gates: tuple[str, ...]
-    """The gates that a refusal of all options names."""
+    """The gates that a rejection of all options names."""
     capital_option_levels: bool
-    """Whether the refusal of an option's level begins ``Topology Manager Policy``."""
-    pod_level_refusal: bool
+    """Whether the rejection of an option's level begins ``Topology Manager Policy``."""
+    pod_level_rejection: bool
     """Whether a pod with ``spec.resources`` that cannot be aligned is told so in words of its
     own."""
     merge_rule: MergeRule
@@ -97,26 +97,26 @@ class Behaviour:
     get_enabled: bool
     """Whether Get answers."""
     list_inactive: bool
-    """Whether v1 List tells of refused and finished pods."""
+    """Whether v1 List tells of rejected and finished pods."""
     get_inactive: bool
-    """Whether Get answers for refused and finished pods."""
+    """Whether Get answers for rejected and finished pods."""
     lists_sidecars: bool
     """Whether v1 PodResources tells of restartable init containers."""
-    tells_memory: bool
+    reports_memory: bool
     """Whether v1 PodResources has the field ``memory``."""
     shared_cpu_ids: bool
     """Whether PodResources tells of a container without CPUs of its own those that are
     shared."""
     one_entry_per_device: bool
     """Whether v1 List has an entry for each device, and not one for all on a node."""
-    tells_dynamic_resources: bool
+    reports_dynamic_resources: bool
     """Whether ``dynamic_resources`` is filled in."""
-    tells_claim_devices: bool
+    reports_claim_devices: bool
     """Whether a claim's resource has the fields ``driver_name``, ``pool_name`` and
     ``device_name``."""
-    tells_share_id: bool
+    reports_share_id: bool
     """Whether a claim's resource has the field ``share_id``."""
-    tells_pod_level: bool
+    reports_pod_level: bool
     """Whether a pod's own ``cpu_ids`` and ``memory`` are filled in."""
     podresources_metrics: tuple[str, ...]
     """The calls of PodResources that have metrics of their own
@@ -125,8 +125,8 @@ class Behaviour:
     """Whether GetAllocatableResources counts twice in
     ``kubelet_pod_resources_endpoint_requests_total``."""
     rate_limited: bool
-    """Whether PodResources refuses more than 100 requests a second."""
-    tells_resource_health: bool
+    """Whether PodResources rejects more than 100 requests a second."""
+    reports_resource_health: bool
     """Whether a container's status has ``allocatedResourcesStatus``."""
     health_check: HealthCheck
     """The check ``device-plugin`` of ``/healthz``."""

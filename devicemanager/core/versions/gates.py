@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from devicemanager.core.versions.version import PREVIEW, KubeletVersion, VersionError
+from devicemanager.core.versions.version import NEWEST_KNOWN, KubeletVersion, VersionError
 
 __all__ = ["GATES", "GateStep", "Stage", "resolve_gates"]
 
@@ -110,4 +110,4 @@ def _is_open(name: str, version: KubeletVersion) -> bool:
     return step is not None and step.stage != _GONE
 
 
-assert all(step.since <= PREVIEW for steps in GATES.values() for step in steps)
+assert all(step.since <= NEWEST_KNOWN for steps in GATES.values() for step in steps)

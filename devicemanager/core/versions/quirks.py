@@ -41,10 +41,10 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q2": Quirk(
-            "a socket path that is registered already is refused",
+            "a socket path that is registered already is rejected",
             (since("1.20", value=False), since("1.37", row="k/k#139338")),
         ),
-        "Q3": Quirk("connections of replaced and of refused registrations stay open"),
+        "Q3": Quirk("connections of replaced and of rejected registrations stay open"),
         "Q4": Quirk(
             "devices chosen for a pod stay in use when GetPreferredAllocation fails or the reply "
             "to Allocate names no container, until a pod that held devices is freed or an "
@@ -81,7 +81,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         ),
         "Q14": Quirk("a pod runs without a device of a declared resource that is not registered"),
         "Q16": Quirk(
-            "a limit of 0 is refused when no device of the resource is healthy", _HEALTH_CHECK
+            "a limit of 0 is rejected when no device of the resource is healthy", _HEALTH_CHECK
         ),
         "Q21": Quirk("a corrupt checkpoint stays in place and the next write replaces it"),
         "Q23": Quirk("an endpoint such as ../x is dialed"),
@@ -100,7 +100,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         ),
         "Q27": Quirk(
             "after a restart of the kubelet a container that had restarted before counts as "
-            "gone, and its pod is refused",
+            "gone, and its pod is rejected",
             (
                 since("1.20", value=False),
                 since("1.28", row="k/k#118559"),

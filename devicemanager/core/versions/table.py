@@ -109,7 +109,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.20"),
         since("1.33", value=False, row="seen in 1.34.4"),
     ),
-    "pod_level_refusal": (
+    "pod_level_rejection": (
         since("1.20", value=False),
         since("1.36", gate="PodLevelResourceManagers", row="read in 1.36"),
     ),
@@ -170,7 +170,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.30", row="k/k#120718"),
     ),
-    "tells_memory": (
+    "reports_memory": (
         since("1.20", value=False),
         since("1.22", row="the wire"),
     ),
@@ -182,18 +182,18 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.21", row="read"),
     ),
-    "tells_dynamic_resources": (
+    "reports_dynamic_resources": (
         since("1.20", gate="KubeletPodResourcesDynamicResources & DynamicResourceAllocation"),
     ),
-    "tells_claim_devices": (
+    "reports_claim_devices": (
         since("1.20", value=False),
         since("1.31", row="the wire"),
     ),
-    "tells_share_id": (
+    "reports_share_id": (
         since("1.20", value=False),
         since("1.35", row="the wire"),
     ),
-    "tells_pod_level": (
+    "reports_pod_level": (
         since("1.20", value=False),
         since("1.37", gate="PodLevelResourceManagers", row="k/k#138738"),
     ),
@@ -211,7 +211,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.27", row="read in 1.27.1"),
     ),
-    "tells_resource_health": (since("1.20", gate="ResourceHealthStatus"),),
+    "reports_resource_health": (since("1.20", gate="ResourceHealthStatus"),),
     "health_check": (
         since("1.20", value=HealthCheck.NONE),
         since("1.32", value=HealthCheck.STRICT, row="k/k#128432"),

@@ -7,7 +7,15 @@ from functools import total_ordering
 
 import attrs
 
-__all__ = ["ANCHORS", "NEWEST", "OLDEST", "PREVIEW", "PROVED", "KubeletVersion", "VersionError"]
+__all__ = [
+    "ANCHORS",
+    "NEWEST",
+    "NEWEST_KNOWN",
+    "OLDEST",
+    "VERIFIED",
+    "KubeletVersion",
+    "VersionError",
+]
 
 _FORM = re.compile(r"v?1\.(\d{1,3})(?:\.(\d{1,4}))?")
 _NEWEST_PATCH = 10_000
@@ -31,12 +39,12 @@ class KubeletVersion:
         found = _FORM.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise VersionError(
-                f"kubelet version {text!r} is no version: write it as '1.{PROVED}' or '1.28.2'"
+                f"kubelet version {text!r} is no version: write it as '1.{VERIFIED}' or '1.28.2'"
             )
         minor, patch = int(found[1]), found[2]
-        if not OLDEST <= minor <= PREVIEW:
+        if not OLDEST <= minor <= NEWEST_KNOWN:
             raise VersionError(
-                f"kubelet version {text!r} is not known: 1.{OLDEST} to 1.{PREVIEW} are"
+                f"kubelet version {text!r} is not known: 1.{OLDEST} to 1.{NEWEST_KNOWN} are"
             )
         return cls(minor, None if patch is None else int(patch))
 
@@ -52,10 +60,10 @@ class KubeletVersion:
 
 
 OLDEST = 20
-PROVED = 36
+VERIFIED = 36
 """The newest minor whose device manager was run beside ours."""
 NEWEST = 37
 """The newest stable minor; described, not proved."""
-PREVIEW = 38
+NEWEST_KNOWN = 38
 ANCHORS = ("1.24", "1.28", "1.32", "1.36", "1.37")
 """Versions between which lies nearly everything that a plugin can notice."""

@@ -24,7 +24,7 @@ from devicemanager.events.stream import EventStream, notify
 if TYPE_CHECKING:
     pass
 
-__all__ = ["CallInProgress", "CallLog", "Mark", "Tap"]
+__all__ = ["CallInProgress", "CallLog", "CallRecorder", "Mark"]
 
 _FOR_PODS = frozenset({"Allocate", "GetPreferredAllocation", "PreStartContainer"})
 _LONGEST_NAME = 512
@@ -76,11 +76,11 @@ class CallLog(CallQueries):
 
     # -- recording -------------------------------------------------------------------
 
-    def tap(self, resource: str | None, plugin: str) -> Tap | None:
+    def tap(self, resource: str | None, plugin: str) -> CallRecorder | None:
         """What records the calls on one connection; None if nothing is recorded."""
         if self._is_off:
             return None
-        return Tap(self, resource and resource[:_LONGEST_NAME], plugin[:_LONGEST_NAME])
+        return CallRecorder(self, resource and resource[:_LONGEST_NAME], plugin[:_LONGEST_NAME])
 
     def begun(self, call: CallInProgress) -> None:
         """A call begins; ``add`` says once that it is over."""
@@ -231,7 +231,7 @@ class CallInProgress:
 
 
 @attrs.frozen(eq=False)
-class Tap:
+class CallRecorder:
     """Records the calls on one connection, or of one plugin that calls the kubelet."""
 
     log: CallLog

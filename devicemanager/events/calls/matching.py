@@ -12,7 +12,7 @@ from devicemanager.core.printable import printable
 from devicemanager.events.calls.call import OK, Call
 from devicemanager.events.calls.rendering import RPCS
 
-__all__ = ["CallMismatch", "Criteria", "mismatch"]
+__all__ = ["CallFilter", "CallMismatch", "mismatch"]
 
 CODES = (
     OK, "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound",
@@ -45,7 +45,7 @@ def _ids(given: Collection[str] | None) -> frozenset[str] | None:
 
 
 @attrs.frozen
-class Criteria:
+class CallFilter:
     """What is asked of a call; None for what is not. Raises RequestError for an RPC or a code
     that there is not."""
 
@@ -144,7 +144,7 @@ def _values(data: Any) -> int:
 
 
 def mismatch(
-    criteria: Criteria,
+    criteria: CallFilter,
     found: Sequence[Call],
     calls: Sequence[Call],
     times: int | None,

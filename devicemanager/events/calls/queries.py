@@ -11,7 +11,7 @@ import attrs
 from devicemanager.events.calls.call import Call
 
 if TYPE_CHECKING:
-    from devicemanager.events.calls.matching import Criteria
+    from devicemanager.events.calls.matching import CallFilter
 
 __all__ = ["CallQueries", "Mark"]
 
@@ -119,13 +119,13 @@ class CallQueries(ABC):
         return [call for call in self.all() if call.number > number]
 
     @staticmethod
-    def _criteria(*given: Any) -> Criteria:
-        from devicemanager.events.calls.matching import Criteria
+    def _criteria(*given: Any) -> CallFilter:
+        from devicemanager.events.calls.matching import CallFilter
 
-        return Criteria(*given)
+        return CallFilter(*given)
 
     def _fail(
-        self, criteria: Criteria, found: list[Call], times: int | None, since: Mark | int
+        self, criteria: CallFilter, found: list[Call], times: int | None, since: Mark | int
     ) -> NoReturn:
         from devicemanager.events.calls.matching import mismatch
 

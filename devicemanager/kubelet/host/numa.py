@@ -14,7 +14,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology, NumaTopologyError
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 
 HOST = "host"
 SYSFS_NODES = Path("sys/devices/system/node")
@@ -271,7 +271,7 @@ def _line(path: Path) -> str:
 def _text(path: Path) -> str:
     try:
         return read_regular(path, _MAX_SIZE).decode()
-    except (OSError, FileRefused, UnicodeDecodeError) as error:
+    except (OSError, FileRejected, UnicodeDecodeError) as error:
         raise NumaError(f"cannot read {path}: {_cause(error)}") from error
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+    from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 
-__all__ = ["LightKubelet"]
+__all__ = ["InMemoryKubelet"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"LightKubelet": "kubelet"})
+__getattr__, __dir__ = lazy_names(__name__, {"InMemoryKubelet": "kubelet"})

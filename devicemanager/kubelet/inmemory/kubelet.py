@@ -1,4 +1,4 @@
-"""LightKubelet: the kubelet's decisions about one node, and nothing else of it."""
+"""InMemoryKubelet: the kubelet's decisions about one node, and nothing else of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from checkpoint import Checkpoint
-from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ResourceName
@@ -17,19 +17,19 @@ from devicemanager.core.node import NodeStatus
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock, SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated, simulated_devices
-from devicemanager.kubelet.inmemory.plugin import LightPlugin
-from devicemanager.kubelet.inmemory.process import LightLife, LightProcess, SharedStore
+from devicemanager.kubelet.inmemory.plugin import InMemoryPlugin
+from devicemanager.kubelet.inmemory.process import InMemoryProcess, LightLife, SharedStore
 from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 from devicemanager.kubelet.nodepods import NodePods
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.settings import Settings
 
-__all__ = ["LightKubelet"]
+__all__ = ["InMemoryKubelet"]
 
 _EVENTS_KEPT = 8
 
 
-class LightKubelet(NodePods):
+class InMemoryKubelet(NodePods):
     """Manager, pods and plugins of one node, all in memory: no socket, no file, no thread.
 
     It decides as ``MockKubelet`` does, and has its methods for pods and devices; thousands of
@@ -51,13 +51,13 @@ class LightKubelet(NodePods):
         to be there. ``names`` are those of its pods, by UID.
 
         Raises ValueError for what says no devices, TopologyConfigError for topology settings
-        that the kubelet would refuse.
+        that the kubelet would reject.
         """
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = EventStream(self.clock, keep=_EVENTS_KEPT)
         self._pods = PodStore(names)
-        self._claims = ClaimsDoor(
+        self._claims = LazyClaims(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
         self._lock = threading.Lock()
@@ -66,10 +66,10 @@ class LightKubelet(NodePods):
         self._turn = threading.RLock()
         self._node_status = NodeStatus()
         self._store = SharedStore()
-        self._latest: LightProcess | None = None
+        self._latest: InMemoryProcess | None = None
         self._life: LightLife = LightLife()
         devices = simulated_devices(simulate or {})
-        self._plugins = {name: LightPlugin(name, each) for name, each in devices.items()}
+        self._plugins = {name: InMemoryPlugin(name, each) for name, each in devices.items()}
         self._serve(saved)
         if saved is not None:
             self.manager.sources_ready(self.manager.pods())
@@ -127,7 +127,7 @@ class LightKubelet(NodePods):
 
     def reboot(self) -> None:
         """The node starts anew: no container runs, and every pod is admitted again. The plugins
-        come back after that, so what holds devices is refused, unless
+        come back after that, so what holds devices is rejected, unless
         ``Settings.wait_for_plugin`` makes the kubelet wait for them (Q6)."""
         with self._turn:
             self.stop()
@@ -142,9 +142,9 @@ class LightKubelet(NodePods):
         process.workers.sources_ready()
         self._register_all()
 
-    def _serve(self, saved: Checkpoint | None) -> LightProcess:
+    def _serve(self, saved: Checkpoint | None) -> InMemoryProcess:
         providers = None if self._latest is None else self._latest.manager.providers()
-        process = LightProcess(
+        process = InMemoryProcess(
             self.settings,
             self._store,
             self.clock,
@@ -211,7 +211,7 @@ class LightKubelet(NodePods):
         with self._turn:
             plugin = self._plugins.get(name)
             if plugin is None:
-                plugin = self._plugins[name] = LightPlugin(name, listed)
+                plugin = self._plugins[name] = InMemoryPlugin(name, listed)
                 plugin.register(self.manager.plugins)
             else:
                 plugin.replace(listed, self.manager.plugins)
@@ -241,7 +241,7 @@ class LightKubelet(NodePods):
             return {str(name): plugin.devices for name, plugin in self._plugins.items()}
 
     @contextmanager
-    def _plugin(self, resource: str) -> Iterator[tuple[LightPlugin, ClientHandler]]:
+    def _plugin(self, resource: str) -> Iterator[tuple[InMemoryPlugin, ClientHandler]]:
         with self._turn:
             plugin = self._plugins.get(ResourceName(resource))
             if plugin is None:

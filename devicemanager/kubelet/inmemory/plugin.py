@@ -15,7 +15,7 @@ from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 
-__all__ = ["LightPlugin"]
+__all__ = ["InMemoryPlugin"]
 
 NAME = "light"
 _OPTIONS = PluginOptions()
@@ -23,7 +23,7 @@ _NOTHING_LOST: frozenset[DeviceId] = frozenset()
 _ANSWER = AllocateAnswer((b"",))
 
 
-class LightPlugin:
+class InMemoryPlugin:
     """The one plugin of a resource on a light node. The kubelet's lock guards it.
 
     It meets the manager's ``PluginClient``: every container gets its devices and nothing else,

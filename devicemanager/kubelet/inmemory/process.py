@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 import checkpoint
-from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.providers.provider import HintProvider
@@ -19,7 +19,7 @@ from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.settings import Settings
 
-__all__ = ["LightLife", "LightProcess", "SharedStore"]
+__all__ = ["InMemoryProcess", "LightLife", "SharedStore"]
 
 _Contents: TypeAlias = tuple[
     tuple[tuple[checkpoint.PodDevicesEntry, ...], ...], checkpoint.RegisteredDevices
@@ -80,7 +80,7 @@ class _Document:
         return partial(self._store.make, (tuple(self._pods.values()), self.registered))
 
 
-class LightProcess:
+class InMemoryProcess:
     """Manager and workers."""
 
     __slots__ = ("manager", "workers")
@@ -92,7 +92,7 @@ class LightProcess:
         clock: Clock,
         events: EventStream,
         pods: PodStore,
-        claims: ClaimsDoor,
+        claims: LazyClaims,
         providers: Iterable[HintProvider] | None,
     ) -> None:
         self.manager = DeviceManager(
@@ -118,9 +118,9 @@ class LightLife:
     __slots__ = ("process",)
 
     def __init__(self) -> None:
-        self.process: LightProcess | None = None
+        self.process: InMemoryProcess | None = None
 
-    def serving(self) -> LightProcess:
+    def serving(self) -> InMemoryProcess:
         """Raises RequestError if there is none."""
         if self.process is None:
             raise RequestError("the light kubelet is not running: start it")

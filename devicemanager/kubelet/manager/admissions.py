@@ -21,7 +21,7 @@ from devicemanager.core.allocation.container import AllocationSteps, PodAllocati
 from devicemanager.core.errors import AllocationError, EndpointError, RequestError
 from devicemanager.core.ledger import Draft
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import refused_by_allocation
+from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.active_pods import PodStates
 from devicemanager.kubelet.manager.driver import Driver
@@ -52,7 +52,7 @@ class Admissions:
     def carry_out(
         self, allocation: PodAllocation, start: Callable[[], AllocationSteps]
     ) -> PodAllocation:
-        """Allocate and commit, or raise ``Refused`` or what interrupted it. ``start`` is called
+        """Allocate and commit, or raise ``Rejected`` or what interrupted it. ``start`` is called
         with the lock held. Returns the allocation once it is on disk."""
         uid = allocation.pod.uid
         before = self._pods.get(uid).host_devices
@@ -114,7 +114,7 @@ class Admissions:
         with state.lock:
             if self._pods.get(pod.uid).is_deleted:
                 give_back(allocation)
-                raise refused_by_allocation(AllocationError("the pod was deleted meanwhile"))
+                raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
             if draft:
                 state.ledger.commit(draft)
             if draft or allocation.took:
@@ -135,7 +135,7 @@ class Admissions:
             with contextlib.suppress(checkpoint.CheckpointWriteError):
                 state.writer.flush()
             text = messages.CHECKPOINT_FAILED.format(error=error)
-            raise refused_by_allocation(AllocationError(text)) from error
+            raise rejected_by_allocation(AllocationError(text)) from error
         self._report(pod, draft)
 
     def _report(self, pod: Pod, draft: Draft) -> None:

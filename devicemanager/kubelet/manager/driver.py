@@ -73,7 +73,7 @@ class Driver:
                 )
 
     def _check_size(self, wanted: AllocateWanted, pod: PodUid, answer: AllocateAnswer) -> None:
-        """Refuse what is too large to be kept: the checkpoint is written whole each time."""
+        """Reject what is too large to be kept: the checkpoint is written whole each time."""
         size = max(map(len, answer.responses[:1]), default=0)
         if size < LARGE_ANSWER:
             return

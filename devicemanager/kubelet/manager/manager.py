@@ -34,7 +34,7 @@ from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.providers.registry import HintProviders
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock, SystemClock
@@ -82,7 +82,7 @@ class DeviceManager:
         None takes the settings' own, fresh. ``document`` makes what the store is given;
         None is the file's text.
 
-        Raises TopologyConfigError for topology settings the kubelet would refuse.
+        Raises TopologyConfigError for topology settings the kubelet would reject.
         """
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
@@ -166,13 +166,13 @@ class DeviceManager:
         """A pod has held these devices since before this manager began: container → resource
         → ids. As if a checkpoint had named them.
 
-        Raises Refused, and changes nothing, if another pod or another of its containers holds
+        Raises Rejected, and changes nothing, if another pod or another of its containers holds
         one of them.
         """
         with self.state.lock:
             try:
                 self.state.adopt(pod, devices, self._rules.no_topology_node)
-            except Refused:
+            except Rejected:
                 raise
             except BaseException:
                 # An interrupt: the entries are there or not, the indexes perhaps not yet.
@@ -203,7 +203,7 @@ class DeviceManager:
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, pod: Pod, context: AdmissionContext | None = None) -> PodAllocation:
-        """Allocate everything the pod asks for, or raise ``Refused`` and change nothing.
+        """Allocate everything the pod asks for, or raise ``Rejected`` and change nothing.
 
         Returns once what the pod holds is on disk.
         """

@@ -166,7 +166,7 @@ class ClientHandler:
                 EventKind.LIST_SUSPECT, f"{resource}: {warning}", resource=resource
             )
         self._events.publish(
-            EventKind.LISTED,
+            EventKind.DEVICES_UPDATED,
             f"{resource}: {devices.capacity} devices, {devices.allocatable} healthy"
             + _describe(difference.changes),
             resource=resource,

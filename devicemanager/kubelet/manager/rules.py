@@ -18,7 +18,7 @@ def allocation_rules(settings: Settings) -> Rules:
         checks_health=behaviour.admission_checks_health,
         running_need_nothing=behaviour.running_survive_restart,
         sidecars_keep=behaviour.sidecars_keep,
-        pod_level_refusal=behaviour.pod_level_refusal,
+        pod_level_rejection=behaviour.pod_level_rejection,
         empty_reply=behaviour.empty_allocate_reply,
         no_topology_node=behaviour.no_topology_node,
     )

@@ -20,7 +20,7 @@ from devicemanager.core.ledger import Draft, Holding, Ledger
 from devicemanager.core.messages import HELD_ALREADY
 from devicemanager.core.node import Node
 from devicemanager.core.providers.registry import HintProviders
-from devicemanager.core.rejection import refused_by_allocation
+from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.kubelet.manager.checkpointing import Document, TextDocument, restore
 from devicemanager.kubelet.manager.endpoint import PluginClient
 
@@ -128,7 +128,7 @@ class State:
         devices: Mapping[str, Mapping[str, Iterable[str]]],
         no_topology_node: int,
     ) -> None:
-        """Enter what a pod holds. Raises Refused if somebody holds a device already."""
+        """Enter what a pod holds. Raises Rejected if somebody holds a device already."""
         entries = [
             (ContainerName(container), ResourceName(resource), frozenset(map(DeviceId, ids)))
             for container, by_resource in devices.items()
@@ -164,7 +164,7 @@ class State:
                 error = AllocationError(
                     HELD_ALREADY.format(device=min(held), resource=resource, pod=holder)
                 )
-                raise refused_by_allocation(error)
+                raise rejected_by_allocation(error)
 
     def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
         """Take over a checkpoint: its resources are known, with 0 devices and a stopped

@@ -10,7 +10,7 @@ import attrs
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import Hint
 from devicemanager.core.topology.numa import nodes_of
 from devicemanager.kubelet.pods.options import merged_options
@@ -68,14 +68,14 @@ class ContainerOutcome:
 
 
 class NoContainers(dict[str, Any]):
-    """The containers of a refused pod: none. A look for one is a KeyError that says why."""
+    """The containers of a rejected pod: none. A look for one is a KeyError that says why."""
 
-    def __init__(self, refusal: str) -> None:
+    def __init__(self, rejection: str) -> None:
         super().__init__()
-        self._refusal = refusal
+        self._rejection = rejection
 
     def __missing__(self, name: str) -> ContainerOutcome:
-        raise KeyError(f"{name}: {self._refusal}")
+        raise KeyError(f"{name}: {self._rejection}")
 
 
 class Once:
@@ -95,7 +95,7 @@ class Once:
 
 @attrs.frozen
 class Admission:
-    """The answer to ``admit``: the containers' devices and settings, or the refusal with
+    """The answer to ``admit``: the containers' devices and settings, or the rejection with
     the reason and message of the pod's status."""
 
     pod: Pod
@@ -126,13 +126,13 @@ class Admission:
 
         explanation = self.explanation
         if explanation is None:
-            return f"pod {self.pod.namespace}/{self.pod.name} refused: {self.message}\n"
+            return f"pod {self.pod.namespace}/{self.pod.name} rejected: {self.message}\n"
         return render(explanation)
 
-    def raise_for_refusal(self) -> None:
-        """Raises Refused if the pod was not admitted."""
+    def raise_for_rejection(self) -> None:
+        """Raises Rejected if the pod was not admitted."""
         if not self.admitted:
-            raise Refused(self.reason, self.message)
+            raise Rejected(self.reason, self.message)
 
     def __bool__(self) -> bool:
         raise TypeError("ask for .admitted: an Admission is true either way")

@@ -8,7 +8,7 @@ from devicemanager.core.podstatus.status import (
     PodStatus,
     Resources,
     pod_status,
-    refused_status,
+    rejected_status,
 )
 from devicemanager.kubelet.pods.records import PodRecord
 
@@ -30,6 +30,6 @@ def api_status(
         record.unready,
         record.disrupted,
     )
-    if record.refused:
-        return refused_status(facts)
+    if record.rejected:
+        return rejected_status(facts)
     return pod_status(facts, record.status, resources, gates)

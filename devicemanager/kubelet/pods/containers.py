@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.options import CdiRules
@@ -28,7 +28,7 @@ class Containers:
         store: PodStore,
         manager: DeviceManager,
         events: EventStream,
-        claims: ClaimsDoor,
+        claims: LazyClaims,
         cdi: CdiRules | None = None,
     ) -> None:
         self._cdi = cdi or CdiRules()
@@ -139,8 +139,8 @@ class Containers:
             return
         try:
             self._manager.allocate_now(pod, container, is_init)
-        except Refused as refused:
-            raise AllocationError(str(refused.cause or refused.message)) from refused
+        except Rejected as rejected:
+            raise AllocationError(str(rejected.cause or rejected.message)) from rejected
 
 
 def _with_cdi(options: RunOptions, names: tuple[str, ...]) -> RunOptions:

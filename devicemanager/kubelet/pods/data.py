@@ -60,7 +60,7 @@ def sorted_devices(given: ContainerOutcome) -> dict[str, list[str]]:
 
 
 def explanation_data(admission: Admission) -> Data | None:
-    """Why a pod got its devices or was refused; None if it did not ask for any."""
+    """Why a pod got its devices or was rejected; None if it did not ask for any."""
     from devicemanager.core.explanation.data import as_dict
 
     explanation = admission.explanation

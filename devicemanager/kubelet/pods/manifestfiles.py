@@ -41,11 +41,11 @@ class PodOwner(Protocol):
     """Who runs the pods."""
 
     def admit(self, pod: Pod, path: Path) -> bool:
-        """A manifest appeared; whether its pod runs now. A pod that was refused is tried
+        """A manifest appeared; whether its pod runs now. A pod that was rejected is tried
         again when its file is written again. May raise DeviceManagerError: no pod then."""
 
     def terminate(self, uid: str) -> None:
-        """The manifest of an admitted or refused pod is gone. May raise DeviceManagerError."""
+        """The manifest of an admitted or rejected pod is gone. May raise DeviceManagerError."""
 
 
 @attrs.define(eq=False)
@@ -54,7 +54,7 @@ class _File:
 
     pod: Pod | None = None
     known: bool = False
-    """Whether the owner has the pod, running or refused."""
+    """Whether the owner has the pod, running or rejected."""
     runs: bool = False
     pending: bool = False
     """Whether the owner has not said yet."""

@@ -39,7 +39,7 @@ class PodSnapshot:
     """Changes whenever the pods do."""
     active: tuple[Pod, ...]
     inactive: tuple[Pod, ...] = ()
-    """Refused and finished pods, which stay known until they are deleted."""
+    """Rejected and finished pods, which stay known until they are deleted."""
 
 
 @attrs.define(eq=False)
@@ -65,7 +65,7 @@ class PodRecord:
     """Seconds that its containers have to end, once it is to be deleted."""
     start_time: float | None = None
     """Seconds since the epoch at which the kubelet saw it first; None if an earlier one did."""
-    refused: bool = False
+    rejected: bool = False
     """Whether it is Failed because it was not admitted."""
     unready: frozenset[str] = frozenset()
     """Containers that never get ready."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from devicemanager.claims.lazy_claims import ClaimsDoor
+from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core import messages
 from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.api.names import is_extended_resource_name
@@ -17,7 +17,7 @@ from devicemanager.core.errors import AllocationError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
-from devicemanager.core.rejection import Refused, refused_by_allocation
+from devicemanager.core.rejection import Rejected, rejected_by_allocation
 from devicemanager.core.versions.changelog import since_when
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
@@ -46,12 +46,12 @@ class PodWorkers:
         manager: DeviceManager,
         settings: Settings,
         events: EventStream,
-        claims: ClaimsDoor | None = None,
+        claims: LazyClaims | None = None,
     ) -> None:
         """``claims`` outlive the kubelet's process; None is a node that never had any."""
         self._store = store
         self._manager = manager
-        self._claims = claims or ClaimsDoor(events, settings.node_name)
+        self._claims = claims or LazyClaims(events, settings.node_name)
         self._settings = settings
         self._events = events
         self._cdi = CdiRules.of(settings.behaviour)
@@ -110,8 +110,8 @@ class PodWorkers:
             if devices and not known:
                 self._manager.adopt(pod.uid, devices)
             admission = self._admit(record, holding=frozenset(self._manager.holdings(pod.uid)))
-        except Refused as refused:
-            return self._refuse(record, refused, begun)
+        except Rejected as rejected:
+            return self._reject(record, rejected, begun)
         if admission.admitted:
             self.life.resume(record)
         if known:
@@ -165,8 +165,8 @@ class PodWorkers:
             allocation = self._manager.admit(pod, context)
             self._note_admitted(record)
             self._claims.admitted(pod.uid)
-        except Refused as refused:
-            return self._refuse(record, refused, begun)
+        except Rejected as rejected:
+            return self._reject(record, rejected, begun)
         except BaseException:
             # One that was admitted before stays, with what it held.
             if not record.admitted:
@@ -183,7 +183,7 @@ class PodWorkers:
 
     def _note_admitted(self, record: PodRecord) -> None:
         if self._containers.is_gone(record):
-            raise refused_by_allocation(AllocationError("the pod was deleted meanwhile"))
+            raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
         record.admitted = True
 
     def _give_up(self, record: PodRecord) -> None:
@@ -195,28 +195,28 @@ class PodWorkers:
             self._claims.retreat(record.pod.uid)
             self._manager.release(record.pod.uid)
 
-    def _refuse(self, record: PodRecord, refused: Refused, begun: float) -> Admission:
+    def _reject(self, record: PodRecord, rejected: Rejected, begun: float) -> Admission:
         pod = record.pod
         if record.admitted and self._manager.plugins.is_closed:
-            # A kubelet that stops refuses nobody: its successor decides about the pod.
-            return self._refusal(pod, refused)
+            # A kubelet that stops rejects nobody: its successor decides about the pod.
+            return self._rejection(pod, rejected)
         with self._store.lock:
-            self._store.end(record, Phase.FAILED, refused.reason, refused.message)
-            record.refused = True
+            self._store.end(record, Phase.FAILED, rejected.reason, rejected.message)
+            record.rejected = True
             if self._store.is_current(record):
                 # Under the lock: another pod may be admitted with this UID from here on.
                 self._manager.deactivate(pod.uid)
                 self._claims.leave(pod.uid, also_allocated_before=record.admitted)
         self._claims.settle()
         self._events.publish(
-            EventKind.REFUSED,
-            f"pod {title(pod)} refused: {refused}",
+            EventKind.REJECTED,
+            f"pod {title(pod)} rejected: {rejected}",
             pod=pod.uid,
             seconds=time.monotonic() - begun,
-            containers=_got_theirs(refused),
-            reason=refused.reason,
+            containers=_got_theirs(rejected),
+            reason=rejected.reason,
         )
-        return self._refusal(pod, refused)
+        return self._rejection(pod, rejected)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
         from devicemanager.kubelet.pods.admission import (
@@ -245,20 +245,20 @@ class PodWorkers:
             explaining=Once(lambda: self._named(manager.explain(allocation))),
         )
 
-    def _refusal(self, pod: Pod, refused: Refused) -> Admission:
+    def _rejection(self, pod: Pod, rejected: Rejected) -> Admission:
         from devicemanager.kubelet.pods.admission import Admission, NoContainers, Once
 
-        explanation = refused.explanation
-        if explanation is not None and refused.behaviour:
+        explanation = rejected.explanation
+        if explanation is not None and rejected.behaviour:
             version = self._settings.behaviour.version
-            since = since_when(refused.behaviour, version)
+            since = since_when(rejected.behaviour, version)
             explanation = attrs.evolve(explanation, since=since)
         return Admission(
             pod,
             False,
-            refused.reason,
-            refused.message,
-            NoContainers(f"pod {title(pod)} was refused: {refused}"),
+            rejected.reason,
+            rejected.message,
+            NoContainers(f"pod {title(pod)} was rejected: {rejected}"),
             explaining=None if explanation is None else Once(lambda: self._named(explanation)),
         )
 
@@ -268,7 +268,7 @@ class PodWorkers:
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:
-        """A resource nobody registered: refused if it was declared to us, else the pod
+        """A resource nobody registered: rejected if it was declared to us, else the pod
         runs without it, as with the reference, and a warning says so (Q14)."""
         for container, _ in pod.all_containers():
             for resource, count in container.limits.items():
@@ -277,7 +277,7 @@ class PodWorkers:
                 if self._manager.is_known(resource):
                     continue
                 if self._is_required(resource):
-                    raise refused_by_allocation(self._unregistered(resource))
+                    raise rejected_by_allocation(self._unregistered(resource))
                 self._events.publish(
                     EventKind.UNKNOWN_RESOURCE,
                     f"pod {title(pod)} container {container.name} asks for {resource}, which "
@@ -311,7 +311,7 @@ class PodWorkers:
     def sources_ready(self) -> None:
         """All pods are known now: devices of others are freed.
 
-        A pod refused after a reboot is known; it holds its devices until the next
+        A pod rejected after a reboot is known; it holds its devices until the next
         allocation.
         """
         # One step: a pod of the checkpoint that is admitted in this moment is either known
@@ -422,7 +422,7 @@ class PodWorkers:
         checkpoint.
         """
         status = self._manager.allocated_resources_status(pod_uid(uid))
-        if not self._settings.behaviour.tells_resource_health:
+        if not self._settings.behaviour.reports_resource_health:
             status = {}
         record = self._store.get(PodUid(uid))
         if record is None:
@@ -437,10 +437,10 @@ class PodWorkers:
         return shown
 
 
-def _got_theirs(refused: Refused) -> int:
-    """How many containers had their devices before the pod was refused."""
-    if refused.explanation is None:
+def _got_theirs(rejected: Rejected) -> int:
+    """How many containers had their devices before the pod was rejected."""
+    if rejected.explanation is None:
         return 0
-    begun = sum(step.container is not None for step in refused.explanation.steps)
-    failed = not refused.reason.startswith(messages.OUT_OF.format(resource=""))
+    begun = sum(step.container is not None for step in rejected.explanation.steps)
+    failed = not rejected.reason.startswith(messages.OUT_OF.format(resource=""))
     return max(0, begun - failed)

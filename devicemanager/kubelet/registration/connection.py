@@ -15,7 +15,7 @@ from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.inventory import Columns
 from devicemanager.events.calls.call import OK
-from devicemanager.events.calls.log import CallInProgress, Tap
+from devicemanager.events.calls.log import CallInProgress, CallRecorder
 from devicemanager.kubelet.registration.fault_injection import PluginFaults
 from devicemanager.kubelet.registration.rpc import Calls, rpc_error
 from devicemanager.kubelet.settings import Settings
@@ -47,7 +47,7 @@ class Connection:
         self,
         path: Path,
         settings: Settings,
-        tap: Tap | None = None,
+        tap: CallRecorder | None = None,
         faults: PluginFaults | None = None,
     ) -> None:
         """``tap`` records what is asked and answered; ``faults`` are those to be shown."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from devicemanager.io.clock import Clock
-from devicemanager.io.idle_pool import Kept
+from devicemanager.io.idle_pool import IdlePool
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def _end(running: Running) -> None:
     thread.join(_JOIN_SECONDS)
 
 
-loops: Final[Kept[Running]] = Kept(1, _end)
+loops: Final[IdlePool[Running]] = IdlePool(1, _end)
 """Loops without any task. Who stops one kubelet after the other may keep one for the next."""
 
 

@@ -15,7 +15,7 @@ from devicemanager.core.api.codes import go_name
 from devicemanager.core.errors import InjectedError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events.calls.log import CallInProgress
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import FaultRegistry, Fired, named
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class PluginFaults:
         _fail(after, cut)
 
     def _fired(self, rpc: str, phase: str, call: CallInProgress | None) -> tuple[Fired, ...]:
-        occasion = Occasion(self._resource, self._plugin, rpc, phase)
-        fired = self.registry.at(Point.CALL, occasion)
+        occasion = FaultContext(self._resource, self._plugin, rpc, phase)
+        fired = self.registry.at(InjectionPoint.CALL, occasion)
         note(fired, call)
         return fired
 
@@ -65,7 +65,7 @@ class PluginFaults:
 
     def list_came(self) -> None:
         """A list has come; whoever reads them waits here as long as a fault says."""
-        fired = self.registry.at(Point.LIST, Occasion(self._resource, self._plugin))
+        fired = self.registry.at(InjectionPoint.LIST, FaultContext(self._resource, self._plugin))
         fault = named(fired, "stop-reading")
         if fault is not None:
             self._stalled = fault.hold()

@@ -23,9 +23,9 @@ from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
-from devicemanager.events.calls.log import CallLog, Tap
+from devicemanager.events.calls.log import CallLog, CallRecorder
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import FaultRegistry, Fired
 from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 from devicemanager.kubelet.registration.connection import Connection, OnError
@@ -46,7 +46,7 @@ _LONGEST_NAME = 512
 T = TypeVar("T")
 
 
-class RegistrationRefused(EndpointError):
+class RegistrationRejected(EndpointError):
     """A registration that failed. The text is what the plugin is told, with gRPC's ``code``;
     ``reason`` is more, for the kubelet's own event."""
 
@@ -56,7 +56,7 @@ class RegistrationRefused(EndpointError):
         self.code = code  # by default what a Go error becomes
 
 
-class NotConnected(RegistrationRefused):
+class NotConnected(RegistrationRejected):
     """A registration that passed the checks, but whose plugin could not be connected."""
 
 
@@ -97,12 +97,12 @@ class Registrar:
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
 
     def counts(self) -> dict[ResourceName, int]:
-        """Registrations per resource, refused ones included
+        """Registrations per resource, rejected ones included
         (``kubelet_device_plugin_registration_total``)."""
         with self._lock:
             return dict(self._counts)
 
-    def tap(self, resource: str | None, plugin: str) -> Tap | None:
+    def tap(self, resource: str | None, plugin: str) -> CallRecorder | None:
         """What records the calls of one plugin, if anything does."""
         return None if self._calls is None else self._calls.tap(resource, plugin)
 
@@ -115,32 +115,32 @@ class Registrar:
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Run what may block on a thread. What it raises and is no answer to the plugin is
-        reported, and refuses the registration."""
+        reported, and rejects the registration."""
         return await asyncio.wrap_future(self._pool.submit(self._guarded, call, *arguments))
 
     def _guarded(self, call: Callable[..., T], *arguments: Any) -> T:
         try:
             return call(*arguments)
-        except RegistrationRefused:
+        except RegistrationRejected:
             raise
         except BaseException as error:
             # Also SystemExit and the like, from a callback: it must not end the loop.
             self._on_error(error)
-            raise RegistrationRefused(f"a bug of the device manager: {error!r}") from error
+            raise RegistrationRejected(f"a bug of the device manager: {error!r}") from error
 
     # -- registration ----------------------------------------------------------------
 
     async def check(self, resource: ResourceName, versions: tuple[str, ...], socket: Path) -> None:
         """Count a registration and check its version, then its name.
 
-        Raises RegistrationRefused with the kubelet's text
+        Raises RegistrationRejected with the kubelet's text
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
         """
         self._count(resource)
         try:
             _check(resource, versions)
-        except RegistrationRefused as refused:
-            await self._report(resource, socket, refused)
+        except RegistrationRejected as rejected:
+            await self._report(resource, socket, rejected)
             raise
 
     async def connect(
@@ -160,45 +160,45 @@ class Registrar:
         """
         try:
             return await self._connect(resource, socket, name, options, dial_failed)
-        except RegistrationRefused as refused:
-            await self._report(resource, socket, refused)
-            raise NotConnected(str(refused), refused.reason) from refused
+        except RegistrationRejected as rejected:
+            await self._report(resource, socket, rejected)
+            raise NotConnected(str(rejected), rejected.reason) from rejected
 
-    async def refuse(
-        self, resource: ResourceName, refused: RegistrationRefused
-    ) -> RegistrationRefused:
-        """Count and report a registration that is refused for another reason."""
+    async def reject(
+        self, resource: ResourceName, rejected: RegistrationRejected
+    ) -> RegistrationRejected:
+        """Count and report a registration that is rejected for another reason."""
         self._count(resource)
-        return await self.report(resource, refused)
+        return await self.report(resource, rejected)
 
     async def report(
-        self, resource: ResourceName, refused: RegistrationRefused
-    ) -> RegistrationRefused:
-        """Report that a registration is refused for another reason."""
-        await self.in_thread(self._report_refusal, resource, repr(shown(resource)), refused)
-        return refused
+        self, resource: ResourceName, rejected: RegistrationRejected
+    ) -> RegistrationRejected:
+        """Report that a registration is rejected for another reason."""
+        await self.in_thread(self._report_rejection, resource, repr(shown(resource)), rejected)
+        return rejected
 
     async def _report(
-        self, resource: ResourceName, socket: Path, refused: RegistrationRefused
+        self, resource: ResourceName, socket: Path, rejected: RegistrationRejected
     ) -> None:
         what = f"{shown(resource)!r} at {socket.name!r}"
-        await self.in_thread(self._report_refusal, resource, what, refused)
+        await self.in_thread(self._report_rejection, resource, what, rejected)
 
     def _count(self, resource: ResourceName) -> None:
-        """Count by name, but not by any number of names: who is refused may name anything."""
+        """Count by name, but not by any number of names: who is rejected may name anything."""
         with self._lock:
             is_new = resource not in self._counts
             if is_new and (len(self._counts) >= _COUNTED or len(resource) > _LONGEST_NAME):
                 resource = OTHER_RESOURCES
             self._counts[resource] += 1
 
-    def _report_refusal(
-        self, resource: ResourceName, what: str, refused: RegistrationRefused
+    def _report_rejection(
+        self, resource: ResourceName, what: str, rejected: RegistrationRejected
     ) -> None:
-        reason = f" ({refused.reason})" if refused.reason else ""
+        reason = f" ({rejected.reason})" if rejected.reason else ""
         self._events.publish(
-            EventKind.REGISTRATION_REFUSED,
-            f"registration of {what} refused: {refused}{reason}",
+            EventKind.REGISTRATION_REJECTED,
+            f"registration of {what} rejected: {rejected}{reason}",
             resource=shown(resource),
         )
 
@@ -215,7 +215,7 @@ class Registrar:
         except DialError as error:
             # Whatever it was, the kubelet has waited until its deadline.
             text = dial_failed.format(error=messages.DEADLINE_EXCEEDED, socket=socket)
-            raise RegistrationRefused(text, str(error)) from error
+            raise RegistrationRejected(text, str(error)) from error
         self._take_place(pid, resource, name)
         faults = PluginFaults(self.faults, resource, name)
         connection = Connection(socket, self._settings, self.tap(resource, name), faults)
@@ -233,7 +233,7 @@ class Registrar:
             self._connected(connection)
             self._leave_place(pid)
             connection.close()
-            raise RegistrationRefused(f"the kubelet has no thread left: {error}") from error
+            raise RegistrationRejected(f"the kubelet has no thread left: {error}") from error
         try:
             return await asyncio.wrap_future(taken_in)
         except asyncio.CancelledError:
@@ -254,7 +254,7 @@ class Registrar:
         with self._lock:
             has = self._processes[pid]
             if limit is not None and has >= limit + replaces:
-                raise RegistrationRefused(
+                raise RegistrationRejected(
                     f"process {pid} has {has} registrations, and "
                     f"Settings.max_registrations_per_process is {limit}"
                 )
@@ -282,9 +282,9 @@ class Registrar:
         given, take the plugin in, read its lists until they end."""
         try:
             endpoint, is_read = self._guarded(self._take_in, connection, resource, name, options)
-        except RegistrationRefused as refused:
+        except RegistrationRejected as rejected:
             self._leave_place(pid)
-            taken_in.set_exception(refused)
+            taken_in.set_exception(rejected)
             return
         finally:
             self._connected(connection)
@@ -299,13 +299,13 @@ class Registrar:
         name: str,
         options: PluginOptions | None,
     ) -> tuple[EndpointId, bool]:
-        """Also tells whether its lists are to be read. Raises RegistrationRefused."""
+        """Also tells whether its lists are to be read. Raises RegistrationRejected."""
         try:
             if options is None:
                 options = connection.options()
         except EndpointError as error:
             self._give_up(connection)
-            raise RegistrationRefused(messages.OPTIONS_FAILED.format(error=error)) from error
+            raise RegistrationRejected(messages.OPTIONS_FAILED.format(error=error)) from error
         except BaseException:
             connection.close()
             raise
@@ -314,11 +314,11 @@ class Registrar:
             endpoint = self._handler.connect(resource, name, options, connection, socket)
         except EndpointError as error:
             connection.close()
-            raise RegistrationRefused(str(error)) from error
+            raise RegistrationRejected(str(error)) from error
         return endpoint, not (self.faults.armed and self._ends_here(endpoint, resource, name))
 
     def _give_up(self, connection: Connection) -> None:
-        """Close the connection of a refused registration; with Q3 it stays open."""
+        """Close the connection of a rejected registration; with Q3 it stays open."""
         if "Q3" in self.quirks:
             self._handler.keep_open(connection)
         else:
@@ -327,8 +327,8 @@ class Registrar:
     def _ends_here(self, endpoint: EndpointId, resource: ResourceName, name: str) -> bool:
         """Whether a fault is to end this process once the plugin has its answer: then its list
         is not asked for any more."""
-        occasion = Occasion(resource, Path(name).name)
-        fired = self.faults.at(Point.REGISTERED, occasion, start=False)
+        occasion = FaultContext(resource, Path(name).name)
+        fired = self.faults.at(InjectionPoint.REGISTERED, occasion, start=False)
         if fired:
             with self._lock:
                 self._on_answer[endpoint] = fired
@@ -364,7 +364,7 @@ class Registrar:
     # -- end -------------------------------------------------------------------------
 
     def interrupt(self) -> None:
-        """Give up dialing and asking; what registers from now on is refused."""
+        """Give up dialing and asking; what registers from now on is rejected."""
         self._loop.stop()
 
     def stop(self) -> None:
@@ -385,7 +385,7 @@ def shown(name: str) -> str:
 def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
     if VERSION not in versions:
         version = messages.go_quoted(shown(",".join(versions)))[1:-1]
-        raise RegistrationRefused(messages.BAD_VERSION.format(version=version))
+        raise RegistrationRejected(messages.BAD_VERSION.format(version=version))
     if not is_extended_resource_name(resource):
         quoted = messages.go_quoted(shown(resource))[1:-1]
-        raise RegistrationRefused(messages.BAD_RESOURCE_NAME.format(resource=quoted))
+        raise RegistrationRejected(messages.BAD_RESOURCE_NAME.format(resource=quoted))

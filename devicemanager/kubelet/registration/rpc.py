@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from devicemanager.core.api.codes import go_name
 from devicemanager.core.errors import InjectedError, RpcError
-from devicemanager.events.calls.log import CallInProgress, Tap
+from devicemanager.events.calls.log import CallInProgress, CallRecorder
 from devicemanager.kubelet.registration.fault_injection import PluginFaults
 
 __all__ = ["Calls", "rpc_error", "translated"]
@@ -51,7 +51,7 @@ class Calls:
     """
 
     def __init__(
-        self, channel: grpc.Channel, tap: Tap | None, faults: PluginFaults | None = None
+        self, channel: grpc.Channel, tap: CallRecorder | None, faults: PluginFaults | None = None
     ) -> None:
         self._channel = channel
         self._tap = tap

@@ -19,7 +19,7 @@ from devicemanager.core.errors import StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events.calls.call import Direction
 from devicemanager.events.calls.log import CallInProgress
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import Fired, named
 from devicemanager.kubelet.registration.connection import OnError
 from devicemanager.kubelet.registration.connection_cutter import drop_connections
@@ -27,7 +27,7 @@ from devicemanager.kubelet.registration.fault_injection import note
 from devicemanager.kubelet.registration.registrar import (
     STOPPING,
     Registrar,
-    RegistrationRefused,
+    RegistrationRejected,
     shown,
 )
 from podresources import sockets
@@ -39,7 +39,7 @@ MAX_FILE_NAME = 255
 _GRACE = 0.5
 _WORKERS = 4
 _LONGEST_STATUS = 4096
-"""Bytes of a refusal as gRPC sends it, percent-encoded. All metadata together may have 8 KiB,
+"""Bytes of a rejection as gRPC sends it, percent-encoded. All metadata together may have 8 KiB,
 or the client gets an error of gRPC's own instead."""
 
 # grpc starts to turn calls away at random when about 1,000 wait to be taken up.
@@ -134,7 +134,7 @@ class RegistrationServer:
         try:
             future = self._registrar.run(task)
         except (OSError, RuntimeError) as error:
-            return self._refuse(f"the kubelet cannot dial: {error}", call, context, send)
+            return self._reject(f"the kubelet cannot dial: {error}", call, context, send)
 
         def answer(done: Future[EndpointId | None]) -> None:
             self._answer(done, call, context, send)
@@ -147,7 +147,7 @@ class RegistrationServer:
         faults = self._registrar.faults
         if not faults.armed:
             return ()
-        fired = faults.at(Point.REGISTER, Occasion(resource, endpoint))
+        fired = faults.at(InjectionPoint.REGISTER, FaultContext(resource, endpoint))
         note(fired, call)
         return fired
 
@@ -177,7 +177,7 @@ class RegistrationServer:
     ) -> EndpointId | None:
         """None if Register is answered before the plugin is connected to."""
         if fired:
-            await self._refuse_on_purpose(resource, fired)
+            await self._reject_on_purpose(resource, fired)
         registrar = self._registrar
         await registrar.check(resource, (version,), self._socket.parent / endpoint)
         given = options if registrar.behaviour.options_of_request else None
@@ -195,7 +195,7 @@ class RegistrationServer:
         try:
             endpoint = await connecting
             await self._registrar.in_thread(self._registrar.answered, endpoint)
-        except RegistrationRefused:
+        except RegistrationRejected:
             pass  # an event says so
         except Exception as error:
             self._on_error(error)
@@ -206,22 +206,22 @@ class RegistrationServer:
         fault = endpoint_fault(endpoint)
         if fault is not None and "Q23" not in self._registrar.quirks:
             text = messages.DIAL_FAILED.format(error=fault)
-            raise await self._registrar.report(resource, RegistrationRefused(text))
+            raise await self._registrar.report(resource, RegistrationRejected(text))
         socket = self._socket.parent / endpoint
         return await self._registrar.connect(resource, socket, socket.name, options=options)
 
-    async def _refuse_on_purpose(self, resource: ResourceName, fired: tuple[Fired, ...]) -> None:
-        """Raises RegistrationRefused if a fault says so."""
-        fault = named(fired, "refuse-register", "drop-register")
+    async def _reject_on_purpose(self, resource: ResourceName, fired: tuple[Fired, ...]) -> None:
+        """Raises RegistrationRejected if a fault says so."""
+        fault = named(fired, "reject-register", "drop-register")
         if fault is None:
             return
-        if fault.kind.name == "refuse-register":
-            refused = RegistrationRefused(fault["text"], str(fault), fault["code"])
-            raise await self._registrar.refuse(resource, refused)
+        if fault.kind.name == "reject-register":
+            rejected = RegistrationRejected(fault["text"], str(fault), fault["code"])
+            raise await self._registrar.reject(resource, rejected)
         if fault["when"] == "before":
             drop_connections(self._bound)
-            refused = RegistrationRefused("the connection was cut", str(fault))
-            raise await self._registrar.refuse(resource, refused)
+            rejected = RegistrationRejected("the connection was cut", str(fault))
+            raise await self._registrar.reject(resource, rejected)
 
     def _answer(
         self,
@@ -233,15 +233,15 @@ class RegistrationServer:
         try:
             endpoint = done.result()
         except CancelledError:
-            return self._refuse(STOPPING, call, context, send)
-        except RegistrationRefused as refused:
-            return self._refuse(str(refused), call, context, send, refused.code)
+            return self._reject(STOPPING, call, context, send)
+        except RegistrationRejected as rejected:
+            return self._reject(str(rejected), call, context, send, rejected.code)
         except BaseException as error:
             self._on_error(error)
-            return self._refuse(f"a bug of the device manager: {error!r}", call, context, send)
+            return self._reject(f"a bug of the device manager: {error!r}", call, context, send)
         if call is not None:
             call.answered(b"")
-        # A client may refuse to read: that must hold up nobody else.
+        # A client may reject to read: that must hold up nobody else.
         thread = threading.Thread(
             target=self._accept, args=(endpoint, send), name="registration", daemon=True
         )
@@ -257,7 +257,7 @@ class RegistrationServer:
             self._registrar.answered(endpoint)
 
     @staticmethod
-    def _refuse(
+    def _reject(
         text: str,
         call: CallInProgress | None,
         context: grpc.ServicerContext,

@@ -22,7 +22,7 @@ from devicemanager.core.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import EndpointError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import Occasion, Point
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import Fired, named
 from devicemanager.io.clock import Clock
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
@@ -32,7 +32,7 @@ from devicemanager.kubelet.registration.fault_injection import not_made
 from devicemanager.kubelet.registration.registrar import (
     NotConnected,
     Registrar,
-    RegistrationRefused,
+    RegistrationRejected,
     shown,
 )
 from devicemanager.kubelet.registration.rpc import Calls
@@ -165,12 +165,12 @@ class PluginWatcher:
         error = ""
         fired = await self._fired(plugin.path, info)
         try:
-            await self._refuse_on_purpose(info, fired)
+            await self._reject_on_purpose(info, fired)
             plugin.endpoint = await self._register(plugin.path, info)
-        except RegistrationRefused as refused:
-            error = str(refused)
+        except RegistrationRejected as rejected:
+            error = str(rejected)
             # Up to v1.35 it counted as registered from the checks on.
-            is_known = isinstance(refused, NotConnected)
+            is_known = isinstance(rejected, NotConnected)
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
         calls = Calls(channel, self._registrar.tap(info.name, str(plugin.path)))
@@ -190,22 +190,22 @@ class PluginWatcher:
         faults = self._registrar.faults
         if not faults.armed:
             return ()
-        occasion = Occasion(info.name, path.name)
-        return await self._registrar.in_thread(faults.at, Point.NOTIFICATION, occasion)
+        occasion = FaultContext(info.name, path.name)
+        return await self._registrar.in_thread(faults.at, InjectionPoint.NOTIFICATION, occasion)
 
-    async def _refuse_on_purpose(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
-        """Raises RegistrationRefused if a fault says so."""
-        if (fault := named(fired, "refuse-notification")) is not None:
+    async def _reject_on_purpose(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
+        """Raises RegistrationRejected if a fault says so."""
+        if (fault := named(fired, "reject-notification")) is not None:
             resource = ResourceName(info.name)
-            refused = RegistrationRefused(fault["text"], str(fault))
-            raise await self._registrar.refuse(resource, refused)
+            rejected = RegistrationRejected(fault["text"], str(fault))
+            raise await self._registrar.reject(resource, rejected)
 
     async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)
         if info.type != DEVICE_PLUGIN:
             # Other kinds (DRAPlugin, CSIPlugin) have no handler here.
             text = f"no handler registered for plugin type: {shown(info.type)} at socket {path}"
-            raise await self._registrar.refuse(resource, RegistrationRefused(text))
+            raise await self._registrar.reject(resource, RegistrationRejected(text))
         socket = Path(info.endpoint) if info.endpoint else path
         await self._registrar.check(resource, tuple(info.supported_versions), socket)
         dial_failed = self._registrar.behaviour.watcher_dial_failed
@@ -213,14 +213,14 @@ class PluginWatcher:
 
     def _report_given_up(self, path: Path) -> None:
         self._events.publish(
-            EventKind.REGISTRATION_REFUSED,
+            EventKind.REGISTRATION_REJECTED,
             f"plugin {path.name}: not tried again until its socket is a new one: kubelets do so "
             "since 1.36",
         )
 
     def _report(self, path: Path, error: EndpointError) -> None:
         self._events.publish(
-            EventKind.REGISTRATION_REFUSED,
+            EventKind.REGISTRATION_REJECTED,
             f"plugin {path.name}: registration handshake failed: {error}",
         )
 

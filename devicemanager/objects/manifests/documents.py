@@ -61,7 +61,7 @@ def _one_line(text: str) -> str:
 
 
 def _check_shape(events: Any, shape: _Shape) -> None:
-    """Refuse what the composer could not bear: it recurses in C and unfolds merge keys.
+    """Reject what the composer could not bear: it recurses in C and unfolds merge keys.
 
     Parser events come one by one from a state machine, so counting them is safe.
     """

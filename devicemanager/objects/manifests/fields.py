@@ -1,7 +1,7 @@
 """Fields that a pod's spec and its containers have in Kubernetes 1.37, and workloadRef of 1.35.
 
 A field of another name is most often a misspelt one, and to ignore it would silently run
-the pod without its devices. So it is refused, as the API server does under strict field
+the pod without its devices. So it is rejected, as the API server does under strict field
 validation.
 """
 

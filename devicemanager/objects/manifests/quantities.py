@@ -1,7 +1,7 @@
 """Resource quantities as the kubelet reads them from pods: larger amounts count as the largest.
 
 The kubernetes package has a parser, but importing it costs a quarter of a second and it
-takes what the API server refuses.
+takes what the API server rejects.
 """
 
 from __future__ import annotations

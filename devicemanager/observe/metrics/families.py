@@ -21,7 +21,7 @@ def of_plugins(tally: Tally) -> Iterator[Metric]:
     """What plugins did."""
     yield counter(
         "kubelet_device_plugin_registration_total",
-        "Calls of Register, refused ones included, by the resource that they named.",
+        "Calls of Register, rejected ones included, by the resource that they named.",
         (({"resource_name": name}, count) for name, count in sorted(tally.registrations.items())),
     )
     yield _histogram(
@@ -44,7 +44,7 @@ def of_admissions(tally: Tally, names: Iterable[str]) -> Iterator[Metric]:
             [({}, tally.errors)],
         ),
         "kubelet_admission_rejections_total": (
-            "Pods that were refused, by reason.",
+            "Pods that were rejected, by reason.",
             [({"reason": reason}, count) for reason, count in sorted(tally.rejections.items())],
         ),
         "kubelet_container_aligned_compute_resources_count": (

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from devicemanager.core.podstatus.containers import Running, Terminated
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.kubelet.telemetry import Told
+from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.observe.metrics import families
 from devicemanager.observe.metrics.exposition import text_of
 from devicemanager.observe.metrics.reader import Reader
@@ -61,19 +61,19 @@ class KubeletMetrics(Collector):
         return []
 
 
-def node_text(node: Told) -> bytes:
+def node_text(node: NodeInfo) -> bytes:
     """Gauges of a node whose kubelet nobody counts for: its pods, containers and devices."""
     return text_of(_Now(node))
 
 
-def resource_text(node: Told) -> bytes:
+def resource_text(node: NodeInfo) -> bytes:
     """What a kubelet serves at ``/metrics/resource``, as far as there is something to tell:
     nothing runs here that would take CPU or memory."""
     return text_of(_Resources(node))
 
 
 class _Now(Collector):
-    def __init__(self, node: Told) -> None:
+    def __init__(self, node: NodeInfo) -> None:
         self._node = node
 
     def collect(self) -> Iterable[Metric]:
@@ -92,7 +92,7 @@ class _Now(Collector):
 
 
 class _Resources(Collector):
-    def __init__(self, node: Told) -> None:
+    def __init__(self, node: NodeInfo) -> None:
         self._node = node
 
     def collect(self) -> Iterable[Metric]:

@@ -73,7 +73,7 @@ class Reader:
 
     def _event(self, event: Event) -> None:
         match event.kind:
-            case EventKind.ADMITTED | EventKind.REFUSED:
+            case EventKind.ADMITTED | EventKind.REJECTED:
                 details: Mapping[str, Any] = event.details
                 reason = details.get("reason", "")
                 self._note(Admitted(details["seconds"], details["containers"], reason))

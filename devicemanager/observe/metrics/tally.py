@@ -28,7 +28,7 @@ _KNOWN_REASONS: Final = frozenset(
     | {messages.OUT_OF.format(resource=name) for name in ("cpu", "memory", "pods")}
     | {messages.OUT_OF.format(resource="ephemeral-storage")}
 )
-"""``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), as far as we can refuse so."""
+"""``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), as far as we can reject so."""
 
 
 class Histogram:
@@ -78,7 +78,7 @@ class Admitted:
     containers: int
     """Those that had got their devices."""
     reason: str = ""
-    """That of a refusal; empty for a pod that was admitted."""
+    """That of a rejection; empty for a pod that was admitted."""
 
 
 Happened = Registered | Allocated | Admitted
@@ -137,7 +137,7 @@ class Tally:
 
 
 def _told(reason: str) -> str:
-    """The label for a refusal's reason (``recordAdmissionRejection``, v1.32)."""
+    """The label for a rejection's reason (``recordAdmissionRejection``, v1.32)."""
     if reason in _KNOWN_REASONS:
         return reason
     if reason.startswith(messages.OUT_OF.format(resource="")):

@@ -102,7 +102,7 @@ def _node_words(node: ClusterNodeView) -> str:
     resources = " ".join(each.name for each in node.resources)
     pods = " ".join(phase for phase, _ in node.pods)
     problems = " ".join(node.problems)
-    return f"{node.name} {_state(node)} {resources} {pods} {problems} {node.refusal}"
+    return f"{node.name} {_state(node)} {resources} {pods} {problems} {node.rejection}"
 
 
 @attrs.frozen
@@ -146,7 +146,7 @@ def _node_line(node: ClusterNodeView, columns: _Columns, glyphs: Glyphs, width: 
         Text(_phase(phase, count), PHASES.get(phase, "yellow")) for phase, count in node.pods
     )
     told = [safe(each) for each in node.problems]
-    told += [f"refused {safe(node.refusal)}"] if node.refusal else []
+    told += [f"rejected {safe(node.rejection)}"] if node.rejection else []
     return joined(
         [
             column(node.name, columns.name, "bold", glyphs),

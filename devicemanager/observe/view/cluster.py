@@ -44,8 +44,8 @@ class ClusterNodeView:
     """Sorted by name."""
     pods: tuple[tuple[str, int], ...]
     """How many are in each phase, sorted by phase."""
-    refusal: str
-    """Of the latest pod that was refused: its name, why, and what the node said; empty if none
+    rejection: str
+    """Of the latest pod that was rejected: its name, why, and what the node said; empty if none
     was."""
 
 
@@ -100,7 +100,7 @@ class ClusterPictures:
         self._now = now
         self._latest: ClusterView | None = None
         self._due = 0.0
-        self._refusals: dict[str, str] = {}
+        self._rejections: dict[str, str] = {}
 
     def look(self) -> ClusterView:
         """A picture as of now; of many nodes one that lasts a while, so that looking takes no
@@ -114,7 +114,7 @@ class ClusterPictures:
 
     def _made(self) -> ClusterView:
         found = self._nodes()
-        self._refusals = {name: text for name, text in self._refusals.items() if name in found}
+        self._rejections = {name: text for name, text in self._rejections.items() if name in found}
         nodes = tuple([self._node(name, found[name]) for name in sorted(found, key=_natural)])
         return ClusterView(self._source, nodes, _together(nodes))
 
@@ -122,9 +122,9 @@ class ClusterPictures:
         *pressures, ready = node.conditions()
         records = node.kubelet.pods().values()
         for record in records:
-            if record.refused:
+            if record.rejected:
                 text = f"{record.pod.namespace}/{record.pod.name} {record.reason}: {record.message}"
-                self._refusals[name] = text
+                self._rejections[name] = text
         return ClusterNodeView(
             name,
             ready.status,
@@ -141,7 +141,7 @@ class ClusterPictures:
                 ]
             ),
             tuple(sorted(Counter(str(record.phase) for record in records).items())),
-            self._refusals.get(name, ""),
+            self._rejections.get(name, ""),
         )
 
 

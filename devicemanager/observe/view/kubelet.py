@@ -16,7 +16,7 @@ from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
 from devicemanager.observe.view.devices import Holders, Layouts, resource_view
 from devicemanager.observe.view.plugins import Plugins
 from devicemanager.observe.view.pods import Claims, Pods
-from devicemanager.observe.view.reuse import kept, same_objects
+from devicemanager.observe.view.reuse import kept, reuse_unchanged
 from devicemanager.observe.view.values import NodeView, ResourceView
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Resources:
             views[name] = before
         self._layouts.keep_only(views)
         self._seen, self._views = seen, views
-        self._all = same_objects(self._all, views.values())
+        self._all = reuse_unchanged(self._all, views.values())
         return self._all
 
     def _differs(self, name: ResourceName, devices: DeviceList | None, connected: bool) -> bool:

@@ -9,7 +9,7 @@ from devicemanager.core.endpoints import Endpoint
 from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.log import CallInProgress, CallLog
 from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
-from devicemanager.observe.view.reuse import kept, same_objects
+from devicemanager.observe.view.reuse import kept, reuse_unchanged
 from devicemanager.observe.view.values import LastCall, Pending, PluginView, Stream
 
 __all__ = ["LATEST_CALLS", "Plugins"]
@@ -44,7 +44,7 @@ class Plugins:
             kept(before.get((view.resource, view.endpoint, view.stream)), view)
             for view in (() if seen is None else self._all(seen))
         ]
-        self._views = same_objects(self._views, views)
+        self._views = reuse_unchanged(self._views, views)
         return self._views
 
     def _read_calls(self) -> None:

@@ -1,7 +1,7 @@
 """A node as its kubelet's PodResources service tells of it: a real kubelet's, too.
 
 The service tells pods, what their containers hold, and which devices are allocatable. It
-knows no plugin, no event and no refused pod, and nothing of unhealthy devices.
+knows no plugin, no event and no rejected pod, and nothing of unhealthy devices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 import podresources
 from devicemanager.observe.view.devices import by_node
-from devicemanager.observe.view.reuse import kept, same_objects
+from devicemanager.observe.view.reuse import kept, reuse_unchanged
 from devicemanager.observe.view.values import (
     ContainerView,
     DeviceState,
@@ -30,7 +30,7 @@ __all__ = ["NOTES", "PodResourcesView"]
 NOTES = (
     "PodResources tells no unhealthy devices: those that nobody holds are missing here.",
     "A held device that is not allocatable is shown as gone; it may be unhealthy.",
-    "Plugins, events and refused pods are not told either.",
+    "Plugins, events and rejected pods are not told either.",
 )
 """What a picture made of these answers cannot show."""
 
@@ -78,7 +78,7 @@ class PodResourcesView:
 def _kept(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
     """``after`` with the objects of before wherever they are equal."""
     known = {key(view): view for view in before}
-    return same_objects(before, [kept(known.get(key(view)), view) for view in after])
+    return reuse_unchanged(before, [kept(known.get(key(view)), view) for view in after])
 
 
 # -- pods --------------------------------------------------------------------------------

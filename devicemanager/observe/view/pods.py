@@ -10,7 +10,7 @@ from devicemanager.core.ledger import ContainerHoldings, PodHoldings
 from devicemanager.core.pods import Container
 from devicemanager.core.podstatus.containers import ContainerStatus, Terminated, Waiting
 from devicemanager.kubelet.pods.records import PodRecord
-from devicemanager.observe.view.reuse import same_objects
+from devicemanager.observe.view.reuse import reuse_unchanged
 from devicemanager.observe.view.values import ContainerKind, ContainerView, PodView
 
 __all__ = ["Pods"]
@@ -44,7 +44,7 @@ class Pods:
             if known is None or not _is_same(known[0], key):
                 known = key, _pod(record, key)
             self._known[uid] = known
-        self._views = same_objects(self._views, [view for _, view in self._known.values()])
+        self._views = reuse_unchanged(self._views, [view for _, view in self._known.values()])
         return self._views
 
     def _key(self, record: PodRecord, holdings: PodHoldings | None) -> _Key:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import TypeVar
 
-__all__ = ["kept", "same_objects"]
+__all__ = ["kept", "reuse_unchanged"]
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ def kept(before: T | None, after: T) -> T:
     return before if before is not None and before == after else after
 
 
-def same_objects(before: tuple[T, ...], after: Iterable[T]) -> tuple[T, ...]:
+def reuse_unchanged(before: tuple[T, ...], after: Iterable[T]) -> tuple[T, ...]:
     """``before`` if it has just these objects, else a tuple of them."""
     found = tuple(after)
     same = len(found) == len(before) and all(map(operator.is_, found, before))

@@ -204,7 +204,7 @@ class PodView:
     phase: str = ""
     """Empty if nobody says."""
     reason: str = ""
-    """Why it was refused; else empty."""
+    """Why it was rejected; else empty."""
     message: str = ""
     admitted: bool = True
     deleting: bool = False

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 
 from devicemanager.control.sending import Answer
-from devicemanager.kubelet.telemetry import Told
+from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.objects.status.pods import pod_list, pod_object
 from devicemanager.objects.status.podstatus import status_object
 from devicemanager.observe.web import health
@@ -47,7 +47,7 @@ def said(status: HTTPStatus, text: str) -> Answer:
     return Answer(status, TEXT, text.encode(), headers=NOSNIFF)
 
 
-def pods(kubelet: Told) -> bytes:
+def pods(kubelet: NodeInfo) -> bytes:
     """A v1 PodList as JSON."""
     now, node = kubelet.clock.time(), kubelet.settings.node_name
     return msgspec.json.encode(
@@ -63,6 +63,6 @@ def pods(kubelet: Told) -> bytes:
     )
 
 
-def configuration(kubelet: Told) -> bytes:
+def configuration(kubelet: NodeInfo) -> bytes:
     """Its configuration as JSON."""
     return msgspec.json.encode(kubelet_configuration(kubelet.settings))

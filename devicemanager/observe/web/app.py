@@ -58,7 +58,7 @@ class WebApplication(Answering):
         if self._control is not None:
             self._control.close()
 
-    def _refusal(self, error: Exception, scope: Scope) -> Answer:
+    def _rejection(self, error: Exception, scope: Scope) -> Answer:
         if isinstance(error, HTTPException):
             status = HTTPStatus(error.status_code)
             text = f"{scope['method']} {scope['path'][:200]!r}: {status.phrase.lower()}"

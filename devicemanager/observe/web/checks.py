@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from devicemanager.core.versions.behaviour import HealthCheck
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.kubelet.telemetry import Told
+from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.observe.web.health import Check
 
 __all__ = ["checks_of", "live_checks", "node_checks"]
@@ -15,7 +15,7 @@ def live_checks() -> tuple[Check, ...]:
     return (Check("ping", lambda: ""), Check("log", lambda: ""))
 
 
-def node_checks(kubelet: Told) -> tuple[Check, ...]:
+def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
     """Whether the kubelet runs: one that does not would not answer at all, but here it does."""
 
     def syncloop() -> str:

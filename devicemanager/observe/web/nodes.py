@@ -20,7 +20,7 @@ from devicemanager.control.limits import WORKERS
 from devicemanager.control.listening import listen_tcp
 from devicemanager.control.sending import Answer
 from devicemanager.control.serving import Certificate, Prepared, Serving
-from devicemanager.kubelet.telemetry import PodReport, Told
+from devicemanager.kubelet.telemetry import NodeInfo, PodReport
 from devicemanager.observe.metrics.exposition import CONTENT_TYPE
 from devicemanager.observe.metrics.kubelet import node_text, resource_text
 from devicemanager.observe.web import answers
@@ -30,11 +30,11 @@ from devicemanager.observe.web.logs import log_lines, previous_lines
 
 __all__ = ["NodesServer"]
 
-Nodes = Callable[[], Mapping[str, Told]]
+Nodes = Callable[[], Mapping[str, NodeInfo]]
 """The kubelets by the names of their nodes, as of now; called from any thread."""
 
 _LOG: Final = logging.getLogger("devicemanager")
-_BODIES: Final[Mapping[str, tuple[str, Callable[[Told], bytes]]]] = {
+_BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
     "pods": (answers.JSON, answers.pods),
     "configz": (answers.JSON, answers.configuration),
     "metrics": (CONTENT_TYPE, node_text),
@@ -97,7 +97,7 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
     """To be made on the server's loop."""
     workers = CapacityLimiter(WORKERS)
 
-    def node(request: Request) -> Told:
+    def node(request: Request) -> NodeInfo:
         name = request.path_params["node"]
         found = nodes().get(name)
         if found is None:
@@ -161,7 +161,7 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
     return answers.said(HTTPStatus.OK, "".join(f"{line}\n" for line in lines))
 
 
-def _found(nodes: Mapping[str, Told], namespace: str, name: str) -> PodReport:
+def _found(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodReport:
     for kubelet in nodes.values():
         report = kubelet.telemetry.pod(namespace, name)
         if report is not None:

@@ -112,14 +112,14 @@ def _unshare_user(besides: int) -> None:
     try:
         _call("unshare", _CLONE_NEWUSER | besides)
     except OSError as error:
-        raise NamespaceError(_refusal(error)) from error
+        raise NamespaceError(_rejection(error)) from error
     # The same user inside as outside: files stay whose they are.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
-def _refusal(error: OSError) -> str:
+def _rejection(error: OSError) -> str:
     for name, value in _SWITCHES:
         path = Path("/proc/sys", *name.split("."))
         try:
@@ -131,7 +131,7 @@ def _refusal(error: OSError) -> str:
         except OSError:
             continue
     return (
-        f"the kernel refuses a user namespace ({os.strerror(error.errno or 0)}): run this as root"
+        f"the kernel rejects a user namespace ({os.strerror(error.errno or 0)}): run this as root"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import attrs
 
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.plugin.recording.calls import OK, SCHEMA, RecordedCall, call_from_line
 from devicemanager.plugin.recording.errors import RecordingError
 from devicemanager.plugin.recording.messages import LIST_AND_WATCH, REGISTER
@@ -66,7 +66,7 @@ class Recording:
         where = Path(path)
         try:
             data = read_regular(where, MAX_SIZE)
-        except FileRefused as error:
+        except FileRejected as error:
             raise RecordingError(f"cannot read {where}: {error}") from error
         except OSError as error:
             raise RecordingError(f"cannot read {where}: {error.strerror}") from error
@@ -99,7 +99,7 @@ class Recording:
 
     def registrations(self, resource: str) -> tuple[RecordedRegistration, ...]:
         """The registrations of a resource that the kubelet took, in their order; if there was
-        none, those that it refused."""
+        none, those that it rejected."""
         found = [
             self._registration(call)
             for call in sorted(self._registers(), key=lambda call: call.registration)

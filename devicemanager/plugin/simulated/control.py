@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.io.watch import DirectoryWatch
 from devicemanager.plugin.simulated.table import GONE, HEALTH
 
@@ -47,7 +47,7 @@ class ControlFile:
         # Guards _text, and keeps an older reading from being taken after a newer one.
         self._lock = threading.Lock()
         self._text = ""
-        self._refused = False
+        self._rejected = False
 
     def look(self) -> None:
         """Make sure that the directory is watched, then read the file."""
@@ -62,9 +62,9 @@ class ControlFile:
             return read_regular(self._path, _MOST_BYTES).decode(errors="replace")
         except OSError:
             return ""
-        except FileRefused as error:
-            if not self._refused:
-                self._refused = True
+        except FileRejected as error:
+            if not self._rejected:
+                self._rejected = True
                 _log.warning("control file %s is not read: %s", self._path, error)
             return ""
 

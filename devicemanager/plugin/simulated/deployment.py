@@ -36,7 +36,7 @@ class _Apis:
 
 
 class DeploymentError(PluginError):
-    """The cluster could not be reached, or it refused. One line that says what to do."""
+    """The cluster could not be reached, or it rejected. One line that says what to do."""
 
 
 def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
@@ -117,7 +117,7 @@ def _cluster(purpose: str) -> Iterator[_Apis]:
         with client.ApiClient(configuration) as api:
             yield _Apis(client.CoreV1Api(api), client.AppsV1Api(api))
     except client.ApiException as error:
-        raise DeploymentError(f"cannot {purpose}: {_refusal(error)}") from error
+        raise DeploymentError(f"cannot {purpose}: {_rejection(error)}") from error
     except HTTPError as error:
         raise DeploymentError(
             f"cannot {purpose}: no cluster answers at {configuration.host}: {error}"
@@ -154,10 +154,10 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _refusal(error: Any) -> str:
+def _rejection(error: Any) -> str:
     """The API server's own message and the HTTP status."""
     try:
         message = json.loads(error.body)["message"]
     except (ValueError, TypeError, KeyError):
         message = error.reason
-    return f"the cluster refused: {message} ({error.status})"
+    return f"the cluster rejected: {message} ({error.status})"

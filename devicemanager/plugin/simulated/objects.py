@@ -22,7 +22,7 @@ _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 
 def manifest(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
     """Namespace and DaemonSet as YAML, for kubectl apply. Raises ConfigurationError for
-    names that Kubernetes would refuse."""
+    names that Kubernetes would reject."""
     import yaml
 
     return yaml.safe_dump_all([namespace(settings), daemon_set(settings, image)], sort_keys=False)

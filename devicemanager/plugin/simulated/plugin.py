@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from devicemanager.plugin.author import DeviceLists, Plugin, StaticLister
-from devicemanager.plugin.errors import DeviceRefused
+from devicemanager.plugin.errors import DeviceRejected
 from devicemanager.plugin.manager import Manager
 from devicemanager.plugin.resource import ResourceStatus
 from devicemanager.plugin.settings import PluginSettings
@@ -63,7 +63,7 @@ class _Preferring(_Simulated):
     ) -> list[str]:
         policy = self._settings.preferred_policy
         if policy is PreferredPolicy.ERROR:
-            raise DeviceRefused("simulated failure of the preferred allocation")
+            raise DeviceRejected("simulated failure of the preferred allocation")
         return sorted(available, reverse=policy is PreferredPolicy.REVERSE)
 
 

@@ -42,7 +42,7 @@ _REBOOT = "unexpectedadmissionerror-after-a-reboot"
 _ZERO = "nothing-allocatable-though-the-plugin-runs"
 _STALE = "devices-of-pods-that-are-gone"
 _CORRUPT = "a-corrupt-checkpoint"
-_NUMA = "refused-for-numa-nodes"
+_NUMA = "rejected-for-numa-nodes"
 _TWICE = "two-pods-on-one-device"
 
 _DRAIN = "drain the node, stop the kubelet, move the file away, start the kubelet"
@@ -98,7 +98,7 @@ ADVICE: Final = {
         page=_ZERO,
     ),
     Kind.HELD_NOT_OFFERED: _advice(
-        "look in the plugin's log why; a pod that restarts with the kubelet is refused until the "
+        "look in the plugin's log why; a pod that restarts with the kubelet is rejected until the "
         "device is healthy again: move it to another node",
         page=_REBOOT,
         issues=(125579, 109595),

@@ -31,10 +31,10 @@ def cpus(node: Node) -> Iterator[Finding]:
     try:
         state = cpu_state(data)
     except SnapshotError as error:
-        yield _refused(Kind.CPU_STATE, "cpu_manager_state cannot be read", str(error))
+        yield _rejected(Kind.CPU_STATE, "cpu_manager_state cannot be read", str(error))
         return
     for detail in _cpu_problems(node, state):
-        yield _refused(Kind.CPU_STATE, "the kubelet will not start with cpu_manager_state", detail)
+        yield _rejected(Kind.CPU_STATE, "the kubelet will not start with cpu_manager_state", detail)
 
 
 def _cpu_problems(node: Node, state: CpuState) -> Iterator[str]:
@@ -79,11 +79,11 @@ def memory(node: Node) -> Iterator[Finding]:
     try:
         state = memory_state(data)
     except SnapshotError as error:
-        yield _refused(Kind.MEMORY_STATE, "memory_manager_state cannot be read", str(error))
+        yield _rejected(Kind.MEMORY_STATE, "memory_manager_state cannot be read", str(error))
         return
     for detail in _memory_problems(node, state):
         message = "the kubelet will not start with memory_manager_state"
-        yield _refused(Kind.MEMORY_STATE, message, detail)
+        yield _rejected(Kind.MEMORY_STATE, message, detail)
 
 
 def _memory_problems(node: Node, state: MemoryState) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _is_configured(node: Node) -> bool:
     return node.snapshot.config is not None and node.snapshot.config.source is not None
 
 
-def _refused(kind: Kind, message: str, detail: str) -> Finding:
+def _rejected(kind: Kind, message: str, detail: str) -> Finding:
     return Finding(kind, Severity.ERROR, f"{message}: {detail}")
 
 

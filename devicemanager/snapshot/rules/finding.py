@@ -13,7 +13,7 @@ class Severity(enum.StrEnum):
     """How much it matters."""
 
     ERROR = "error"
-    """Pods are refused, or get what others have, or will after the next restart."""
+    """Pods are rejected, or get what others have, or will after the next restart."""
     WARNING = "warning"
     """Something is not as it should be; what is allocated is not touched by it."""
     NOTE = "note"

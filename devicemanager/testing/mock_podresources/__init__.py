@@ -17,12 +17,12 @@ if TYPE_CHECKING:
         read_script,
     )
     from devicemanager.testing.mock_podresources.script import Script, Step
-    from devicemanager.testing.mock_podresources.server import ScriptedPodResources
+    from devicemanager.testing.mock_podresources.server import MockPodResources
 
 __all__ = [
+    "MockPodResources",
     "Script",
     "ScriptError",
-    "ScriptedPodResources",
     "Step",
     "device_ids",
     "load_script",
@@ -34,7 +34,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "Script": "script",
         "ScriptError": "reading",
-        "ScriptedPodResources": "server",
+        "MockPodResources": "server",
         "Step": "script",
         "device_ids": "ids",
         "load_script": "reading",

@@ -8,8 +8,8 @@ from typing import Any
 
 from devicemanager.core.versions.version import KubeletVersion, VersionError
 from devicemanager.faults import Fault, FaultError
-from devicemanager.faults.injection_point import Point
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.faults.injection_point import InjectionPoint
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.errors import ManifestError
 from devicemanager.testing.mock_podresources.content import ContentReader
@@ -59,8 +59,8 @@ def _documents(path: str, data: bytes | None) -> list[object]:
         return load_documents(content, MOST_BYTES, _MOST_NODES, "too large")
     except OSError as error:
         raise ScriptError(f"cannot read {path}: {error.strerror}") from error
-    except (FileRefused, UnicodeDecodeError) as error:
-        reason = error if isinstance(error, FileRefused) else "no text"
+    except (FileRejected, UnicodeDecodeError) as error:
+        reason = error if isinstance(error, FileRejected) else "no text"
         raise ScriptError(f"cannot read {path}: it is {reason}") from error
     except ManifestError as error:
         raise ScriptError(f"{path}: {error}") from error
@@ -158,6 +158,6 @@ def _fault(where: Where, value: Any) -> Fault:
         fault = Fault.from_data(value)
     except FaultError as error:
         raise where.wrong(str(error)) from error
-    if fault.point is not Point.POD_RESOURCES:
+    if fault.point is not InjectionPoint.POD_RESOURCES:
         raise where.wrong(f"{fault.kind.name} needs a kubelet: choose a fault of pod-resources")
     return fault

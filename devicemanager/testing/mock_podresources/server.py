@@ -22,9 +22,9 @@ from podresources.profile import ALL, Profile
 from podresources.values import Pod
 
 if TYPE_CHECKING:
-    from devicemanager.faults.injection_point import Occasion
+    from devicemanager.faults.injection_point import FaultContext
 
-__all__ = ["ScriptedPodResources"]
+__all__ = ["MockPodResources"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _WORKERS = 32
 """A delayed answer holds a thread."""
 
 
-class ScriptedPodResources:
+class MockPodResources:
     """A PodResources service that says what a script says, on ``socket_path``.
 
     Without a path the socket is in a directory of its own, which goes with ``stop``.
@@ -213,10 +213,10 @@ class _Actions:
             return None
         return past_answers(self._source, self._profile)
 
-    def execute(self, fault: Fault, occasion: Occasion) -> None:
+    def execute(self, fault: Fault, occasion: FaultContext) -> None:
         raise _no_kubelet(fault)
 
-    def start(self, fault: Fault, occasion: Occasion) -> None:
+    def start(self, fault: Fault, occasion: FaultContext) -> None:
         raise _no_kubelet(fault)
 
 

@@ -1,4 +1,4 @@
-"""The ledger: what commit refuses, what release restores, what survives a new pool."""
+"""The ledger: what commit rejects, what release restores, what survives a new pool."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_device_is_charged_once_from_the_first_holder_to_the_last() -> None:
         ([allocation("new", "gone")], "card/gone is not published"),
     ],
 )
-def test_commit_refuses_what_contradicts_the_ledger_and_changes_nothing(
+def test_commit_rejects_what_contradicts_the_ledger_and_changes_nothing(
     new: list[Allocation], error: str
 ) -> None:
     inventory = pool(
@@ -185,6 +185,6 @@ def test_charges_of_devices_that_are_gone_still_count() -> None:
         (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "allocated already"),
     ],
 )
-def test_a_state_that_no_ledger_had_is_refused(state: LedgerState, error: str) -> None:
+def test_a_state_that_no_ledger_had_is_rejected(state: LedgerState, error: str) -> None:
     with pytest.raises(LedgerError, match=error):
         Ledger.restore(state)

@@ -90,7 +90,7 @@ def test_the_exact_decision_finds_an_answer_when_there_is_one(
 
 
 @given(situations())
-def test_a_refusal_accounts_for_every_device_once(
+def test_a_rejection_accounts_for_every_device_once(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
     inventory, ledger, claims = situation
@@ -104,12 +104,14 @@ def test_a_refusal_accounts_for_every_device_once(
         for request in claim.requests
         for each in request.alternatives
     }
-    for refusal in outcome.reasons:
-        parts = [refusal.usable, *[each.devices for each in refusal.exclusions]]
-        assert sum(parts) == alternatives[refusal.claim, refusal.label].eligible
+    for rejection in outcome.reasons:
+        parts = [rejection.usable, *[each.devices for each in rejection.exclusions]]
+        assert sum(parts) == alternatives[rejection.claim, rejection.label].eligible
         assert sum(map(int.bit_count, parts)) == sum(parts).bit_count()
-        assert len({each.rule for each in refusal.exclusions}) == len(refusal.exclusions)
-        assert (refusal.cause is Cause.DEVICES) == (refusal.usable.bit_count() < refusal.count)
+        assert len({each.rule for each in rejection.exclusions}) == len(rejection.exclusions)
+        assert (rejection.cause is Cause.DEVICES) == (
+            rejection.usable.bit_count() < rejection.count
+        )
 
 
 POOL = PoolKey("gpu.example.com", "card")
@@ -125,14 +127,14 @@ def claim(name: str, *alternatives: Alternative, match: tuple[Match, ...] = ()) 
     return Claim(f"default/{name}", tuple([Request((each,)) for each in alternatives]), match)
 
 
-def refusal_rules(inventory: Inventory, ledger: Ledger, asked: Claim) -> list[tuple[str, int]]:
+def rejection_rules(inventory: Inventory, ledger: Ledger, asked: Claim) -> list[tuple[str, int]]:
     outcome = solve(inventory, ledger, [asked])
     assert isinstance(outcome, Infeasible)
-    (refusal,) = outcome.reasons
-    return [(each.rule, each.devices.bit_count()) for each in refusal.exclusions]
+    (rejection,) = outcome.reasons
+    return [(each.rule, each.devices.bit_count()) for each in rejection.exclusions]
 
 
-def test_a_refusal_names_the_first_rule_for_each_device() -> None:
+def test_a_rejection_names_the_first_rule_for_each_device() -> None:
     inventory = node(a={"numa": 0}, b={"numa": 0}, c={"numa": 1}, d={}, e={"numa": 0})
     ledger = Ledger()
     held = solve(inventory, ledger, [claim("train", Alternative("claims[0]", 0b1))])
@@ -142,7 +144,7 @@ def test_a_refusal_names_the_first_rule_for_each_device() -> None:
     asked = Alternative(
         "claims[0]", 0b01111, count=2, match=("numa",), exclusions=(Exclusion(rule, 0b10000),)
     )
-    assert refusal_rules(inventory, ledger, claim("new", asked)) == [
+    assert rejection_rules(inventory, ledger, claim("new", asked)) == [
         (rule, 1),
         ("held by claim default/train", 1),
         ("has no attribute numa", 1),
@@ -150,7 +152,7 @@ def test_a_refusal_names_the_first_rule_for_each_device() -> None:
     ]
 
 
-def test_a_refusal_names_budgets_and_shares() -> None:
+def test_a_rejection_names_budgets_and_shares() -> None:
     shares = {"memory": Share(4, 1)}
     inventory = Inventory.of(
         [
@@ -170,13 +172,13 @@ def test_a_refusal_names_budgets_and_shares() -> None:
     first = solve(inventory, ledger, [claim("first", shared)])
     assert isinstance(first, Solution)
     ledger.commit(inventory, first.allocations)
-    assert refusal_rules(inventory, ledger, claim("second", shared)) == [
+    assert rejection_rules(inventory, ledger, claim("second", shared)) == [
         ("offers no memory", 1),
         ("has no memory left", 1),
         ("pool card has too little slices left", 1),
     ]
     whole = Alternative("claims[0]", 0b011)
-    assert refusal_rules(inventory, ledger, claim("third", whole)) == [
+    assert rejection_rules(inventory, ledger, claim("third", whole)) == [
         ("held in part by claim default/first", 1),
         ("pool card has too little slices left", 1),
     ]
@@ -191,7 +193,7 @@ def test_a_refusal_names_budgets_and_shares() -> None:
         (Alternative("r", 0b111, Mode.ADMIN, every=True, match=("numa",)), Cause.MATCH),
     ],
 )
-def test_a_refusal_says_what_is_short(alternative: Alternative, cause: Cause) -> None:
+def test_a_rejection_says_what_is_short(alternative: Alternative, cause: Cause) -> None:
     shares = {"memory": Share(4, 1)}
     devices = [
         Device(DeviceKey(*POOL, name), {"numa": numa}, {"slices": 2}, shares)
@@ -292,7 +294,7 @@ def shares(eligible: int, amount: int, limit: int | None = None) -> Alternative:
     return Alternative("claims[0]", eligible, Mode.SHARED, 1, limit, {"bw": amount})
 
 
-def test_a_refusal_says_how_much_could_be_had_of_the_devices_that_qualify() -> None:
+def test_a_rejection_says_how_much_could_be_had_of_the_devices_that_qualify() -> None:
     inventory, ledger = shared_node(5, 4, 3), Ledger()
     first = solve(inventory, ledger, [claim("first", shares(0b001, 2))])
     assert isinstance(first, Solution)

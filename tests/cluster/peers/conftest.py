@@ -11,7 +11,7 @@ from devicemanager.cluster import Cluster
 from devicemanager.cluster.client.api import ApiClient, pod_path
 from devicemanager.cluster.client.credentials import load
 from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound
-from devicemanager.cluster.fake_apiserver import Controllers, StubServer
+from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
 from tools.cluster.build import VARIABLE, BuildError, binaries
 
 GPU = "vendor.com/gpu"
@@ -156,7 +156,7 @@ def make_peer(request, tmp_path):
 
         def make_peer(kind):
             if kind == "stub":
-                stub = stack.enter_context(StubServer())
+                stub = stack.enter_context(FakeApiServer())
                 stack.enter_context(Controllers(stub))
                 found = Peer(kind, stub.kubeconfig(tmp_path / "kubeconfig"), 25)
             else:

@@ -143,22 +143,22 @@ def test_nobody_without_rights_joins(peer, control_plane):
         cluster.join_light(peer.name)
 
 
-def test_a_storm_of_refusals_is_explained(cluster, peer, tmp_path, capsys):
+def test_a_storm_of_rejections_is_explained(cluster, peer, tmp_path, capsys):
     """Replicas that fit nowhere: the scheduler counts devices, a node aligns them."""
     settings = Settings(topology_policy="single-numa-node")
     nodes = join(cluster, peer, 200, "2@0,2@1", settings=settings)
     workload(peer, "deployments", "w", 3, replicas=60)
 
     def storm():
-        refused = [each for each in peer.pods() if each["status"].get("reason")]
-        return refused if len(refused) > 200 else None
+        rejected = [each for each in peer.pods() if each["status"].get("reason")]
+        return rejected if len(rejected) > 200 else None
 
-    refused = peer.wait(storm)
-    one = peer.get(refused[0]["metadata"]["name"])
+    rejected = peer.wait(storm)
+    one = peer.get(rejected[0]["metadata"]["name"])
     path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
     peer.request("PATCH", path, {"spec": {"replicas": 0}}, patch="merge")
-    assert {each["status"]["reason"] for each in refused} == {"TopologyAffinityError"}
-    assert {each["status"]["message"] for each in refused} == {
+    assert {each["status"]["reason"] for each in rejected} == {"TopologyAffinityError"}
+    assert {each["status"]["message"] for each in rejected} == {
         "Pod was rejected: Resources cannot be allocated with Topology locality"
     }
     assert not held(nodes)
@@ -168,7 +168,7 @@ def test_a_storm_of_refusals_is_explained(cluster, peer, tmp_path, capsys):
     assert cli.main(["explain", str(manifest), *node]) == 1
     said = capsys.readouterr().out
     assert said.startswith(
-        f"pod {peer.name}/{one['metadata']['name']} refused: TopologyAffinityError\n"
+        f"pod {peer.name}/{one['metadata']['name']} rejected: TopologyAffinityError\n"
     )
     assert f"=> single-numa-node: {GPU} does not fit on one node: nodes 0+1 would do" in said
 

@@ -5,7 +5,7 @@ import pytest
 from devicemanager.cluster import Cluster
 from devicemanager.cluster.client.api import node_path, pod_path
 from devicemanager.cluster.client.errors import ClusterError, Forbidden, NotFound
-from devicemanager.cluster.facts import Facts, Span
+from devicemanager.cluster.facts import Facts, Range
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.kubelet.settings import Settings
 
@@ -56,18 +56,18 @@ def test_pods_run_wait_and_go(cluster, peer):
     assert len(held(node)) == 2
 
 
-def test_a_pod_that_finds_no_devices_is_refused(cluster, peer):
+def test_a_pod_that_finds_no_devices_is_rejected(cluster, peer):
     (node,) = join(cluster, peer)
     peer.pod("a", 2)
     peer.phase("a", "Running")
     peer.pod("b", 2, nodeName=node.name)
-    refused = peer.phase("b", "Failed")["status"]
-    assert refused["reason"] == "UnexpectedAdmissionError"
-    assert refused["message"] == (
+    rejected = peer.phase("b", "Failed")["status"]
+    assert rejected["reason"] == "UnexpectedAdmissionError"
+    assert rejected["message"] == (
         "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
         f"{GPU}. Requested: 2, Available: 0, which is unexpected"
     )
-    assert not refused.get("containerStatuses")
+    assert not rejected.get("containerStatuses")
     events = peer.wait(
         lambda: [
             each
@@ -79,13 +79,13 @@ def test_a_pod_that_finds_no_devices_is_refused(cluster, peer):
     assert events[0]["source"] == {"component": "kubelet", "host": node.name}
 
 
-def test_a_pod_that_cannot_be_aligned_is_refused(cluster, peer):
+def test_a_pod_that_cannot_be_aligned_is_rejected(cluster, peer):
     settings = Settings(topology_policy="single-numa-node")
     (node,) = join(cluster, peer, gpus="2@0,2@1", settings=settings)
     peer.pod("a", 3, nodeName=node.name)
-    refused = peer.phase("a", "Failed")["status"]
-    assert refused["reason"] == "TopologyAffinityError"
-    assert refused["message"] == (
+    rejected = peer.phase("a", "Failed")["status"]
+    assert rejected["reason"] == "TopologyAffinityError"
+    assert rejected["message"] == (
         "Pod was rejected: Resources cannot be allocated with Topology locality"
     )
     assert not held(node)
@@ -135,7 +135,7 @@ def job_status(peer):
 
 
 def test_a_job_is_done(cluster, peer):
-    (node,) = join(cluster, peer, facts=Facts(job_duration=Span(0.1)))
+    (node,) = join(cluster, peer, facts=Facts(job_duration=Range(0.1)))
     job(peer, 5, 3)
     peer.wait(lambda: job_status(peer).get("succeeded") == 5)
     assert not job_status(peer).get("failed")
@@ -143,7 +143,7 @@ def test_a_job_is_done(cluster, peer):
 
 
 def test_a_deleted_pod_of_a_job_is_no_completion(cluster, peer):
-    join(cluster, peer, facts=Facts(job_duration=Span(600)))
+    join(cluster, peer, facts=Facts(job_duration=Range(600)))
     job(peer, 1, 1)
     (first,) = peer.wait(
         lambda: [each for each in peer.pods() if each["status"]["phase"] == "Running"]
@@ -229,7 +229,7 @@ def test_a_node_that_somebody_deletes_has_left(cluster, peer):
     peer.wait(lambda: node.name not in cluster.nodes)
 
 
-def test_a_name_that_is_somebody_elses_is_refused(cluster, peer):
+def test_a_name_that_is_somebody_elses_is_rejected(cluster, peer):
     name = f"{peer.name}-0"
     peer.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
     with pytest.raises(ClusterError, match="not ours"):

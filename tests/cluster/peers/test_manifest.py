@@ -177,8 +177,8 @@ def test_a_whole_life_takes_no_more_rights(connect, peer, denied):
             peer.pod(name, nodeName=first.name)
             peer.phase(name, "Running")
         peer.pod("c", nodeName=first.name)
-        refused = peer.phase("c", "Failed")["status"]
-        assert refused["reason"] == "UnexpectedAdmissionError"
+        rejected = peer.phase("c", "Failed")["status"]
+        assert rejected["reason"] == "UnexpectedAdmissionError"
         peer.wait(lambda: events(peer, "UnexpectedAdmissionError"))
         peer.delete("a")
         peer.gone("a")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicemanager.cluster.fake_apiserver import StubServer, jobs, scheduling
+from devicemanager.cluster.fake_apiserver import FakeApiServer, jobs, scheduling
 from devicemanager.cluster.fake_apiserver.lifecycle import Lifecycle
 
 GPU = "vendor.com/gpu"
@@ -12,7 +12,7 @@ MINE = {"key": "mine", "value": "true", "effect": "NoSchedule"}
 @pytest.fixture
 def stub():
     """Not started: nobody speaks HTTP to it."""
-    return StubServer()
+    return FakeApiServer()
 
 
 def node(stub, name, gpus=2, *, taints=(), ready="True", labels=None):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from devicemanager.cluster.fake_apiserver.answers import Refusal
+from devicemanager.cluster.fake_apiserver.answers import Rejection
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Kind, target
 from devicemanager.cluster.fake_apiserver.merging import merge, strategic
 from devicemanager.cluster.fake_apiserver.objects import Objects
@@ -142,8 +142,8 @@ def get(objects, name="a"):
     return None if stored is None else stored.value
 
 
-def refused(code, call, *args):
-    with pytest.raises(Refusal) as caught:
+def rejected(code, call, *args):
+    with pytest.raises(Rejection) as caught:
         call(*args)
     assert caught.value.code == code
     return caught.value
@@ -155,10 +155,10 @@ def test_what_is_created_has_a_uid_and_a_version(objects):
     assert value["metadata"]["uid"]
     assert value["metadata"]["resourceVersion"]
     assert value["status"]["phase"] == "Pending"
-    assert refused(409, objects.create, COLLECTION, pod()).reason == "AlreadyExists"
+    assert rejected(409, objects.create, COLLECTION, pod()).reason == "AlreadyExists"
     generated = objects.create(COLLECTION, {"metadata": {"generateName": "g-"}}).value
     assert generated["metadata"]["name"].startswith("g-")
-    refused(422, objects.create, COLLECTION, {})
+    rejected(422, objects.create, COLLECTION, {})
 
 
 def test_a_generated_name_that_is_taken_is_made_again(objects, monkeypatch):
@@ -167,9 +167,9 @@ def test_a_generated_name_that_is_taken_is_made_again(objects, monkeypatch):
     given = {"metadata": {"generateName": "g-"}}
     made = [objects.create(COLLECTION, given).value["metadata"]["name"] for _ in range(2)]
     assert made == ["g-aaaaa", "g-bbbbb"]
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(Rejection) as rejected:
         objects.create(COLLECTION, given)
-    assert refused.value.code == 409 and next(texts, None) is None
+    assert rejected.value.code == 409 and next(texts, None) is None
 
 
 def test_even_a_ready_node_is_created_with_the_taint(objects):
@@ -201,9 +201,9 @@ def test_another_uid_or_version_is_a_conflict(objects):
     def other(key):
         return lambda old: {**old, "metadata": {**old["metadata"], key: "1"}}
 
-    refused(409, objects.change, at(below="status"), other("uid"))
-    refused(409, objects.change, at(below="status"), other("resourceVersion"))
-    refused(404, objects.change, at("b"), lambda old: old)
+    rejected(409, objects.change, at(below="status"), other("uid"))
+    rejected(409, objects.change, at(below="status"), other("resourceVersion"))
+    rejected(404, objects.change, at("b"), lambda old: old)
 
 
 def test_resource_health_is_kept_only_with_the_gate():
@@ -222,10 +222,10 @@ def test_a_pod_is_deleted_in_two_steps(objects):
     objects.delete(at(), {})
     assert objects.store.version == version, "nothing new"
     uid = get(objects)["metadata"]["uid"]
-    refused(409, objects.delete, at(), {"gracePeriodSeconds": 0, "preconditions": {"uid": "x"}})
+    rejected(409, objects.delete, at(), {"gracePeriodSeconds": 0, "preconditions": {"uid": "x"}})
     objects.delete(at(), {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
     assert get(objects) is None
-    refused(404, objects.delete, at(), {})
+    rejected(404, objects.delete, at(), {})
 
 
 @pytest.mark.parametrize("phase, node", [("Succeeded", "n"), ("Failed", "n"), ("Pending", "")])
@@ -255,7 +255,7 @@ def test_a_binding_is_made_once(objects):
     objects.bind(at(below="binding"), binding)
     assert get(objects)["spec"]["nodeName"] == "n"
     assert get(objects)["status"]["conditions"][0]["type"] == "PodScheduled"
-    refused(409, objects.bind, at(below="binding"), binding)
+    rejected(409, objects.bind, at(below="binding"), binding)
 
 
 # -- watch -----------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_rights_are_noted_and_held():
     )
     rights = Rights(allowed)
     rights.check("u", "get", at(below="status"))
-    error = refused(403, rights.check, "u", "delete", at())
+    error = rejected(403, rights.check, "u", "delete", at())
     assert error.message == (
         'pods is forbidden: User "u" cannot delete resource "pods" in API group "" '
         'in the namespace "default"'

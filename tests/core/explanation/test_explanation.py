@@ -68,8 +68,8 @@ container main
 each device is one of: . free, # in use, x unhealthy, * chosen
 """
 
-REFUSED = """\
-pod default/train refused: TopologyAffinityError
+REJECTED = """\
+pod default/train rejected: TopologyAffinityError
   Resources cannot be allocated with Topology locality
   policy restricted, scope pod
 
@@ -84,13 +84,13 @@ the pod as a whole
   => restricted: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; \
 no common node
      best of what was possible: node 0, node 1, nodes 0+1
-     policy best-effort or none would not refuse it for this
+     policy best-effort or none would not reject it for this
 
 each device is one of: . free, # in use, x unhealthy, * chosen
 """
 
 FAILED = """\
-pod default/train refused: UnexpectedAdmissionError
+pod default/train rejected: UnexpectedAdmissionError
   Allocate failed due to no, which is unexpected
   policy none, scope container
 
@@ -107,20 +107,20 @@ def test_an_aligned_admission() -> None:
     assert render(AdmissionExplanation(POD, policy, (step,))) == ALIGNED
 
 
-def test_a_refusal_says_what_does_not_meet() -> None:
+def test_a_rejection_says_what_does_not_meet() -> None:
     policy = configure(TWO, "restricted", "pod")
     nics = resource(NIC, 1, "0" * 70 + "1" * 70, in_use=(1 << 72) - 1)
     merge = explain_merge(policy, [{GPU: FIRST, NIC: SECOND}])
     step = StepExplanation(None, (resource(GPU, 1, "0"), nics), merge)
-    refused = AdmissionExplanation(
+    rejected = AdmissionExplanation(
         POD,
         policy,
         (step,),
         "TopologyAffinityError",
         "Resources cannot be allocated with Topology locality",
     )
-    assert not refused.admitted
-    assert render(refused) == REFUSED
+    assert not rejected.admitted
+    assert render(rejected) == REJECTED
 
 
 def test_a_failed_allocation_shows_its_error() -> None:

@@ -16,7 +16,7 @@ from devicemanager.core.podstatus.status import (
     PodFacts,
     PodStatus,
     pod_status,
-    refused_status,
+    rejected_status,
 )
 from devicemanager.objects.status.podstatus import container_statuses_of, status_object
 
@@ -113,9 +113,9 @@ def test_what_is_told_is_read_back(pod: Pod, acts: list[tuple[str, str]]) -> Non
 
 
 @given(pods())
-def test_a_refused_pod_has_no_conditions_and_no_containers(pod: Pod) -> None:
+def test_a_rejected_pod_has_no_conditions_and_no_containers(pod: Pod) -> None:
     facts = PodFacts(pod, Phase.FAILED, "OutOfcpu", "too little", 5.0)
-    told = status_object(pod.uid, refused_status(facts), now=9.0, host_ip="127.1.0.1")
+    told = status_object(pod.uid, rejected_status(facts), now=9.0, host_ip="127.1.0.1")
     assert told == {
         "phase": "Failed",
         "qosClass": "BestEffort",

@@ -77,7 +77,7 @@ def test_subset_steps_sum_over_all_subsets() -> None:
         ([0], [[-3]], "NUMA node 0 has a negative distance"),
     ],
 )
-def test_what_describes_no_machine_is_refused(
+def test_what_describes_no_machine_is_rejected(
     nodes: list[int], distances: list[list[int]] | dict[int, list[int]] | None, text: str
 ) -> None:
     with pytest.raises(NumaTopologyError) as caught:

@@ -1,4 +1,4 @@
-"""Settings are refused with the kubelet's texts, and policies admit what they should."""
+"""Settings are rejected with the kubelet's texts, and policies admit what they should."""
 
 from __future__ import annotations
 

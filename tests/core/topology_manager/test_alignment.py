@@ -19,7 +19,7 @@ from devicemanager.testing.fakes import (
 from tests.helpers import container, device, pod
 from tests.node import GPU, NIC, Node, rows
 
-AFFINITY_REFUSAL = (
+AFFINITY_REJECTION = (
     "TopologyAffinityError",
     "Resources cannot be allocated with Topology locality",
 )
@@ -133,8 +133,8 @@ def test_two_resources_meet_on_one_node(policy: str) -> None:
     admission = node.admit(pod("p", gpu=1, nic=1))
     assert node.devices("p") == {"app": {GPU: ["d2"], NIC: ["d0"]}}
     assert admission.containers["app"].affinity == (1,)
-    refused = node.admit(pod("q", gpu=1, nic=1))
-    assert (refused.reason, refused.message) == AFFINITY_REFUSAL
+    rejected = node.admit(pod("q", gpu=1, nic=1))
+    assert (rejected.reason, rejected.message) == AFFINITY_REJECTION
 
 
 @pytest.mark.parametrize(("scope", "admitted"), [("container", True), ("pod", False)])
@@ -147,7 +147,7 @@ def test_containers_together_or_one_by_one(scope: str, admitted: bool) -> None:
         affinities = {name: one.affinity for name, one in admission.containers.items()}
         assert affinities == {"x": (0,), "y": (1,)}
     else:
-        assert (admission.reason, admission.message) == AFFINITY_REFUSAL
+        assert (admission.reason, admission.message) == AFFINITY_REJECTION
         assert [call for call in plugin.calls if call.method == ALLOCATE] == []
         assert node.admit(pod("q", container("x", gpu=1), container("y", gpu=1))).admitted
         assert node.devices("q") == {"x": {GPU: ["d0"]}, "y": {GPU: ["d1"]}}
@@ -172,7 +172,7 @@ def test_closest_nodes_are_preferred_only_when_asked_for() -> None:
         assert node.admit(pod("p", gpu=2)).containers["app"].affinity == nodes
 
 
-def test_more_nodes_than_allowed_are_refused_at_once() -> None:
+def test_more_nodes_than_allowed_are_rejected_at_once() -> None:
     from devicemanager.core.topology import NumaTopology
 
     nine = NumaTopology.of(range(9))

@@ -177,10 +177,10 @@ def test_a_resource_that_is_gone_for_good_stops_the_start() -> None:
     plugin.leave()
     node.clock.advance(300.1)
     assert node.manager.removed() == {GPU}
-    with pytest.raises(AllocationError) as refused:
+    with pytest.raises(AllocationError) as rejected:
         node.start("p")
     text = "endpoint not found in cache for a registered resource: vendor.com/gpu"
-    assert str(refused.value) == text
+    assert str(rejected.value) == text
 
 
 # -- nothing is recorded yet --------------------------------------------------------------------
@@ -209,9 +209,9 @@ def test_too_few_are_there_by_then() -> None:
     node = Node()
     early(node, pod("p", gpu=2))
     plugin = node.plugin(devices("a"))
-    with pytest.raises(AllocationError) as refused:
+    with pytest.raises(AllocationError) as rejected:
         node.start("p")
-    assert str(refused.value) == (
+    assert str(rejected.value) == (
         "requested number of devices unavailable for vendor.com/gpu. Requested: 2, Available: 1"
     )
     node.manager.self_check()
@@ -226,9 +226,9 @@ def test_a_plugin_that_prepares_has_nothing_to_prepare() -> None:
     node = Node()
     early(node, pod("p", gpu=1))
     plugin = node.plugin(devices("a"), pre_start_required=True)
-    with pytest.raises(AllocationError) as refused:
+    with pytest.raises(AllocationError) as rejected:
         node.start("p")
-    assert str(refused.value) == (
+    assert str(rejected.value) == (
         "no devices found allocated in local cache for pod p, container app, "
         "resource vendor.com/gpu"
     )

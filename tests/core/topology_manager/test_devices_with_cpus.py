@@ -18,7 +18,7 @@ from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import container, pod
 from tests.node import GIB, GPU, NIC, TWO, Node, cpus_and_memory, guaranteed, rows
 
-REFUSED = "TopologyAffinityError"
+REJECTED = "TopologyAffinityError"
 
 
 def aligned_node(policy: str = "restricted", **settings: str) -> Node:
@@ -52,13 +52,13 @@ def test_without_a_policy_nothing_is_aligned() -> None:
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
 @pytest.mark.parametrize("wish", [{"cpus": 3}, {"gib": 3}])
-def test_cpus_or_memory_may_refuse_the_alignment(policy: str, wish: dict[str, int]) -> None:
+def test_cpus_or_memory_may_reject_the_alignment(policy: str, wish: dict[str, int]) -> None:
     node = aligned_node(policy)
     node.plugin(rows("111"))
     assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
     # Node 1 has a device left, but too few CPUs or too little memory.
     before = node.manager.providers()
-    assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REFUSED
+    assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REJECTED
     assert node.manager.providers() == before
     assert node.admit(pod("r", guaranteed(cpus=2, gib=2, gpu=1))).admitted
     assert node.share("r") == Held((6, 7), (memory(2, 1),))
@@ -73,13 +73,13 @@ def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(cpus=6, gib=6, gpu=2)))
     if affinity is None:
-        assert admission.reason == REFUSED
+        assert admission.reason == REJECTED
         return
     assert admission.containers["app"].affinity == affinity
     assert node.share("p") == Held(tuple(range(6)), (memory(6, 0, 1),))
 
 
-def test_memory_that_fits_nowhere_is_refused_by_its_allocation() -> None:
+def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
     node = aligned_node("single-numa-node")
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(gib=9, gpu=1)))
@@ -91,9 +91,9 @@ def test_memory_that_fits_nowhere_is_refused_by_its_allocation() -> None:
     assert node.share("p") == Held()
 
 
-def test_cpus_that_fit_nowhere_are_refused_by_the_policy() -> None:
+def test_cpus_that_fit_nowhere_are_rejected_by_the_policy() -> None:
     node = aligned_node("restricted")
-    assert node.admit(pod("p", guaranteed(cpus=9))).reason == REFUSED
+    assert node.admit(pod("p", guaranteed(cpus=9))).reason == REJECTED
 
 
 def test_pods_that_are_not_guaranteed_get_no_cpus_of_their_own() -> None:
@@ -110,7 +110,7 @@ def later_container_unavailable(node: Node) -> Pod:
     return pod("p", guaranteed("x", gpu=1), guaranteed("y", gpu=2))
 
 
-def plugin_refuses(node: Node) -> Pod:
+def plugin_rejects(node: Node) -> Pod:
     node.plugin(rows("0"), NIC, "nic.sock", allocate_error=RpcError("Unknown", "no"))
     return pod("p", guaranteed("x", gpu=1), guaranteed("y", nic=1))
 
@@ -129,22 +129,22 @@ def disk_full(node: Node) -> Pod:
 
 
 @pytest.mark.parametrize(
-    "refused",
+    "rejected",
     [
         later_container_unavailable,
-        plugin_refuses,
+        plugin_rejects,
         later_cpus_missing,
         later_memory_missing,
         disk_full,
     ],
 )
 @pytest.mark.parametrize("policy", ["none", "restricted"])
-def test_a_refused_pod_gives_everything_back(refused: Callable[[Node], Pod], policy: str) -> None:
+def test_a_rejected_pod_gives_everything_back(rejected: Callable[[Node], Pod], policy: str) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     assert node.admit(pod("other", guaranteed())).admitted
     before = node.manager.providers()
-    assert not node.admit(refused(node)).admitted
+    assert not node.admit(rejected(node)).admitted
     assert node.manager.providers() == before
     node.store.broken = False
     assert node.admit(pod("q", guaranteed("x", gpu=1), guaranteed("y", gpu=1))).admitted

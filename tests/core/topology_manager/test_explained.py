@@ -39,8 +39,8 @@ in use:
   vendor.com/gpu d3: pod default/holds-d3, container app
 """
 
-REFUSED = """\
-pod default/train refused: TopologyAffinityError
+REJECTED = """\
+pod default/train rejected: TopologyAffinityError
   Resources cannot be allocated with Topology locality
   policy restricted, scope container
 
@@ -59,7 +59,7 @@ container y
     fits on nodes 0+1
   vendor.com/fpga: 1 requested, but no plugin has registered it: it does without
   => restricted: vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use
-     policy best-effort or none would not refuse it for this
+     policy best-effort or none would not reject it for this
 
 each device is one of: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
 
@@ -68,7 +68,7 @@ in use:
 """  # noqa: E501
 
 NOT_TOGETHER = """\
-pod default/train refused: TopologyAffinityError
+pod default/train rejected: TopologyAffinityError
   Resources cannot be allocated with Topology locality
   policy single-numa-node, scope pod
 
@@ -80,13 +80,13 @@ the pod as a whole
     node 1 [.] 1 of 1 free
     fits on node 1! (! preferred)
   => single-numa-node: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node
-     policy best-effort or none would not refuse it for this
+     policy best-effort or none would not reject it for this
 
 each device is one of: . free, # in use, x unhealthy, * chosen
 """  # noqa: E501
 
 FAILED = """\
-pod default/train refused: UnexpectedAdmissionError
+pod default/train rejected: UnexpectedAdmissionError
   Allocate failed due to rpc error: code = Unknown desc = on fire, which is unexpected
   policy none, scope container
 
@@ -120,26 +120,26 @@ def test_an_aligned_admission() -> None:
     assert gpu.calls[-1].device_ids == ("d4", "d5")
 
 
-def test_a_refusal_shows_what_earlier_containers_would_have_got() -> None:
+def test_a_rejection_shows_what_earlier_containers_would_have_got() -> None:
     node = Node(topology_policy="restricted")
     node.plugin(rows("0011"))
     node.plugin(rows("11"), NIC, "nic.sock")
     node.admit(pod("other", gpu=1, nic=1))
     assert node.devices("other")["app"][GPU] == ["d2"]
     admission = node.admit(pod("train", container("x", gpu=1), container("y", gpu=2, fpga=1)))
-    assert admission.explain() == REFUSED
+    assert admission.explain() == REJECTED
     explanation = admission.explanation
     assert explanation is not None and explanation.steps[1].merge is not None
     assert explanation.steps[1].merge.faults == {GPU: Fault.SPREAD}
     assert explanation.steps[1].unknown == {ResourceName("vendor.com/fpga"): 1}
 
 
-def test_a_refusal_in_pod_scope_names_what_does_not_meet() -> None:
+def test_a_rejection_in_pod_scope_names_what_does_not_meet() -> None:
     node = Node(topology_policy="single-numa-node", topology_scope="pod")
     node.plugin(rows("0"))
     node.plugin(rows("1", "n"), NIC, "nic.sock")
-    refused = node.admit(pod("train", container("x", gpu=1), container("y", nic=1)))
-    assert refused.explain() == NOT_TOGETHER
+    rejected = node.admit(pod("train", container("x", gpu=1), container("y", nic=1)))
+    assert rejected.explain() == NOT_TOGETHER
 
 
 def test_a_failed_allocation() -> None:
@@ -164,12 +164,12 @@ def test_what_a_pod_has_already_is_what_it_is_given() -> None:
     assert "".join(lines) == text
 
 
-def test_a_refusal_before_anything_was_looked_at() -> None:
+def test_a_rejection_before_anything_was_looked_at() -> None:
     node = Node(strict=True)
-    refused = node.admit(pod("p", gpu=1))
-    assert refused.explanation is None
-    assert refused.explain() == (
-        "pod default/p refused: Allocate failed due to cannot allocate unregistered device "
+    rejected = node.admit(pod("p", gpu=1))
+    assert rejected.explanation is None
+    assert rejected.explain() == (
+        "pod default/p rejected: Allocate failed due to cannot allocate unregistered device "
         "vendor.com/gpu, which is unexpected\n"
     )
 
@@ -179,7 +179,7 @@ def test_the_node_check_is_explained_too() -> None:
     node.plugin(rows("-"))
     text = node.admit(pod("p", gpu=1)).explain()
     assert text.startswith(
-        "pod default/p refused: OutOfpods\n"
+        "pod default/p rejected: OutOfpods\n"
         "  Node didn't have enough resource: pods, requested: 1, used: 0, capacity: 0\n"
     )
     assert "would have got: d0" in text
@@ -192,7 +192,7 @@ ON_NODE_1 = (
 
 
 def test_a_device_on_a_node_that_the_machine_lacks() -> None:
-    """Refused as the kubelet would, and the cause is named: in an event and here."""
+    """Rejected as the kubelet would, and the cause is named: in an event and here."""
     node = Node(numa=NumaTopology.of([0]), topology_policy="single-numa-node")
     node.plugin(rows("11"))
     admission = node.admit(pod("train", gpu=1))

@@ -23,7 +23,7 @@ def register(kubelet: MockKubelet, *interfaces: NetworkInterface, resource: str 
     plugin.send_list(devices(*"abcde"))
 
 
-def refusal(admission: Admission) -> str:
+def rejection(admission: Admission) -> str:
     assert not admission.admitted
     assert admission.reason == "UnexpectedAdmissionError"
     return admission.message
@@ -34,7 +34,7 @@ def test_another_pod_does_not_get_it_until_the_first_ends(mock_kubelet: MockKube
     register(mock_kubelet, NetworkInterface("eth42", "other"), resource=GPU)
     assert mock_kubelet.admit(pod("p", nic=1)).admitted
     for name, wanted in (("q", {"nic": 1}), ("r", {"gpu": 1})):
-        message = refusal(mock_kubelet.admit(pod(name, **wanted)))
+        message = rejection(mock_kubelet.admit(pod(name, **wanted)))
         assert "network interface eth42 is in use by pod p" in message
         assert mock_kubelet.devices(name) == {}
     mock_kubelet.terminate("p")
@@ -46,7 +46,7 @@ def test_it_is_kept_over_a_restart(mock_kubelet: MockKubelet) -> None:
     assert mock_kubelet.admit(pod("p", nic=1)).admitted
     mock_kubelet.restart()
     register(mock_kubelet, ETH)
-    assert "is in use by pod p" in refusal(mock_kubelet.admit(pod("q", nic=1)))
+    assert "is in use by pod p" in rejection(mock_kubelet.admit(pod("q", nic=1)))
     mock_kubelet.terminate("p")
     assert mock_kubelet.admit(pod("r", nic=1)).admitted
 
@@ -58,11 +58,11 @@ def test_containers_of_one_pod_share_a_namespace_and_so_may_share_it(
     assert mock_kubelet.admit(pod("p", container("x", nic=1), container("y", nic=1))).admitted
 
 
-def test_a_pod_that_is_refused_gives_it_back(mock_kubelet: MockKubelet) -> None:
+def test_a_pod_that_is_rejected_gives_it_back(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     register(mock_kubelet, NetworkInterface("eth0", "eth0", "/run/netns/x"), resource=GPU)
-    refused = mock_kubelet.admit(pod("p", container("x", nic=1), container("y", gpu=1)))
-    assert "is in /run/netns/x" in refusal(refused)
+    rejected = mock_kubelet.admit(pod("p", container("x", nic=1), container("y", gpu=1)))
+    assert "is in /run/netns/x" in rejection(rejected)
     assert mock_kubelet.admit(pod("q", nic=1)).admitted
 
 
@@ -70,7 +70,7 @@ def test_another_namespace_is_said_to_be_unsupported_at_allocation(
     mock_kubelet: MockKubelet,
 ) -> None:
     register(mock_kubelet, NetworkInterface("eth\x1b0", "eth0", "/run/netns/x"))
-    assert refusal(mock_kubelet.admit(pod("p", nic=1))) == (
+    assert rejection(mock_kubelet.admit(pod("p", nic=1))) == (
         "Allocate failed due to network interface eth\\x1b0 is in /run/netns/x: unsupported, "
         "since a runtime moves only interfaces of the namespace it runs in, which is unexpected"
     )

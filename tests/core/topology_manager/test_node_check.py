@@ -56,7 +56,7 @@ def test_pods() -> None:
         ADMITTED,
         too_small("pods", 1, 2, 2),
     ]
-    # A refused pod takes no place.
+    # A rejected pod takes no place.
     node.terminate("q")
     assert answers(node, pod("s")) == [ADMITTED]
 
@@ -146,7 +146,7 @@ def test_a_failed_pod_gives_its_room_back() -> None:
     assert answers(node, pod("q")) == [ADMITTED]
 
 
-def test_a_refusal_gives_everything_back() -> None:
+def test_a_rejection_gives_everything_back() -> None:
     node = Node(node_allocatable={PODS: 0}, providers=cpus_and_memory())
     plugin = node.plugin(rows("01"))
     before = node.manager.providers(), node.store.data

@@ -84,11 +84,11 @@ def test_they_are_kept_over_restarts(kubelet: MockKubelet) -> None:
     assert given(kubelet.admit(pod("q", gpu=1))) == [SECOND]
 
 
-def test_too_few_refuse_the_pod_and_cost_nothing(kubelet: MockKubelet, sysfs: Path) -> None:
+def test_too_few_reject_the_pod_and_cost_nothing(kubelet: MockKubelet, sysfs: Path) -> None:
     register(kubelet, INTEL, INTEL)
     assert given(kubelet.admit(pod("p", gpu=1))) == [FIRST, SECOND]
-    refused = kubelet.admit(pod("q", gpu=1))
-    assert (refused.reason, refused.message) == (
+    rejected = kubelet.admit(pod("q", gpu=1))
+    assert (rejected.reason, rejected.message) == (
         "UnexpectedAdmissionError",
         "Allocate failed due to PCI device 8086:1572: 2 needed, 1 free of 3 under "
         f"{sysfs / 'bus/pci/devices'}, which is unexpected",
@@ -117,7 +117,7 @@ def test_they_are_given_back_after_a_restart_too(kubelet: MockKubelet) -> None:
 
 
 @pytest.mark.parametrize("why", ["another resource", "a full disk", "the node check"])
-def test_a_refused_pod_gives_them_back(sysfs: Path, why: str) -> None:
+def test_a_rejected_pod_gives_them_back(sysfs: Path, why: str) -> None:
     room = {"pods": 1} if why == "the node check" else {}
     node = Node(sysfs=sysfs, node_allocatable=room)
     register(node, OTHER)
@@ -163,10 +163,10 @@ def test_a_late_allocation_gives_back_what_it_took_before_it_failed(sysfs: Path)
     assert given(node.admit(pod("q", fpga=1))) == [GPU_SLOT]
 
 
-def test_an_answer_that_cannot_be_read_refuses_the_pod(sysfs: Path) -> None:
+def test_an_answer_that_cannot_be_read_rejects_the_pod(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     plugin = register(node)
     plugin.responses = (b"\xc2\x3e\x02\xff",)
-    refused = node.admit(pod("p", gpu=1))
-    assert "are not a ContainerAllocateResponse" in refused.message
+    rejected = node.admit(pod("p", gpu=1))
+    assert "are not a ContainerAllocateResponse" in rejected.message
     assert node.devices("p") == {}

@@ -25,12 +25,12 @@ def outcome(node: Node) -> tuple[str, str]:
     return record.phase.value, record.message
 
 
-ADMITTED, REFUSED = ("Running", ""), ("Failed", NO_HEALTHY)
+ADMITTED, REJECTED = ("Running", ""), ("Failed", NO_HEALTHY)
 
 
 @pytest.mark.parametrize(
     ("version", "expected"),
-    [(each, ADMITTED) for each in (*BELOW_A1, *FROM_A2)] + [(each, REFUSED) for each in FROM_A1],
+    [(each, ADMITTED) for each in (*BELOW_A1, *FROM_A2)] + [(each, REJECTED) for each in FROM_A1],
 )
 def test_a1_a2_the_kubelet_restarts_while_the_plugin_is_away(
     version: str, expected: tuple[str, str]
@@ -46,7 +46,7 @@ def test_a1_a2_the_kubelet_restarts_while_the_plugin_is_away(
 
 @pytest.mark.parametrize(
     ("version", "expected"),
-    [(each, ADMITTED) for each in BELOW_A1] + [(each, REFUSED) for each in (*FROM_A1, *FROM_A2)],
+    [(each, ADMITTED) for each in BELOW_A1] + [(each, REJECTED) for each in (*FROM_A1, *FROM_A2)],
 )
 def test_a1_the_node_reboots_before_the_plugin_is_back(
     version: str, expected: tuple[str, str]
@@ -65,12 +65,12 @@ def test_a1_the_node_reboots_before_the_plugin_is_back(
 
 @pytest.mark.parametrize(
     ("version", "expected"),
-    [(each, ADMITTED) for each in BELOW_A1] + [(each, REFUSED) for each in (*FROM_A1, *FROM_A2)],
+    [(each, ADMITTED) for each in BELOW_A1] + [(each, REJECTED) for each in (*FROM_A1, *FROM_A2)],
 )
 def test_a1_init_containers_had_finished_when_the_kubelet_restarts(
     version: str, expected: tuple[str, str]
 ) -> None:
-    # Q5 among them: without it nobody is refused.
+    # Q5 among them: without it nobody is rejected.
     for quirks in ("reference", ()):
         node = Node(kubelet_version=version, quirks=quirks)
         node.plugin(devices("a"))
@@ -89,8 +89,8 @@ def test_a1_init_containers_had_finished_when_the_kubelet_restarts(
 )
 def test_a1_an_unregistered_resource(version: str, text: str) -> None:
     node = Node(kubelet_version=version, strict=True)
-    refused = node.admit(pod("p", gpu=1))
-    assert refused.message == f"Allocate failed due to {text}, which is unexpected"
+    rejected = node.admit(pod("p", gpu=1))
+    assert rejected.message == f"Allocate failed due to {text}, which is unexpected"
     # The same where nobody but a pod knows of it any more.
     node = Node(kubelet_version=version)
     plugin = node.plugin(devices("a", "b"))
@@ -98,8 +98,8 @@ def test_a1_an_unregistered_resource(version: str, text: str) -> None:
     plugin.leave()
     node.clock.advance(Settings().grace_period + 1)
     assert GPU not in node.manager.devices()
-    refused = node.admit(pod("p", gpu=1))
-    assert refused.message == f"Allocate failed due to {text}, which is unexpected"
+    rejected = node.admit(pod("p", gpu=1))
+    assert rejected.message == f"Allocate failed due to {text}, which is unexpected"
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_a1_an_unregistered_resource(version: str, text: str) -> None:
 def test_a1_nothing_is_healthy(version: str, message: str) -> None:
     node = Node(kubelet_version=version)
     node.plugin(devices("a")).leave()
-    refused = node.admit(pod("p", gpu=1))
-    assert refused.message == message
+    rejected = node.admit(pod("p", gpu=1))
+    assert rejected.message == message
     told = "kubelets do so since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
-    assert (told in refused.explain().splitlines()[2]) is (version == "1.27.2")
+    assert (told in rejected.explain().splitlines()[2]) is (version == "1.27.2")
     assert node.admit(pod("none", gpu=0)).admitted
 
 
@@ -192,7 +192,7 @@ BACKED = {
 @pytest.mark.parametrize(
     ("version", "gate", "count", "message"),
     [
-        # Nothing says that the claim has it: more than the node has is refused.
+        # Nothing says that the claim has it: more than the node has is rejected.
         ("1.33", None, 2, "requested number of devices unavailable"),
         ("1.34", False, 2, "requested number of devices unavailable"),
         ("1.34", True, 1, ""),
@@ -271,8 +271,8 @@ def test_ta5_pod_level_resources(version: str, gate: bool | None, scope: str, me
     assert node.admit(manifests.parse(manifest)).message == LOCALITY
     manifest = pod_manifest("q", {GPU: 2})
     manifest["spec"]["resources"] = {"limits": {"cpu": "1"}}
-    refused = node.admit(manifests.parse(manifest))
-    assert (refused.reason, refused.message) == ("TopologyAffinityError", message)
+    rejected = node.admit(manifests.parse(manifest))
+    assert (rejected.reason, rejected.message) == ("TopologyAffinityError", message)
 
 
 @pytest.mark.parametrize("gate", [False, True])

@@ -132,8 +132,8 @@ def test_p5_unhealthy_devices_among_the_allocatable(
     assert {id_ for each in found.devices for id_ in each.device_ids} == {names[x] for x in ids}
 
 
-@pytest.mark.parametrize(("version", "refused"), [("1.26", False), ("1.27", True)])
-def test_p12_the_rate_limit(kubelet: Make, version: str, refused: bool) -> None:
+@pytest.mark.parametrize(("version", "rejected"), [("1.26", False), ("1.27", True)])
+def test_p12_the_rate_limit(kubelet: Make, version: str, rejected: bool) -> None:
     node = kubelet(version)
     answers = []
     with PodResourcesClient(node.pod_resources_socket) as client:
@@ -141,8 +141,8 @@ def test_p12_the_rate_limit(kubelet: Make, version: str, refused: bool) -> None:
             try:
                 client.list()
             except RateLimited:
-                answers.append("refused")
-    assert ("refused" in answers) is refused
+                answers.append("rejected")
+    assert ("rejected" in answers) is rejected
 
 
 @pytest.mark.parametrize(("version", "told"), [("1.35", False), ("1.36", True)])
@@ -194,7 +194,7 @@ CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
         ),
     ],
 )
-def test_ta2_ta3_ta4_an_option_that_the_version_refuses(
+def test_ta2_ta3_ta4_an_option_that_the_version_rejects(
     version: str, gates: dict[str, bool], options: dict[str, str], text: str
 ) -> None:
     numa = NumaTopology.of([0, 1], [[10, 20], [20, 10]])

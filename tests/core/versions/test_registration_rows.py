@@ -39,8 +39,8 @@ def test_r1_a_plugin_registers_before_it_serves(kubelet: Make, version: str) -> 
     dialed = "failed to dial device plugin: context deadline exceeded"
     answer = hostile.register(node.plugin_socket, "nobody.sock")
     assert answer == (None if version == "1.24" else dialed)
-    refused = node.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
-    assert f"'nobody.sock' refused: {dialed}" in refused.message
+    rejected = node.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
+    assert f"'nobody.sock' rejected: {dialed}" in rejected.message
     # Version and name are looked at before the answer in either.
     assert "is not supported by kubelet" in str(
         hostile.register(node.plugin_socket, "p.sock", version="v9")
@@ -123,7 +123,7 @@ def test_d4_a_watched_plugin_that_fails_once(kubelet: Make, version: str, attemp
     node = kubelet(version)
     path = node.plugins_registry_dir / "p.sock"
     with hostile.RawPlugin(path, info=info(""), options=options):
-        node.wait_for_event(EventKind.REGISTRATION_REFUSED, after=0)
+        node.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         if attempts == 2:
             node.wait_for_resource(R, 2)
         else:

@@ -16,7 +16,7 @@ from devicemanager.core.versions.changelog import since_when
 from devicemanager.core.versions.gates import GATES
 from devicemanager.core.versions.quirks import QUIRKS
 from devicemanager.core.versions.values import HealthCheck, Level, MergeRule
-from devicemanager.core.versions.version import OLDEST, PREVIEW, KubeletVersion, VersionError
+from devicemanager.core.versions.version import NEWEST_KNOWN, OLDEST, KubeletVersion, VersionError
 from tests.paths import ROOT
 from tools.versions_page import PAGE, page
 
@@ -113,7 +113,7 @@ CHANGES = [
     ("empty_allocate_reply", "1.33", "1.34", (EMPTY_REPLY, "")),
     ("shared_cpu_ids", "1.22", "1.23", (True, False)),
     ("one_entry_per_device", "1.20", "1.21", (False, True)),
-    ("tells_claim_devices", "1.30", "1.31", (False, True)),
+    ("reports_claim_devices", "1.30", "1.31", (False, True)),
     ("backed_fit", "1.35", "1.36", (False, True)),
     ("backed_skip_plugins", "1.35", "1.36", (False, True)),
     ("uses_cdi", "1.28", "1.29", (False, True)),
@@ -136,11 +136,11 @@ CHANGES = [
     ("get_inactive", "1.35.3", "1.35.4", (True, False)),
     ("get_inactive", "1.35.3", "1.36.0", (True, False)),
     ("lists_sidecars", "1.29", "1.30", (False, True)),
-    ("tells_memory", "1.21", "1.22", (False, True)),
-    ("tells_dynamic_resources", "1.33", "1.34", (False, True)),
-    ("tells_share_id", "1.34", "1.35", (False, True)),
+    ("reports_memory", "1.21", "1.22", (False, True)),
+    ("reports_dynamic_resources", "1.33", "1.34", (False, True)),
+    ("reports_share_id", "1.34", "1.35", (False, True)),
     ("rate_limited", "1.26", "1.27", (False, True)),
-    ("tells_resource_health", "1.35", "1.36", (False, True)),
+    ("reports_resource_health", "1.35", "1.36", (False, True)),
     ("health_check", "1.31", "1.32.0", (HealthCheck.NONE, HealthCheck.STRICT)),
     ("health_check", "1.32.10", "1.32.11", (HealthCheck.STRICT, HealthCheck.LENIENT)),
     ("health_check", "1.33.6", "1.33.7", (HealthCheck.STRICT, HealthCheck.LENIENT)),
@@ -223,13 +223,13 @@ GATED_CHANGES = [
     ("backed_fit", "1.33", "1.34", "DRAExtendedResource"),
     ("backed_skip_plugins", "1.34", "1.35", "DRAExtendedResource"),
     ("sidecars", "1.27", "1.28", "SidecarContainers"),
-    ("pod_level_refusal", "1.35", "1.36", "PodLevelResourceManagers"),
+    ("pod_level_rejection", "1.35", "1.36", "PodLevelResourceManagers"),
     ("uses_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
     ("annotates_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
     ("get_allocatable_enabled", "1.20", "1.21", "KubeletPodResourcesGetAllocatable"),
     ("get_enabled", "1.26", "1.27", "KubeletPodResourcesGet"),
-    ("tells_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
-    ("tells_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
+    ("reports_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
+    ("reports_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
 ]
 """Field, the version just below and the one from which on a gate switches it on."""
 
@@ -273,11 +273,11 @@ def test_since_when_it_is_so():
 def test_gates_switch_what_they_guard():
     assert at("1.32", KubeletPodResourcesGet=True).get_enabled
     assert at("1.34", KubeletPodResourcesListUseActivePods=False).list_inactive
-    assert at("1.37", PodLevelResourceManagers=True).tells_pod_level
-    assert not at("1.36", PodLevelResourceManagers=True).tells_pod_level
+    assert at("1.37", PodLevelResourceManagers=True).reports_pod_level
+    assert not at("1.36", PodLevelResourceManagers=True).reports_pod_level
     both = {"DynamicResourceAllocation": True, "KubeletPodResourcesDynamicResources": True}
-    assert at("1.32", **both).tells_dynamic_resources
-    assert not at("1.32", DynamicResourceAllocation=True).tells_dynamic_resources
+    assert at("1.32", **both).reports_dynamic_resources
+    assert not at("1.32", DynamicResourceAllocation=True).reports_dynamic_resources
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_gate_that_cannot_be(version, gates, text):
         Settings(kubelet_version=version, feature_gates=gates)
 
 
-@given(st.integers(OLDEST, PREVIEW), st.one_of(st.none(), st.integers(0, 20)))
+@given(st.integers(OLDEST, NEWEST_KNOWN), st.one_of(st.none(), st.integers(0, 20)))
 def test_every_version_resolves(minor, patch):
     behaviour = resolve(KubeletVersion(minor, patch))
     assert behaviour.get_enabled <= behaviour.has_get

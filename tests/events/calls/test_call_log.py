@@ -16,7 +16,7 @@ from devicemanager.events.calls import (
     Mark,
     call_data,
 )
-from devicemanager.events.calls.log import Tap
+from devicemanager.events.calls.log import CallRecorder
 from devicemanager.events.stream import EventKind, EventStream
 from protos import deviceplugin_v1beta1 as dp
 from protos import pluginregistration_v1 as pr
@@ -29,7 +29,7 @@ def asked(*ids: str) -> bytes:
     return dp.AllocateRequest(container_requests=[container]).SerializeToString()
 
 
-def tap_of(log: CallLog, resource: str = GPU) -> Tap:
+def tap_of(log: CallLog, resource: str = GPU) -> CallRecorder:
     tap = log.tap(resource, "gpu.sock")
     assert tap is not None
     return tap
@@ -50,7 +50,7 @@ def test_a_call_says_who_asked_whom_what_and_when() -> None:
     clock = ManualClock(100.0)
     events = EventStream(clock)
     calls = CallLog(events, 10, 1000)
-    events.publish(EventKind.LISTED, "a list")
+    events.publish(EventKind.DEVICES_UPDATED, "a list")
     call = tap_of(calls).begin("Allocate", asked("a", "b"))
     clock.advance(5)
     call.failed("Unavailable", "gone")

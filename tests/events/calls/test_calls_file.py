@@ -12,11 +12,11 @@ import pytest
 
 from devicemanager.events.calls import Call, CallLog, call_data
 from devicemanager.events.calls.file import SCHEMA, CallsFile
-from devicemanager.events.calls.log import Tap
+from devicemanager.events.calls.log import CallRecorder
 from devicemanager.events.stream import EventStream
 
 
-def tap_of(calls: CallLog) -> Tap:
+def tap_of(calls: CallLog) -> CallRecorder:
     tap = calls.tap("vendor.com/gpu", "g.sock")
     assert tap is not None
     return tap

@@ -78,12 +78,12 @@ def test_a_list_and_the_end_of_its_stream(kubelet: MockKubelet, plugin: Simulate
     assert (ended.code, ended.message) == ("OK", "")
 
 
-def test_a_refused_registration(kubelet: MockKubelet) -> None:
+def test_a_rejected_registration(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
-    refusal = hostile.register(kubelet.plugin_socket, "none.sock", "vendor.com/none")
+    rejection = hostile.register(kubelet.plugin_socket, "none.sock", "vendor.com/none")
     (call,) = kubelet.calls("vendor.com/none", since=mark)
     assert (call.rpc, call.code, call.plugin) == ("Register", "Unknown", "none.sock")
-    assert refusal is not None and call.message in str(refusal)
+    assert rejection is not None and call.message in str(rejection)
 
 
 def test_a_huge_name_is_cut_in_the_record(kubelet: MockKubelet) -> None:

@@ -14,7 +14,7 @@ from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ContainerName, DeviceId
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import Waiting
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import ManualClock
@@ -24,7 +24,7 @@ from devicemanager.kubelet.inmemory.devices import (
     places,
     simulated_devices,
 )
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
@@ -36,8 +36,8 @@ from tools.replay import admission as replay
 GPU = "vendor.com/gpu"
 
 
-def made(count: int | str = 4, **settings: Any) -> LightKubelet:
-    return LightKubelet(
+def made(count: int | str = 4, **settings: Any) -> InMemoryKubelet:
+    return InMemoryKubelet(
         Settings(numa=NumaTopology.of([0, 1]), **settings), {GPU: count}, clock=ManualClock(100.0)
     )
 
@@ -102,11 +102,11 @@ def test_a_pod_runs_holds_and_ends() -> None:
     node.self_check()
 
 
-def test_one_too_many_is_refused_with_the_kubelets_text() -> None:
+def test_one_too_many_is_rejected_with_the_kubelets_text() -> None:
     node = made(1)
     node.admit(train("first"))
-    refused = node.admit(train("second"))
-    assert (refused.reason, refused.message) == (
+    rejected = node.admit(train("second"))
+    assert (rejected.reason, rejected.message) == (
         "UnexpectedAdmissionError",
         "Allocate failed due to requested number of devices unavailable for vendor.com/gpu. "
         "Requested: 1, Available: 0, which is unexpected",
@@ -117,12 +117,12 @@ def test_one_too_many_is_refused_with_the_kubelets_text() -> None:
 def test_numa_nodes_are_kept_together() -> None:
     node = made("4@0,1", topology_policy="single-numa-node")
     assert node.admit(train("two", 2)).admitted
-    refused = node.admit(train("three", 3))
-    assert (refused.reason, refused.message) == (
+    rejected = node.admit(train("three", 3))
+    assert (rejected.reason, rejected.message) == (
         "TopologyAffinityError",
         "Resources cannot be allocated with Topology locality",
     )
-    assert "policy single-numa-node" in refused.explain()
+    assert "policy single-numa-node" in rejected.explain()
 
 
 @pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not at hand")
@@ -138,7 +138,7 @@ def test_it_decides_as_the_recorded_scenarios_do() -> None:
             answer = node.admit(wanted, start=False)
             told = {"admit": answer.admitted, "reason": answer.reason, "message": answer.message}
             assert {**told, **step}.items() >= told.items(), (scenario["id"], told)
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(Rejected):
                 manager.admit(wanted)
             assert held(node.manager, wanted) == held(manager, wanted), scenario["id"]
         node.self_check()
@@ -157,19 +157,19 @@ def plain(scenario: dict[str, Any]) -> bool:
     )
 
 
-def recorded(scenario: dict[str, Any]) -> LightKubelet:
+def recorded(scenario: dict[str, Any]) -> InMemoryKubelet:
     devices = {
         name: [replay.device_of(each) for each in described["devices"]]
         for name, described in scenario["resources"].items()
     }
     saved = replay.checkpoint_of(scenario["allocated"]) if scenario["allocated"] else None
-    node = LightKubelet(replay.settings_of(scenario), devices, saved=saved)
+    node = InMemoryKubelet(replay.settings_of(scenario), devices, saved=saved)
     node.manager.sources_ready(frozenset(scenario["active_pods"] or ()))
     return node
 
 
 def test_it_decides_as_a_whole_kubelet_does(tmp_path: Path) -> None:
-    """The same story on both: taken, refused, unhealthy, ended, restarted, rebooted."""
+    """The same story on both: taken, rejected, unhealthy, ended, restarted, rebooted."""
     settings = Settings(numa=NumaTopology.of([0, 1]), topology_policy="restricted")
     devices = tuple(numbered(GPU, places("4@0,1")).values())
 
@@ -192,7 +192,7 @@ def test_it_decides_as_a_whole_kubelet_does(tmp_path: Path) -> None:
         told.append(node.node_status())
         return told
 
-    light = story(LightKubelet(settings, {GPU: devices}), lambda: None)
+    light = story(InMemoryKubelet(settings, {GPU: devices}), lambda: None)
     with MockKubelet(tmp_path / "k", settings) as whole:
 
         def serve() -> None:
@@ -284,12 +284,12 @@ def test_what_is_not_there_is_named() -> None:
     with pytest.raises(RequestError, match="has no device 'gpu-0': it has none"):
         node.lose_device(GPU, "gpu-0")
     with pytest.raises(RequestError, match=r"^the node has no plugin of v\.com/x: it has none$"):
-        LightKubelet().start_plugin("v.com/x")
+        InMemoryKubelet().start_plugin("v.com/x")
 
 
 def test_a_change_on_one_node_is_none_on_another() -> None:
     devices = simulated_devices({GPU: 2})
-    first, second = (LightKubelet(None, devices) for _ in range(2))
+    first, second = (InMemoryKubelet(None, devices) for _ in range(2))
     first.fail_device(GPU, "gpu-0")
     assert (first.allocatable(), second.allocatable()) == ({GPU: 1}, {GPU: 2})
 
@@ -403,6 +403,6 @@ def test_a_pending_pod_is_started_later() -> None:
 
 def test_nodes_share_what_they_are_made_of() -> None:
     settings, devices = Settings(), simulated_devices({GPU: 8})
-    nodes = [LightKubelet(settings, devices) for _ in range(20)]
+    nodes = [InMemoryKubelet(settings, devices) for _ in range(20)]
     assert all(each.simulated()[GPU] is devices[GPU] for each in nodes)
     assert all(each.settings is settings for each in nodes)

@@ -20,7 +20,7 @@ import checkpoint
 import devicemanager
 from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import PodUid
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from tests.helpers import container, devices, pod
 from tests.node import Node
 
@@ -68,7 +68,7 @@ class Interrupt:
             call()
         except KeyboardInterrupt:
             return True
-        except Refused:
+        except Rejected:
             return False
         finally:
             sys.settrace(before)
@@ -115,9 +115,9 @@ def moments(**plugin: Any) -> Iterator[tuple[Harness, Interrupt]]:
         yield Harness(**plugin), Interrupt(at)
 
 
-@pytest.mark.parametrize("refused", [False, True])
-def test_an_admission_interrupted_at_any_line(refused: bool) -> None:
-    error = RpcError("Unknown", "not today") if refused else None
+@pytest.mark.parametrize("rejected", [False, True])
+def test_an_admission_interrupted_at_any_line(rejected: bool) -> None:
+    error = RpcError("Unknown", "not today") if rejected else None
     interrupted = 0
     for harness, interrupt in moments(allocate_error=error):
         spec = pod("p", container("x", gpu=1), container("y", gpu=1))

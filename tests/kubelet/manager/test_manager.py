@@ -19,7 +19,7 @@ from devicemanager.core.errors import (
 )
 from devicemanager.core.ids import ContainerName, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import Columns
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import ManualClock
@@ -47,12 +47,12 @@ class Harness(Node):
     def held(self, uid: str) -> dict[str, dict[str, list[str]]]:
         return self.devices(uid)
 
-    def refusal(self, spec) -> str:
+    def rejection(self, spec) -> str:
         before = self.seen()
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Rejected) as rejected:
             self.manager.admit(spec)
         assert self.seen() == before
-        return refused.value.message
+        return rejected.value.message
 
     def seen(self) -> object:
         """All that anybody can see, but for the version."""
@@ -134,11 +134,11 @@ def test_a_pod_without_devices_writes_nothing():
          "requested number of devices unavailable for vendor.com/gpu. Requested: 2, Available: 1"),
     ],
 )  # fmt: skip
-def test_refused(change, text):
+def test_rejected(change, text):
     harness = Harness()
     plugin = harness.plugin("a", "b", preference=fakes.first)
     change(plugin)
-    assert harness.refusal(pod("p", gpu=2)) == failed(text)
+    assert harness.rejection(pod("p", gpu=2)) == failed(text)
 
 
 def test_an_endpoint_that_stops_while_the_pod_waits():
@@ -148,9 +148,9 @@ def test_an_endpoint_that_stops_while_the_pod_waits():
     plugin = harness.plugin("a", "b", preference=fakes.first)
     plugin.before_answer = lambda call: plugin.leave()
     before = entries(harness.manager.state.ledger)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as rejected:
         harness.manager.admit(pod("p", gpu=1, nic=1))
-    assert refused.value.message == failed(
+    assert rejected.value.message == failed(
         "requested number of devices unavailable for vendor.com/gpu. Requested: 1, Available: 0"
     )
     assert entries(harness.manager.state.ledger) == before
@@ -168,9 +168,9 @@ def test_a_stopped_endpoint():
             harness.manager.state.clients.clear()
 
     plugin.before_answer = leave_and_come_back
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as rejected:
         harness.manager.admit(spec)
-    assert refused.value.message == failed("endpoint plugin.sock has been stopped")
+    assert rejected.value.message == failed("endpoint plugin.sock has been stopped")
     harness.manager.self_check()
     assert harness.held("p") == {}
 
@@ -211,7 +211,7 @@ def test_admitted_again_asks_nobody():
     harness.manager.admit(pod("p", gpu=1))
     harness.manager.admit(pod("p", gpu=1))
     assert len(plugin.calls) == 1
-    assert "changed request for resource" in harness.refusal(pod("p", gpu=2))
+    assert "changed request for resource" in harness.rejection(pod("p", gpu=2))
 
 
 @given(
@@ -222,8 +222,8 @@ def test_admitted_again_asks_nobody():
     strategies.policies,
     strategies.scopes,
 )
-def test_a_refused_pod_changes_nothing(lists, pods, preference, faults, policy, scope):
-    # Ledger, document, file, capacity and lists are as before whenever a pod is refused, at
+def test_a_rejected_pod_changes_nothing(lists, pods, preference, faults, policy, scope):
+    # Ledger, document, file, capacity and lists are as before whenever a pod is rejected, at
     # whichever RPC its plugin failed; and what is admitted is in the file.
     harness = Harness(
         Settings(
@@ -242,7 +242,7 @@ def test_a_refused_pod_changes_nothing(lists, pods, preference, faults, policy, 
         before = harness.seen()
         try:
             harness.manager.admit(spec)
-        except (Refused, ZeroDivisionError) as error:
+        except (Rejected, ZeroDivisionError) as error:
             event(type(error).__name__)
             assert harness.seen() == before
         else:
@@ -310,7 +310,7 @@ def test_a_pod_that_is_released_while_it_is_admitted_holds_nothing_in_the_end():
     harness = Harness()
     plugin = harness.plugin("a")
     plugin.before_answer = lambda call: harness.manager.release(PodUid("p"))
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         harness.manager.admit(pod("p", gpu=1))
     assert harness.held("p") == {}
     plugin.before_answer = lambda call: None
@@ -343,12 +343,12 @@ def test_a_policy_without_hints_keeps_no_affinities():
     assert harness.manager.affinities(PodUid("p")) == {}
 
 
-def test_a_checkpoint_that_cannot_be_written_refuses_the_pod():
+def test_a_checkpoint_that_cannot_be_written_rejects_the_pod():
     harness = full_disk()
     harness.plugin("a", "b")
     harness.manager.admit(pod("first", gpu=1))
     harness.store.full = True
-    message = harness.refusal(pod("p", gpu=1))
+    message = harness.rejection(pod("p", gpu=1))
     assert message.startswith("Allocate failed due to failed to write checkpoint file ")
     assert "no space left on device" in message and message.endswith(", which is unexpected")
     assert harness.kinds(EventKind.CHECKPOINT_FAILED) == [EventKind.CHECKPOINT_FAILED]
@@ -396,7 +396,7 @@ def test_written_only_after_changes():
 
 
 def test_a_resource_without_devices_is_written_down_once_it_was_listed():
-    # After a restart it is known again: a pod that asks for it is refused, not run without.
+    # After a restart it is known again: a pod that asks for it is rejected, not run without.
     harness = Harness()
     plugin = FakePlugin(GPU)
     plugin.register(harness.manager.plugins)
@@ -454,7 +454,7 @@ def test_restart(lists, pods, preference):
     for spec in pods:
         try:
             harness.manager.admit(spec)
-        except Refused:
+        except Rejected:
             harness.manager.release(spec.uid)
     if harness.store.data is None:
         return
@@ -496,10 +496,10 @@ def test_running_containers_need_nothing_until_sources_are_ready():
     assert not again.manager.is_sources_ready
     running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
     again.manager.admit(pod("p", gpu=1), running)
-    with pytest.raises(Refused, match="no healthy devices present"):
+    with pytest.raises(Rejected, match="no healthy devices present"):
         again.manager.admit(pod("q", gpu=1), AdmissionContext(sources_ready=False))
     again.manager.deactivate(PodUid("q"))
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         again.manager.admit(pod("r", gpu=1))
     # Nothing is freed before all pods are known.
     assert again.manager.pods() == {"p", "q"}
@@ -735,7 +735,7 @@ def test_two_lists_at_the_same_time():
     columns = Columns(Overtaken(columns.ids), columns.health, columns.numa)
     harness.manager.plugins.update(endpoint, columns)
     assert counts(harness) == ({GPU: 2}, {GPU: 2})
-    said = [each.message for each in harness.manager.events.recent(EventKind.LISTED)]
+    said = [each.message for each in harness.manager.events.recent(EventKind.DEVICES_UPDATED)]
     assert said[-2:] == [
         "vendor.com/gpu: 3 devices, 3 healthy (3 added, 2 removed)",
         "vendor.com/gpu: 2 devices, 2 healthy (2 added, 3 removed)",
@@ -758,13 +758,13 @@ def test_a_large_answer_is_a_warning():
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(70_000, False), (80_000, True), (None, True)])
-def test_a_larger_answer_than_allowed_refuses_the_pod(limit, fits):
+def test_a_larger_answer_than_allowed_rejects_the_pod(limit, fits):
     harness = Harness(Settings(max_allocate_bytes=limit))
     harness.plugin("a", responses=(b"x" * 80_000,))
     if fits:
         harness.manager.admit(pod("p", gpu=1))
         return
-    assert harness.refusal(pod("p", gpu=1)) == (
+    assert harness.rejection(pod("p", gpu=1)) == (
         "Allocate failed due to the answer of vendor.com/gpu to Allocate has 80000 bytes, "
         "Settings.max_allocate_bytes is 70000, which is unexpected"
     )
@@ -855,7 +855,7 @@ def test_allocating_at_container_start():
     harness.manager.allocate_now(spec, spec.containers[0], is_init=False)
     assert harness.held("p") == {"x": {GPU: ["b"]}, "y": {GPU: ["a"]}}
     assert len(checkpoint.loads(harness.store.data).entries) == 2
-    with pytest.raises(Refused, match="Requested: 1, Available: 0"):
+    with pytest.raises(Rejected, match="Requested: 1, Available: 0"):
         harness.manager.allocate_now(pod("q", gpu=1), container("app", gpu=1), is_init=False)
 
 
@@ -888,7 +888,7 @@ def test_closed():
     plugin.leave()
     with pytest.raises(EndpointError, match=r"^the kubelet is stopping$"):
         FakePlugin(NIC).register(harness.manager.plugins)
-    with pytest.raises(Refused, match=r"endpoint plugin.sock has been stopped"):
+    with pytest.raises(Rejected, match=r"endpoint plugin.sock has been stopped"):
         harness.manager.admit(pod("p", gpu=1))
     assert harness.store.writes == writes
     assert counts(harness) == ({GPU: 1}, {GPU: 1})
@@ -959,7 +959,7 @@ def test_eight_threads():
 
 
 def test_eight_threads_for_too_few_devices():
-    # As many pods as there are devices get one each; the others are refused, none waits.
+    # As many pods as there are devices get one each; the others are rejected, none waits.
     harness = Harness()
     harness.plugin(*(f"d{n}" for n in range(5)), preference=fakes.first)
     together = threading.Barrier(8)
@@ -969,7 +969,7 @@ def test_eight_threads_for_too_few_devices():
         together.wait()
         try:
             harness.manager.admit(pod(f"p{number}", gpu=1))
-        except Refused:
+        except Rejected:
             answers.append(False)
         else:
             answers.append(True)

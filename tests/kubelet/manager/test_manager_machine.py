@@ -27,7 +27,7 @@ from devicemanager.core.errors import (
 from devicemanager.core.ids import EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import ManualClock
@@ -197,7 +197,7 @@ class ManagerMachine(RuleBasedStateMachine):
                 case "admit" if other != uid:
                     self._admit(attrs.evolve(other_spec, uid=PodUid(other)))
                 case "admit":
-                    self._refuse_twin(attrs.evolve(other_spec, uid=PodUid(other)))
+                    self._reject_twin(attrs.evolve(other_spec, uid=PodUid(other)))
                 case "release":
                     self.terminate(other)
                 case "fail":
@@ -216,7 +216,7 @@ class ManagerMachine(RuleBasedStateMachine):
                 connection.plugin.before_answer = lambda call: None
                 connection.plugin.responses = (b"",)
 
-    def _refuse_twin(self, spec: Pod) -> None:
+    def _reject_twin(self, spec: Pod) -> None:
         try:
             self.manager.admit(spec)
         except RequestError as error:
@@ -227,7 +227,7 @@ class ManagerMachine(RuleBasedStateMachine):
     def _admit(self, spec: Pod) -> None:
         try:
             self.manager.admit(spec)
-        except (Refused, ZeroDivisionError):
+        except (Rejected, ZeroDivisionError):
             pass
         else:
             self._note(spec)
@@ -302,7 +302,7 @@ class ManagerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_holds_what_was_answered(self):
-        # Refused pods left nothing, admitted ones lost nothing, and every index is true.
+        # Rejected pods left nothing, admitted ones lost nothing, and every index is true.
         self.manager.self_check()
         assert entries(self.manager.state.ledger) == self.held
 

@@ -47,7 +47,7 @@ def restarts(node: Node) -> int:
 
 
 def kinds(node: Node) -> list[str]:
-    noise = ("checkpoint-written", "allocated", "listed", "registered")
+    noise = ("checkpoint-written", "allocated", "devices-updated", "registered")
     return [event.kind.value for event in node.events.recent() if event.kind not in noise]
 
 

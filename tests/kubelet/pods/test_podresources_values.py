@@ -139,7 +139,7 @@ def test_another_pod_of_the_same_uid(node):
         node.go(spec)
 
 
-def test_a_refused_pod_is_told_until_it_is_deleted(node):
+def test_a_rejected_pod_is_told_until_it_is_deleted(node):
     node.plugin([device("a")], GPU)
     spec, empty = pod("p", gpu=1), pod("o")
     node.come(spec)

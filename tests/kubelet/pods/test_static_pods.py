@@ -36,31 +36,31 @@ def text(name: str, gpus: int = 1, uid: str | None = None) -> str:
 
 
 class Owner:
-    """Runs pods by name; refuses those whose name begins with ``refuse``."""
+    """Runs pods by name; rejects those whose name begins with ``reject``."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.running: dict[str, Pod] = {}
-        self.refused: dict[str, Pod] = {}
+        self.rejected: dict[str, Pod] = {}
         self.log: list[str] = []
         self.lines: list[str] = []
 
     def admit(self, pod: Pod, path: Path) -> bool:
-        assert pod.uid not in {**self.running, **self.refused}
+        assert pod.uid not in {**self.running, **self.rejected}
         with self.changed:
             self.log.append(f"admit {pod.name}")
             self.changed.notify_all()
             if pod.name.startswith("raise"):
                 raise RequestError("no such luck")
-            if pod.name.startswith("refuse"):
-                self.refused[pod.uid] = pod
+            if pod.name.startswith("reject"):
+                self.rejected[pod.uid] = pod
                 return False
             self.running[pod.uid] = pod
             return True
 
     def terminate(self, uid: str) -> None:
         with self.changed:
-            pod = self.running.pop(uid, None) or self.refused.pop(uid)
+            pod = self.running.pop(uid, None) or self.rejected.pop(uid)
             self.log.append(f"terminate {pod.name}")
             self.changed.notify_all()
 
@@ -221,16 +221,16 @@ def test_a_file_renamed_over_another_ends_that_ones_pod(
     assert owner.gpus() == {"a": 1}
 
 
-def test_a_refused_pod_is_tried_again_when_its_file_is_written(
+def test_a_rejected_pod_is_tried_again_when_its_file_is_written(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     file = tmp_path / "a.yaml"
-    file.write_text(text("refuse"))
+    file.write_text(text("reject"))
     files.scan()
     files.look_at("a.yaml")
     file.unlink()
     files.scan()
-    assert owner.log == ["admit refuse", "terminate refuse", "admit refuse", "terminate refuse"]
+    assert owner.log == ["admit reject", "terminate reject", "admit reject", "terminate reject"]
 
 
 def test_trouble_with_one_pod_is_a_line_and_the_others_run(
@@ -251,7 +251,7 @@ contents = st.one_of(
     st.just("broken: ["),
     st.builds(
         text,
-        st.sampled_from(["a", "b", "refuse"]),
+        st.sampled_from(["a", "b", "reject"]),
         st.integers(1, 2),
         st.sampled_from([None, "u-1", "u-2"]),
     ),
@@ -280,7 +280,7 @@ def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) ->
     for path in directory.iterdir():
         path.unlink()
     files.scan()
-    assert owner.running == owner.refused == {}
+    assert owner.running == owner.rejected == {}
 
 
 # --- pods that hang
@@ -393,7 +393,7 @@ def test_whatever_hangs_in_the_end_it_is_as_the_files_say(
     for path in directory.iterdir():
         path.unlink()
     files.scan()
-    slow.wait(lambda: not slow.running and not slow.refused)
+    slow.wait(lambda: not slow.running and not slow.rejected)
     assert not [line for line in slow.lines if "unexpected" in line]
 
 

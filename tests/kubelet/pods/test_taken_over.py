@@ -10,7 +10,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.io.clock import ManualClock
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.objects.status.podstatus import (
     container_statuses_of,
     held_devices,
@@ -22,8 +22,8 @@ GPU = "vendor.com/gpu"
 
 
 @pytest.fixture
-def node() -> LightKubelet:
-    return LightKubelet(None, {GPU: 4}, clock=ManualClock(100.0))
+def node() -> InMemoryKubelet:
+    return InMemoryKubelet(None, {GPU: 4}, clock=ManualClock(100.0))
 
 
 def train(uid: str = "train", count: int = 1, **fields: object) -> Pod:
@@ -33,7 +33,7 @@ def train(uid: str = "train", count: int = 1, **fields: object) -> Pod:
 # -- ended by the kubelet ------------------------------------------------------------------
 
 
-def test_a_pod_is_stopped(node: LightKubelet) -> None:
+def test_a_pod_is_stopped(node: InMemoryKubelet) -> None:
     node.admit(train())
     node.clock.advance(5.0)
     assert node.stop_pod("train") == "Failed"
@@ -47,13 +47,13 @@ def test_a_pod_is_stopped(node: LightKubelet) -> None:
         node.stop_pod("train")
 
 
-def test_containers_that_end_well_make_the_pod_succeed(node: LightKubelet) -> None:
+def test_containers_that_end_well_make_the_pod_succeed(node: InMemoryKubelet) -> None:
     node.admit(train())
     assert node.stop_pod("train", 0) == "Succeeded"
     assert node.container_statuses("train")["app"].state.reason == "Completed"
 
 
-def test_an_evicted_pod_has_failed_whatever_its_containers_did(node: LightKubelet) -> None:
+def test_an_evicted_pod_has_failed_whatever_its_containers_did(node: InMemoryKubelet) -> None:
     node.admit(train())
     low = "The node was low on resource: memory. "
     assert node.stop_pod("train", 0, reason="Evicted", message=low, disruption=low) == "Failed"
@@ -62,7 +62,7 @@ def test_an_evicted_pod_has_failed_whatever_its_containers_did(node: LightKubele
     assert status.conditions[0].type == "DisruptionTarget"
 
 
-def test_a_pod_that_never_ran_is_stopped(node: LightKubelet) -> None:
+def test_a_pod_that_never_ran_is_stopped(node: InMemoryKubelet) -> None:
     node.admit(train(), start=False)
     assert node.stop_pod("train") == "Failed"
     assert isinstance(node.container_statuses("train")["app"].state, Waiting)
@@ -73,23 +73,23 @@ def test_a_pod_that_never_ran_is_stopped(node: LightKubelet) -> None:
 # -- taken over ----------------------------------------------------------------------------
 
 
-def told(node: LightKubelet, uid: str) -> dict[str, object]:
+def told(node: InMemoryKubelet, uid: str) -> dict[str, object]:
     return status_object(node.pod(uid).pod.uid, node.pod_status(uid), now=node.clock.time())
 
 
-def taken_over(old: LightKubelet, new: LightKubelet, wanted: Pod) -> object:
+def taken_over(old: InMemoryKubelet, new: InMemoryKubelet, wanted: Pod) -> object:
     status = told(old, wanted.uid)
     return new.restore(
         wanted, held_devices(status), statuses=container_statuses_of(status), start_time=100.0
     )
 
 
-def test_a_pod_goes_on_with_its_devices(node: LightKubelet) -> None:
+def test_a_pod_goes_on_with_its_devices(node: InMemoryKubelet) -> None:
     for uid in ("a", "b"):
         node.admit(train(uid))
     node.exit_container("b", "app", 1)
     node.clock.advance(5.0)
-    new = LightKubelet(None, {GPU: 4}, clock=node.clock)
+    new = InMemoryKubelet(None, {GPU: 4}, clock=node.clock)
     assert taken_over(node, new, train("b")).admitted
     assert new.devices("b") == {"app": {GPU: ["gpu-1"]}}
     assert told(new, "b") == told(node, "b")
@@ -99,7 +99,7 @@ def test_a_pod_goes_on_with_its_devices(node: LightKubelet) -> None:
     new.self_check()
 
 
-def test_a_device_that_two_pods_claim_is_the_firsts(node: LightKubelet) -> None:
+def test_a_device_that_two_pods_claim_is_the_firsts(node: InMemoryKubelet) -> None:
     node.restore(train("a"), {"app": {GPU: ["gpu-0"]}})
     answer = node.restore(train("b"), {"app": {GPU: ["gpu-0"]}})
     assert (answer.reason, answer.message) == (
@@ -111,25 +111,25 @@ def test_a_device_that_two_pods_claim_is_the_firsts(node: LightKubelet) -> None:
     twice = pod("c", container("app", gpu=1), container("other", gpu=1))
     devices = {"app": {GPU: ["gpu-1"]}, "other": {GPU: ["gpu-1"]}}
     assert not node.restore(twice, devices).admitted
-    assert node.admit(train("d", 3)).admitted, "nothing of what was refused is held"
+    assert node.admit(train("d", 3)).admitted, "nothing of what was rejected is held"
     node.self_check()
 
 
-def test_without_word_of_devices_it_gets_new_ones(node: LightKubelet) -> None:
+def test_without_word_of_devices_it_gets_new_ones(node: InMemoryKubelet) -> None:
     assert node.restore(train("a")).admitted
     assert node.devices("a") == {"app": {GPU: ["gpu-0"]}}
     assert node.pod("a").phase == "Running"
     assert node.container_statuses("a")["app"].restart_count == 0
 
 
-def test_a_device_that_failed_meanwhile_stays_with_its_pod(node: LightKubelet) -> None:
+def test_a_device_that_failed_meanwhile_stays_with_its_pod(node: InMemoryKubelet) -> None:
     node.fail_device(GPU, "gpu-2")
     assert node.restore(train("a"), {"app": {GPU: ["gpu-2"]}}).admitted
     (status,) = node.allocated_resources_status("a")["app"]
     assert status.resources[0].health == "Unhealthy"
 
 
-def test_a_sidecar_that_nobody_told_of_gets_devices_of_its_own(node: LightKubelet) -> None:
+def test_a_sidecar_that_nobody_told_of_gets_devices_of_its_own(node: InMemoryKubelet) -> None:
     wanted = pod("p", container("app", gpu=1), init=[container("side", gpu=1, restartable=True)])
     assert node.restore(wanted, {"app": {GPU: ["gpu-0"]}}).admitted
     assert node.devices("p") == {"app": {GPU: ["gpu-0"]}, "side": {GPU: ["gpu-1"]}}
@@ -139,26 +139,26 @@ def test_a_sidecar_that_nobody_told_of_gets_devices_of_its_own(node: LightKubele
     ("policy", "code", "state"), [("Always", 1, Running), ("Never", 0, Terminated)]
 )
 def test_what_had_ended_goes_on_as_its_policy_says(
-    node: LightKubelet, policy: str, code: int, state: type
+    node: InMemoryKubelet, policy: str, code: int, state: type
 ) -> None:
     wanted = train("a", restart_policy=RestartPolicy(policy))
     ended = {
         "app": attrs.evolve(node_status(node, wanted), state=Terminated(code, "Error", 90.0, 95.0))
     }
-    new = LightKubelet(None, {GPU: 4}, clock=node.clock)
+    new = InMemoryKubelet(None, {GPU: 4}, clock=node.clock)
     new.restore(wanted, {"app": {GPU: ["gpu-0"]}}, statuses=ended)
     assert isinstance(new.container_statuses("a")["app"].state, state)
 
 
-def node_status(node: LightKubelet, wanted: Pod) -> object:
+def node_status(node: InMemoryKubelet, wanted: Pod) -> object:
     node.admit(wanted)
     return node.container_statuses(wanted.uid)["app"]
 
 
-def test_a_checkpoint_knows_better(node: LightKubelet) -> None:
+def test_a_checkpoint_knows_better(node: InMemoryKubelet) -> None:
     held = checkpoint.PodDevicesEntry("a", "app", GPU, {-1: ("gpu-0",)}, b"")
     saved = checkpoint.Checkpoint((held,), {})
-    new = LightKubelet(None, {GPU: 4}, clock=node.clock)
+    new = InMemoryKubelet(None, {GPU: 4}, clock=node.clock)
     new.manager.restore(saved)
     assert new.restore(train("a"), {"app": {GPU: ["gpu-3"]}}).admitted
     assert new.devices("a") == {"app": {GPU: ["gpu-0"]}}

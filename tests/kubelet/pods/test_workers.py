@@ -14,7 +14,7 @@ from devicemanager.core.devices import Device
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import DeviceId, PodUid
 from devicemanager.core.pods import Pod
-from devicemanager.core.rejection import Refused
+from devicemanager.core.rejection import Rejected
 from devicemanager.core.runoptions import ContainerSettings, PciDevice
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.manager.manager import DeviceManager
@@ -124,7 +124,7 @@ def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_p
     whole = pod("p", {GPU: 1}, {GPU: 1})
     manager.admit(attrs.evolve(whole, containers=whole.containers[:1]))
     plugin.before_answer = lambda _: manager.release(PodUid("p"))
-    with pytest.raises(Refused, match="deleted meanwhile"):
+    with pytest.raises(Rejected, match="deleted meanwhile"):
         manager.allocate_now(whole, whole.containers[1], is_init=False)
     plugin.before_answer = lambda _: None
     manager.admit(pod("q", {GPU: 1}))  # the one PCI device is free again
@@ -133,7 +133,7 @@ def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_p
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["admit", "refuse", "terminate"]),
+            st.sampled_from(["admit", "reject", "terminate"]),
             st.sampled_from("ab"),
             st.sampled_from("xyz"),
         ),
@@ -142,7 +142,7 @@ def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_p
 )
 def test_active_pods_are_shown_sorted_whatever_comes_and_goes(steps):
     # Exactly the pods that were admitted and have neither failed nor gone, by namespace,
-    # name and UID; a pod that was refused is not among them.
+    # name and UID; a pod that was rejected is not among them.
     node = FourGpus()
     there: dict[str, tuple[str, str]] = {}
     for verb, namespace, name in steps:

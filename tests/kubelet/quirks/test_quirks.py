@@ -183,7 +183,7 @@ def test_what_leaked_comes_back(quirks: Quirks, way: str) -> None:
 
 
 @sides("Q4")
-def test_a_plugin_that_refuses_leaves_nothing_on_either_side(quirks: Quirks) -> None:
+def test_a_plugin_that_rejects_leaves_nothing_on_either_side(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a"), allocate_error=RpcError("Unknown", "no"))
     assert not node.admit(pod("p", gpu=1)).admitted
@@ -463,7 +463,7 @@ def root(directory: Path) -> Path:
 
 
 @sides("Q3")
-def test_the_connection_of_a_refused_registration(
+def test_the_connection_of_a_rejected_registration(
     quirks: Quirks, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[str] = []
@@ -475,15 +475,15 @@ def test_the_connection_of_a_refused_registration(
     really = Connection.close
     monkeypatch.setattr(Connection, "close", close)
 
-    def refuse(_: bytes, context: grpc.ServicerContext) -> bytes:
+    def reject(_: bytes, context: grpc.ServicerContext) -> bytes:
         context.abort(grpc.StatusCode.INTERNAL, "no options")
 
     with (
         MockKubelet(root, Settings(quirks=quirks)) as kubelet,
-        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=refuse),
+        hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=reject),
     ):
-        refusal = hostile.register(kubelet.plugin_socket, "p.sock")
-        assert refusal is not None and "no options" in refusal
+        rejection = hostile.register(kubelet.plugin_socket, "p.sock")
+        assert rejection is not None and "no options" in rejection
         assert closed == ([] if quirks else ["p.sock"])
     assert closed.count("p.sock") >= 1  # at the latest when the kubelet stops
     kubelet.check()
@@ -540,12 +540,12 @@ def test_an_endpoint_outside_the_directory(quirks: Quirks, root: Path) -> None:
         MockKubelet(root, Settings(quirks=quirks)) as kubelet,
         hostile.RawPlugin(root / "x.sock") as plugin,
     ):
-        refusal = hostile.register(kubelet.plugin_socket, "../x.sock")
+        rejection = hostile.register(kubelet.plugin_socket, "../x.sock")
         if quirks:
-            assert refusal is None
+            assert rejection is None
             kubelet.wait_for_resource(hostile.RESOURCE, 2)
         else:
-            assert refusal == (
+            assert rejection == (
                 "failed to dial device plugin: endpoint '../x.sock' is not a file name: "
                 "name a socket in the plugin directory"
             )
@@ -586,7 +586,7 @@ def test_none_is_on_by_default() -> None:
     assert Settings().quirks == frozenset()
 
 
-def test_an_unknown_quirk_is_refused() -> None:
+def test_an_unknown_quirk_is_rejected() -> None:
     with pytest.raises(ValueError, match="unknown quirk Q99: choose from Q1, Q2, "):
         Settings(quirks={"Q1", "Q99"})
 

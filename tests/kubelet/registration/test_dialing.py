@@ -51,14 +51,14 @@ def test_who_serves_is_told_by_the_first_frame(
 
 
 def test_no_socket_is_to_be_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def rejected(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     attempt = Attempt(path)
 
     async def attempted() -> bool:
         with monkeypatch.context() as patched:  # not while the loop makes its own
-            patched.setattr(socket, "socket", refused)
+            patched.setattr(socket, "socket", rejected)
             return await attempt.run()
 
     assert asyncio.run(attempted()) is False

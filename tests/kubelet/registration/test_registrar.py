@@ -17,7 +17,7 @@ from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.registration.dialer import Dialer
-from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRefused
+from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRejected
 from devicemanager.kubelet.settings import Settings
 from tests.hostile import hostile, residue
 
@@ -43,7 +43,7 @@ def plugin(directory: Path) -> Iterator[hostile.RawPlugin]:
         yield served
 
 
-def test_a_plugin_is_refused_if_no_thread_is_left_for_it(
+def test_a_plugin_is_rejected_if_no_thread_is_left_for_it(
     manager: DeviceManager,
     registrar: Registrar,
     plugin: hostile.RawPlugin,
@@ -60,7 +60,7 @@ def test_a_plugin_is_refused_if_no_thread_is_left_for_it(
     monkeypatch.setattr(Connection, "run", run)
     monkeypatch.setattr(Connection, "close", close)
     with pytest.raises(
-        RegistrationRefused, match=r"^the kubelet has no thread left: can't start new thread$"
+        RegistrationRejected, match=r"^the kubelet has no thread left: can't start new thread$"
     ):
         registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
     assert not manager.events.recent(EventKind.REGISTERED)
@@ -114,7 +114,7 @@ def test_a_process_that_is_known_may_not_register_without_end(
         registrar.run(first).result(20)
         second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
         if limited:
-            with pytest.raises(RegistrationRefused, match=r"^process 1 has 1 registrations"):
+            with pytest.raises(RegistrationRejected, match=r"^process 1 has 1 registrations"):
                 second.result(20)
             (taken,) = manager.state.endpoints.connected()
             registrar.deregister(taken.id)
@@ -145,10 +145,10 @@ def test_a_plugin_that_does_not_say_its_options_takes_a_place_of_its_process(
             slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
             assert asked.wait(20)
             for name in ("q.sock", "r.sock"):
-                with pytest.raises(RegistrationRefused, match=full):
+                with pytest.raises(RegistrationRejected, match=full):
                     registrar.run(registrar.connect(R, plugin.path, name)).result(20)
             answer.set()
-            with pytest.raises(RegistrationRefused, match="on purpose"):
+            with pytest.raises(RegistrationRejected, match="on purpose"):
                 slow.result(20)
         with hostile.RawPlugin(directory / "s.sock") as plugin:
             registrar.run(registrar.connect(R, plugin.path, "s.sock")).result(20)

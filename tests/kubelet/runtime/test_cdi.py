@@ -1,4 +1,4 @@
-"""CDI specification files: which are read, which refused, and what a name resolves to."""
+"""CDI specification files: which are read, which rejected, and what a name resolves to."""
 
 import json
 import os
@@ -234,7 +234,7 @@ def edits(**fields: Any) -> dict[str, Any]:
         ("[" * 100_000, ""),
     ],
 )
-def test_a_file_with_anything_wrong_is_refused_with_the_place(
+def test_a_file_with_anything_wrong_is_rejected_with_the_place(
     write: Write, content: Any, reason: str
 ) -> None:
     path = write("bad.json", content)
@@ -322,7 +322,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_any_edits_are_read_or_refused(tmp_path_factory: Any, value: Any) -> None:
+def test_any_edits_are_read_or_rejected(tmp_path_factory: Any, value: Any) -> None:
     path = Path(tmp_path_factory.getbasetemp(), "any.json")
     path.write_text(json.dumps(changed(containerEdits=value)))
     try:

@@ -522,7 +522,7 @@ def test_no_path_leads_out_of_the_container_or_beside_a_conflict() -> None:
     )
 
 
-def test_a_directory_with_more_files_than_any_device_has_is_refused() -> None:
+def test_a_directory_with_more_files_than_any_device_has_is_rejected() -> None:
     """A plugin may name the host's root."""
     with pytest.raises(OciError, match="/ on the host: more than 10000 files are below it"):
         render(RunOptions(devices=(DeviceSpec(container_path="/dev/p", host_path="/"),)))

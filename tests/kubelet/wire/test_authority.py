@@ -1,6 +1,6 @@
 """Which ``:authority`` our clients send over unix sockets: ``localhost``, as the kubelet's.
 
-gRPC's own choice, the quoted path of the socket, is refused by servers on Rust's h2.
+gRPC's own choice, the quoted path of the socket, is rejected by servers on Rust's h2.
 """
 
 import socket

@@ -97,7 +97,7 @@ def test_an_unnamed_container_interface_keeps_its_name() -> None:
     )
 
 
-def test_a_typed_device_of_unknown_kind_is_refused_not_dropped() -> None:
+def test_a_typed_device_of_unknown_kind_is_rejected_not_dropped() -> None:
     message = dp.ContainerAllocateResponse()
     message.typed_devices.add(pci=dp.PciDevice(vendor_id="8086", product_id="1572"))
     message.typed_devices.add()

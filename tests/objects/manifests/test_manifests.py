@@ -530,7 +530,7 @@ def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
     assert line_of("\n".join(lines)) == "more than 200000 values once aliases are unfolded"
 
 
-def test_a_list_is_refused_where_it_becomes_too_long() -> None:
+def test_a_list_is_rejected_where_it_becomes_too_long() -> None:
     text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
     assert load_documents(text, max_items=2) == load_documents(text)
     with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
@@ -584,7 +584,7 @@ def test_any_container_is_a_pod_or_a_manifest_error(field: str, value: Any) -> N
 
 
 @given(st.dictionaries(keys, plain | st.text("0123456789.mkKi-", max_size=4), max_size=4))
-def test_any_limits_are_whole_numbers_or_refused(limits: Any) -> None:
+def test_any_limits_are_whole_numbers_or_rejected(limits: Any) -> None:
     pod = outcome(with_resources(limits=limits))
     if pod is not None:
         assert set(pod.containers[0].limits) == set(limits)

@@ -71,7 +71,7 @@ def test_amounts(text: str, nanos: int) -> None:
         ("1+5", "unable to parse quantity's suffix"),
     ],
 )
-def test_refusals(text: str, message: str) -> None:
+def test_rejections(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_quantity(text)
 

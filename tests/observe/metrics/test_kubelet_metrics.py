@@ -55,8 +55,10 @@ def stopped(tmp_path):
     return make
 
 
-def refuse(kubelet, reason="TopologyAffinityError"):
-    kubelet.events.publish(EventKind.REFUSED, "refused", seconds=0.001, containers=0, reason=reason)
+def reject(kubelet, reason="TopologyAffinityError"):
+    kubelet.events.publish(
+        EventKind.REJECTED, "rejected", seconds=0.001, containers=0, reason=reason
+    )
 
 
 def register(kubelet, resource):
@@ -145,7 +147,7 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
 def test_m1_metrics_of_admissions(stopped, version, names):
     kubelet = stopped(kubelet_version=version, topology_policy="single-numa-node")
     metrics = KubeletMetrics(kubelet)
-    refuse(kubelet)
+    reject(kubelet)
     register(kubelet, GPU)
     found = set(told(metrics.text()))
     always = {"kubelet_device_plugin_registration_total"}
@@ -168,7 +170,7 @@ def test_how_a_scrape_of_resources_tells_that_it_failed(stopped, version, names)
 def test_policy_none_aligns_nothing(stopped):
     kubelet = stopped()
     metrics = KubeletMetrics(kubelet)
-    refuse(kubelet, "UnexpectedAdmissionError")
+    reject(kubelet, "UnexpectedAdmissionError")
     found = samples(metrics.text())
     assert found["kubelet_topology_manager_admission_errors_total",] == 0
     assert ALIGNED not in told(metrics.text())
@@ -211,7 +213,7 @@ def test_an_event_says_how_many_containers_got_their_devices(scope):
     node.events.subscribe(lambda event: seen.append(event))
 
     def containers():
-        (event,) = (e for e in seen if e.kind in (EventKind.ADMITTED, EventKind.REFUSED))
+        (event,) = (e for e in seen if e.kind in (EventKind.ADMITTED, EventKind.REJECTED))
         seen.clear()
         assert event.details["seconds"] >= 0
         return event.details["containers"], event.details.get("reason")

@@ -34,7 +34,7 @@ HOSTILE = [
 
 @cache
 def small() -> NodeView:
-    """Two NUMA nodes, a resource of eight and one of two; a pod that runs and one refused."""
+    """Two NUMA nodes, a resource of eight and one of two; a pod that runs and one rejected."""
     node = Node(topology_policy="restricted")
     node.plugin(rows("00001111", "gpu-", **{"gpu-5": "Overheated"}), name="gpu.sock")
     node.plugin(rows("--", "nic-"), resource="vendor.com/nic", name="nic.sock")

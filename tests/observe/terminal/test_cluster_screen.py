@@ -25,7 +25,7 @@ def node(name: str = "virtual-0", **changes: object) -> ClusterNodeView:
         silent=False,
         resources=(ResourceTotals(GPU, 8, 8, 3),),
         pods=(("Running", 3),),
-        refusal="",
+        rejection="",
     )
     return attrs.evolve(made, **changes)
 
@@ -37,7 +37,7 @@ def small() -> ClusterView:
             "virtual-1",
             resources=(ResourceTotals(GPU, 8, 6, 6), ResourceTotals("vendor.com/nic", 2, 2, 0)),
             pods=(("Failed", 2), ("Running", 6)),
-            refusal="ml/wide TopologyAffinityError: Resources cannot be allocated",
+            rejection="ml/wide TopologyAffinityError: Resources cannot be allocated",
         ),
         node("virtual-2", ready=False, problems=("the fan is off",), pods=()),
         node("virtual-3", silent=True),
@@ -53,7 +53,7 @@ def hostile() -> ClusterView:
             problems=(text, text * 20),
             resources=(ResourceTotals(f"{text}/{text}", 8, 6, 3),) * 3,
             pods=((text, 3), ("Failed", 100_000)),
-            refusal=text,
+            rejection=text,
         )
         for text in HOSTILE
     )
@@ -88,8 +88,8 @@ def test_a_row_for_each_node() -> None:
     found = [" ".join(line.split()) for line in lines[5:9]]
     assert found == [
         "virtual-0 Ready gpu 3/8 3 running",
-        "virtual-1 Ready gpu 6/6 2▲ nic 0/2 2 failed 6 running refused ml/wide "
-        "TopologyAffinityError: Resources cannot …",
+        "virtual-1 Ready gpu 6/6 2▲ nic 0/2 2 failed 6 running rejected ml/wide "
+        "TopologyAffinityError: Resources cannot…",
         "virtual-2 NotReady gpu 3/8 the fan is off",
         "virtual-3 silent gpu 3/8 3 running",
     ]

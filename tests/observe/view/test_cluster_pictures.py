@@ -34,8 +34,8 @@ def test_a_node_and_its_pods(world, look) -> None:
     assert first.ready and not first.silent and first.problems == ()
     assert first.resources == (ResourceTotals(GPU, 4, 3, 3),)
     assert first.pods == (("Failed", 1), ("Running", 2))
-    assert first.refusal.startswith("default/many UnexpectedAdmissionError: Allocate failed")
-    assert (second.pods, second.refusal) == ((), "")
+    assert first.rejection.startswith("default/many UnexpectedAdmissionError: Allocate failed")
+    assert (second.pods, second.rejection) == ((), "")
     assert look().resources == (ResourceTotals(GPU, 8, 7, 3),)
 
 
@@ -53,22 +53,22 @@ def test_what_is_wrong_with_it(world, look) -> None:
     )
 
 
-def test_a_refusal_is_remembered_when_its_pod_has_gone(world) -> None:
+def test_a_rejection_is_remembered_when_its_pod_has_gone(world) -> None:
     world.join("a", gpus=1)
     world.run("many", "a", gpus=2)
     pictures = ClusterPictures("here", lambda: world.nodes, now=lambda: 0.0)
-    refusal = pictures.look().nodes[0].refusal
+    rejection = pictures.look().nodes[0].rejection
     world.delete("many", grace=0)
     (node,) = pictures.look().nodes
-    assert (node.pods, node.refusal) == ((), refusal)
+    assert (node.pods, node.rejection) == ((), rejection)
     world.run("more", "a", gpus=3)
-    assert pictures.look().nodes[0].refusal.startswith("default/more ")
+    assert pictures.look().nodes[0].rejection.startswith("default/more ")
     world.delete("more", grace=0)
-    # Another one of this name has refused nobody yet.
+    # Another one of this name has rejected nobody yet.
     gone = world.nodes.pop("a")
     assert pictures.look().nodes == ()
     world.nodes["a"] = gone
-    assert pictures.look().nodes[0].refusal == ""
+    assert pictures.look().nodes[0].rejection == ""
 
 
 def test_looking_takes_a_tenth_of_the_time(world) -> None:

@@ -104,7 +104,7 @@ def test_devices_are_being_allocated_while_the_plugin_is_asked():
     assert the_states(view) == {"d0": HELD, "d1": FREE}
 
 
-def test_a_refused_admission_leaves_nothing_allocating():
+def test_a_rejected_admission_leaves_nothing_allocating():
     node = Node()
     plugin = node.plugin(rows("01"), allocate_error=RpcError("Unknown", "no"))
     view = look_at(node)
@@ -204,7 +204,7 @@ def test_a_container_that_was_started_again_is_news():
     assert (shown.containers[0].state, shown.containers[0].restarts) == ("running", 1)
 
 
-def test_a_refused_pod_shows_why():
+def test_a_rejected_pod_shows_why():
     node = Node()
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=2))
@@ -294,7 +294,7 @@ def test_a_delta_names_the_devices_that_changed():
     changes = delta(before, view.look())
     assert [each.numbers for each in changes.devices] == [(0, 3)]
     assert [each.uid for each in changes.pods] == ["p"]
-    assert {"admitted", "listed"} <= {event.kind for event in changes.events}
+    assert {"admitted", "devices-updated"} <= {event.kind for event in changes.events}
     assert (changes.resources, changes.plugins, changes.node) == ((), None, False)
 
 

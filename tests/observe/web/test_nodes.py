@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from devicemanager import ManualClock, Settings
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
-from devicemanager.kubelet.inmemory.kubelet import LightKubelet
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.observe.web.logs import log_lines, previous_lines
 from devicemanager.observe.web.nodes import NodesServer
 from devicemanager.testing import pod_manifest
@@ -25,7 +25,7 @@ GPU = "vendor.com/gpu"
 def nodes():
     """Two light nodes; a pod runs on the second."""
     made = {
-        name: LightKubelet(Settings(node_name=name), {GPU: 2}, clock=ManualClock(1000.0))
+        name: InMemoryKubelet(Settings(node_name=name), {GPU: 2}, clock=ManualClock(1000.0))
         for name in ("a", "b")
     }
     made["b"].admit(pod_manifest("train", {GPU: 1}, uid="train"))

@@ -40,7 +40,7 @@ def test_a_recording_that_is_one(tmp_path):
 @pytest.mark.parametrize(
     "lines", [(HEADER | {"schema": "x" * 9999},), (HEADER, {"number": "x" * 9999})]
 )
-def test_what_is_refused_is_not_repeated_at_any_length(tmp_path, lines):
+def test_what_is_rejected_is_not_repeated_at_any_length(tmp_path, lines):
     (tmp_path / "r").write_text(file_of(*lines))
     with pytest.raises(RecordingError) as raised:
         Recording.load(tmp_path / "r")

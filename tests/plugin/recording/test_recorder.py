@@ -133,18 +133,18 @@ def test_a_deadline_and_a_cancellation_pass(directory, kubelet, recorder, raw_pl
     assert registration.streams[0].end.ended_by is EndedBy.KUBELET
 
 
-def test_a_refusal_by_the_kubelet_passes(directory, kubelet, recorder, raw_plugin):
-    kubelet.refuse = "not today"
+def test_a_rejection_by_the_kubelet_passes(directory, kubelet, recorder, raw_plugin):
+    kubelet.reject = "not today"
     plugin = raw_plugin()
     with pytest.raises(grpc.RpcError, match="not today"):
         plugin.register()
-    # What is no request, and an endpoint that is no file name, are the kubelet's to refuse.
+    # What is no request, and an endpoint that is no file name, are the kubelet's to reject.
     for request in (b"\xff", dp.RegisterRequest(endpoint="../x").SerializeToString()):
         with pytest.raises(grpc.RpcError):
             plugin.register_bytes(request)
     recording = recorded(recorder, directory)
-    [refused] = recording.registrations(GPU)
-    assert (refused.register.code, refused.register.message) == ("Unknown", "not today")
+    [rejected] = recording.registrations(GPU)
+    assert (rejected.register.code, rejected.register.message) == ("Unknown", "not today")
     assert recording.calls[1].request == {"undecodable": "/w=="}
     assert kubelet.requests[-1].endpoint == "../x"
 
@@ -277,7 +277,7 @@ def test_a_full_disk_stops_the_recording_and_nothing_else(plugin_dir, kubelet, r
         ({"redact_env": ["("]}, r"^'\(' is no regular expression: "),
     ],
 )
-def test_what_cannot_work_is_refused(directory, arguments, text):
+def test_what_cannot_work_is_rejected(directory, arguments, text):
     arguments = {"kubelet_dir": directory, **arguments}
     with pytest.raises(RecordingError, match=text):
         Recorder(directory / "r", **arguments)

@@ -161,9 +161,11 @@ def test_what_was_recorded_is_said_again(directory, plugin_dir, mock_kubelet, ma
         second.wait_for_resource(GPU, 3)
         assert story(second) == recorded
         plugin.check()
-        refused = second.admit(pod_manifest("c", {GPU: 1}))
+        rejected = second.admit(pod_manifest("c", {GPU: 1}))
     asked = "GetPreferredAllocation of 1 of simple-device"
-    assert f"{asked}-{settings.node_name}-0 was not recorded; nearest is {asked}" in refused.message
+    assert (
+        f"{asked}-{settings.node_name}-0 was not recorded; nearest is {asked}" in rejected.message
+    )
 
 
 def test_answers_come_in_turn_and_the_last_one_stays(kubelet, script, replay):
@@ -277,7 +279,7 @@ def test_time_passes_at_the_speed_that_is_asked_for(kubelet, script, replay, mon
     assert waited == [0.125, 15.0]
 
 
-def test_a_plugin_that_was_refused_is_served_all_the_same(kubelet, script, replay):
+def test_a_plugin_that_was_rejected_is_served_all_the_same(kubelet, script, replay):
     script.register(code="Unknown").write()
     replay(script.path)
     kubelet.wait(lambda stub: stub.requests)
@@ -296,7 +298,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("text", "error"), BROKEN.values(), ids=BROKEN)
-def test_a_file_that_is_no_recording_is_refused(tmp_path, text, error):
+def test_a_file_that_is_no_recording_is_rejected(tmp_path, text, error):
     (tmp_path / "r.ndjson").write_text(text)
     with pytest.raises(RecordingError, match=error):
         Recording.load(tmp_path / "r.ndjson")
@@ -329,7 +331,7 @@ def test_a_recording_may_end_in_the_middle_of_a_line_and_know_more_than_we_do(sc
     assert cut == attrs.evolve(whole, is_truncated=True)
 
 
-def test_what_cannot_be_replayed_is_refused(tmp_path, script):
+def test_what_cannot_be_replayed_is_rejected(tmp_path, script):
     recording = script.register().write()
     for options, error in [
         ({"resource": "vendor.com/nic"}, r"has no vendor.com/nic; it has vendor.com/gpu$"),

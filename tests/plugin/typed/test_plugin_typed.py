@@ -1,4 +1,4 @@
-"""The plugin's side of typed devices: both forms, and what a container would refuse."""
+"""The plugin's side of typed devices: both forms, and what a container would reject."""
 
 import pytest
 from hypothesis import given

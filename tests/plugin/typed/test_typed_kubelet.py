@@ -101,7 +101,7 @@ def test_a_container_has_the_same_devices_after_every_restart(
     with MockKubelet(root, settings) as kubelet:
         kubelet.wait_for_resource(NIC, 3)
         for name in ("a", "b"):
-            kubelet.admit(pod(name)).raise_for_refusal()
+            kubelet.admit(pod(name)).raise_for_rejection()
         first = fragment(kubelet.start_container("b", "main"))
         check(first, "nic1", HIGH)
         assert recorded(kubelet) == {"a": (LOW,), "b": (HIGH,)}
@@ -117,9 +117,9 @@ def test_a_container_has_the_same_devices_after_every_restart(
         assert fragment(admission.containers["main"].run_options) == first
         assert plugin.allocations == 2
         # What the file says is in use is given to nobody else.
-        another.admit(pod("c")).raise_for_refusal()
+        another.admit(pod("c")).raise_for_rejection()
         assert recorded(another) == {"b": (HIGH,), "c": (LOW,)}
-        refused = another.admit(pod("d"))
-        assert not refused.admitted
-        assert "PCI device 8086:1572: 1 needed, 0 free of 2" in refused.message
+        rejected = another.admit(pod("d"))
+        assert not rejected.admitted
+        assert "PCI device 8086:1572: 1 needed, 0 free of 2" in rejected.message
         another.check()

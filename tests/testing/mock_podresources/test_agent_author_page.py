@@ -5,7 +5,7 @@ import re
 import pytest
 
 from devicemanager import ManualClock
-from devicemanager.testing.mock_podresources import ScriptedPodResources, device_ids, load_script
+from devicemanager.testing.mock_podresources import MockPodResources, device_ids, load_script
 from podresources import NotServing, PodResourcesClient
 from tests.paths import ROOT
 
@@ -17,7 +17,7 @@ def test_the_script_of_the_page(tmp_path):
     (tmp_path / "node.yaml").write_text(block)
     clock = ManualClock()
     with (
-        ScriptedPodResources(load_script(tmp_path / "node.yaml"), clock=clock) as server,
+        MockPodResources(load_script(tmp_path / "node.yaml"), clock=clock) as server,
         PodResourcesClient(server.socket_path) as client,
     ):
         assert [pod.name for pod in client.list()] == ["train"]

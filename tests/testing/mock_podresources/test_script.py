@@ -216,7 +216,7 @@ WRONG = [
     ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: a whole number from 1 is expected"),
     ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': choose from "),
     ({"faults": ["restart:on=call"]}, "faults[0]: "),
-    ({"faults": ["refuse-register"]}, "faults[0]: refuse-register needs a kubelet: choose a fault"),
+    ({"faults": ["reject-register"]}, "faults[0]: reject-register needs a kubelet: choose a fault"),
     ({"steps": [{"after": -1}]}, "steps[0].after: a number from 0 is expected, not the number -1"),
     ({"steps": [{}], "repeat": True}, "repeat: the steps take no time: give one of them `after`"),
 ]

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from devicemanager import ManualClock
-from devicemanager.testing.mock_podresources import Script, ScriptedPodResources, Step
+from devicemanager.testing.mock_podresources import MockPodResources, Script, Step
 from podresources import (
     Allocatable,
     CallFailed,
@@ -212,13 +212,13 @@ def test_an_older_kubelet_has_less(serve):
 
 
 def test_its_directory_goes_with_it(tmp_path):
-    with ScriptedPodResources() as server:
+    with MockPodResources() as server:
         directory = server.socket_path.parent
         assert server.socket_path.is_socket()
     server.stop()
     assert not directory.exists()
     chosen = tmp_path / "s"
-    with ScriptedPodResources(socket_path=chosen) as server:
+    with MockPodResources(socket_path=chosen) as server:
         assert chosen.is_socket()
     assert tmp_path.exists() and not chosen.exists()
 

@@ -126,7 +126,7 @@ func (n *node) benchAdmit(number int, resource string) (benchAnswer, error) {
 	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod})
 	taken := time.Since(begin)
 	if !result.Admit {
-		return benchAnswer{}, fmt.Errorf("refused: %s", result.Message)
+		return benchAnswer{}, fmt.Errorf("rejected: %s", result.Message)
 	}
 	return benchAnswer{Nanoseconds: taken.Nanoseconds()}, nil
 }

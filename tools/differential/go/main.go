@@ -27,7 +27,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// configError is a refusal of the topology manager's configuration.
+// configError is a rejection of the topology manager's configuration.
 type configError struct{ error }
 
 type answer struct {
@@ -48,9 +48,9 @@ func answerTo(line []byte) (*answer, error) {
 	}
 	for run := 0; run < max(1, scenario.Runs); run++ {
 		outcomes, err := play(scenario)
-		refused := configError{}
-		if errors.As(err, &refused) {
-			found.ConfigError = refused.Error()
+		rejected := configError{}
+		if errors.As(err, &rejected) {
+			found.ConfigError = rejected.Error()
 			return found, nil
 		}
 		if err != nil {

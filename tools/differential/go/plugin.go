@@ -69,7 +69,7 @@ func serve(dir, resource, socket string, spec *Plugin, log *callLog) (*served, e
 	return p, nil
 }
 
-// register tells the kubelet of the plugin; the text is the refusal, empty if there is none.
+// register tells the kubelet of the plugin; the text is the rejection, empty if there is none.
 func (p *served) register(kubelet, version string) string {
 	if version == "" {
 		version = pluginapi.Version

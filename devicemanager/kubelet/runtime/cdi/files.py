@@ -2,7 +2,7 @@
 
 The format is that of the Container Device Interface up to version 1.1: JSON or YAML with
 ``cdiVersion``, ``kind``, ``devices`` and ``containerEdits``. A file with anything wrong
-in it is refused as a whole, with the place named: half a device is worse than none.
+in it is rejected as a whole, with the place named: half a device is worse than none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from devicemanager.core.api.cdi import is_device, is_kind
 from devicemanager.core.printable import printable
-from devicemanager.io.safe_read import FileRefused, read_regular
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.kubelet.runtime.cdi.values import (
     CdiDeviceNode,
     CdiHook,
@@ -53,12 +53,12 @@ def load_spec(path: Path) -> CdiSpec:
     try:
         return _spec(path, _document(path))
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from error
-    except (ValueError, RecursionError, FileRefused, ManifestError) as error:
-        raise _refused(path, str(error)) from error
+        raise _rejected(path, error.strerror or str(error)) from error
+    except (ValueError, RecursionError, FileRejected, ManifestError) as error:
+        raise _rejected(path, str(error)) from error
 
 
-def _refused(path: Path, reason: str) -> CdiSpecError:
+def _rejected(path: Path, reason: str) -> CdiSpecError:
     return CdiSpecError(f"{printable(str(path))}: {printable(' '.join(reason.split()), _MAX_TEXT)}")
 
 
@@ -73,7 +73,7 @@ def _document(path: Path) -> Any:
 
 
 class _Table:
-    """A mapping of the file, taken apart field by field; what is left over is refused."""
+    """A mapping of the file, taken apart field by field; what is left over is rejected."""
 
     def __init__(self, value: Any, place: str) -> None:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):

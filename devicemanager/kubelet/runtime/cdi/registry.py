@@ -30,7 +30,7 @@ class Registry:
     """All devices of some directories as they were when read.
 
     ``devices`` maps a full name to its file. ``errors`` holds one line for each file that
-    was refused and each name that two files of one directory claim; neither stops other
+    was rejected and each name that two files of one directory claim; neither stops other
     devices from being used.
     """
 

@@ -30,7 +30,7 @@ class CdiError(RequestError):
 
 
 class CdiSpecError(CdiError):
-    """One specification file is refused. The text names the file and the place in it."""
+    """One specification file is rejected. The text names the file and the place in it."""
 
 
 class UnresolvedCdiDevices(CdiError):

@@ -1,4 +1,4 @@
-"""What a runtime could not take, or would take for something else, is refused here.
+"""What a runtime could not take, or would take for something else, is rejected here.
 
 A plugin's answer and a CDI file may say anything. A name with ``=`` or a line end, say,
 would reach the container as another variable than the one that was looked at.

@@ -6,7 +6,7 @@
 //	                          {"entries": …, "registered_devices": …} → {"file": text}
 //	                          {"file_base64": …}                      → as load
 //
-// What was loaded is printed as {"entries", "registered_devices"}, a refusal as
+// What was loaded is printed as {"entries", "registered_devices"}, a rejection as
 // {"error": {"kind", "message"}} with kind absent, corrupt or unreadable.
 package main
 
@@ -34,7 +34,7 @@ type request struct {
 	File []byte `json:"file_base64"`
 }
 
-type refusal struct {
+type rejection struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 }
@@ -51,7 +51,7 @@ func report(cp checkpoint.DeviceManagerCheckpoint, err error) any {
 	case errors.Is(err, cperrors.CorruptCheckpointError{}):
 		kind = "corrupt"
 	}
-	return map[string]refusal{"error": {kind, err.Error()}}
+	return map[string]rejection{"error": {kind, err.Error()}}
 }
 
 func empty() checkpoint.DeviceManagerCheckpoint {

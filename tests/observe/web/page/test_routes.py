@@ -158,10 +158,10 @@ def test_the_stream_tells_the_node_and_what_changes(mock_kubelet, simulated_plug
     assert kind == "whole"
     assert tables["node", ""]["node"]["serving"] is True
     assert tables["site", ""]["site"] == {"steers": True, "simulated": []}
-    assert "refuse-register" in tables["kinds", ""]
+    assert "reject-register" in tables["kinds", ""]
     simulated_plugin(GPU, 2)
     mock_kubelet.wait_for_resource(GPU, 2)
-    mock_kubelet.admit(pod_manifest("a", {GPU: 1})).raise_for_refusal()
+    mock_kubelet.admit(pod_manifest("a", {GPU: 1})).raise_for_rejection()
     held = opened.until(lambda name, group, key, row: name == "devices" and row[0] == "held")
     assert held[2] == [[next(iter(mock_kubelet.pods())), "main"]]
 
@@ -170,7 +170,7 @@ def test_a_page_that_connects_again_goes_on_where_it_was(mock_kubelet, stream):
     first = stream()
     _, seen, _ = first.message()
     first.close()
-    mock_kubelet.faults.set("refuse-register")
+    mock_kubelet.faults.set("reject-register")
     again = stream("/page/stream", {"Last-Event-ID": seen})
     kind, _, data = again.message()
     assert kind == "delta"
@@ -332,5 +332,5 @@ def test_without_the_control_api_the_page_only_shows(mock_kubelet):
         site = {name: dict(rows) for name, _, rows, *_ in data["changes"]}["site"]["site"]
         assert site["steers"] is False
         opened.close()
-        refused = asked(server.address, "/page/device-health", {}, "POST", "{}")
-        assert refused.status == 401
+        rejected = asked(server.address, "/page/device-health", {}, "POST", "{}")
+        assert rejected.status == 401

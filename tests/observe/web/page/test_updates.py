@@ -45,7 +45,7 @@ class FakeNode:
         self.row = row
         for _ in range(times):
             number = len(self.happened) + 1
-            self.happened.append(Event(0.0, EventKind.LISTED, str(row), number=number))
+            self.happened.append(Event(0.0, EventKind.DEVICES_UPDATED, str(row), number=number))
         for callback in list(self.callbacks):
             callback()
 

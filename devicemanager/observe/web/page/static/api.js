@@ -21,14 +21,14 @@ export function setToken(text) {
 }
 
 /** An answer that says why not. */
-class Refused extends Error {
+class Rejected extends Error {
   constructor(status, detail) {
     super(detail);
     this.status = status;
   }
 }
 
-/** Ask; the answer's JSON, or null if it has none. Raises Refused. */
+/** Ask; the answer's JSON, or null if it has none. Raises Rejected. */
 export async function ask(method, path, body, kind = "application/json") {
   const headers = {};
   if (token()) headers.Authorization = `Bearer ${token()}`;
@@ -37,11 +37,11 @@ export async function ask(method, path, body, kind = "application/json") {
   try {
     answer = await fetch(path, { method, headers, body, cache: "no-store" });
   } catch {
-    throw new Refused(0, "the kubelet's server does not answer");
+    throw new Rejected(0, "the kubelet's server does not answer");
   }
   const text = await answer.text();
   if (answer.ok) return text ? JSON.parse(text) : null;
-  throw new Refused(answer.status, detailOf(text) || `${answer.status} ${answer.statusText}`);
+  throw new Rejected(answer.status, detailOf(text) || `${answer.status} ${answer.statusText}`);
 }
 
 /** The same with a body that is made JSON of. */

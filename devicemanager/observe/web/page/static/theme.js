@@ -19,7 +19,7 @@ export function themes(select, changed) {
   matchMedia("(forced-colors: active)").addEventListener("change", changed);
 }
 
-// A browser may refuse to keep anything.
+// A browser may reject to keep anything.
 function read() {
   try {
     return localStorage.getItem(KEY);

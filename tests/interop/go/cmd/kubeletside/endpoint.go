@@ -95,14 +95,14 @@ func (e *endpoint) allocate(ids []string) {
 	defer cancel()
 	response, err := e.client.Allocate(ctx, api.NewAllocateRequest(ids))
 	if err != nil {
-		e.refused("Allocate", err)
+		e.rejected("Allocate", err)
 		return
 	}
 	containers := []api.Allocation{}
 	for _, container := range response.ContainerResponses {
 		allocation, err := api.ReadAllocation(container)
 		if err != nil {
-			e.refused("Allocate", err)
+			e.rejected("Allocate", err)
 			return
 		}
 		containers = append(containers, allocation)
@@ -114,7 +114,7 @@ func (e *endpoint) preStart(ids []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
 	defer cancel()
 	if _, err := e.client.PreStartContainer(ctx, api.NewPreStartRequest(ids)); err != nil {
-		e.refused("PreStartContainer", err)
+		e.rejected("PreStartContainer", err)
 		return
 	}
 	lines.Emit("prestarted", lines.Fields{"resource": e.resource})
@@ -129,7 +129,7 @@ func (e *endpoint) prefer(available, must []string, size int32) {
 		}},
 	})
 	if err != nil {
-		e.refused("GetPreferredAllocation", err)
+		e.rejected("GetPreferredAllocation", err)
 		return
 	}
 	containers := [][]string{}
@@ -139,7 +139,7 @@ func (e *endpoint) prefer(available, must []string, size int32) {
 	lines.Emit("preferred", lines.Fields{"resource": e.resource, "containers": containers})
 }
 
-func (e *endpoint) refused(method string, err error) {
+func (e *endpoint) rejected(method string, err error) {
 	s := status.Convert(err)
 	lines.Emit("rpc-error", lines.Fields{
 		"resource": e.resource, "method": method,

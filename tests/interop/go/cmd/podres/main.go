@@ -2,7 +2,7 @@
 //
 //	podres -socket PATH list | allocatable | get NAME NAMESPACE | list-v1alpha1
 //
-// A refusal is printed as {"error": {"code", "message"}} with exit code 1.
+// A rejection is printed as {"error": {"code", "message"}} with exit code 1.
 package main
 
 import (

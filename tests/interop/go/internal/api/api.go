@@ -40,7 +40,7 @@ func NUMANodes(topology *pluginapi.TopologyInfo) []int64 {
 	return nodes
 }
 
-// Allocation is one container's allocation as a test reads it. Kept holds, in base64,
+// Allocation is one container's allocation as a test reads it. IdlePool holds, in base64,
 // what a kubelet writes into its checkpoint: fields that this API does not know too.
 type Allocation struct {
 	Envs        map[string]string `json:"envs"`
@@ -48,7 +48,7 @@ type Allocation struct {
 	Devices     []Device          `json:"devices"`
 	Annotations map[string]string `json:"annotations"`
 	CDIDevices  []string          `json:"cdi_devices"`
-	Kept        string            `json:"kept"`
+	IdlePool    string            `json:"kept"`
 }
 
 // Mount is one mount of an allocation.
@@ -74,7 +74,7 @@ func ReadAllocation(response *pluginapi.ContainerAllocateResponse) (Allocation, 
 	allocation := Allocation{
 		Envs: response.Envs, Mounts: []Mount{}, Devices: []Device{},
 		Annotations: response.Annotations, CDIDevices: []string{},
-		Kept: base64.StdEncoding.EncodeToString(kept),
+		IdlePool: base64.StdEncoding.EncodeToString(kept),
 	}
 	for _, m := range response.Mounts {
 		allocation.Mounts = append(allocation.Mounts, Mount{m.ContainerPath, m.HostPath, m.ReadOnly})

@@ -80,7 +80,7 @@ func (s *Service) ListAndWatch(_ *pluginapi.Empty, stream api.ListStream) error 
 	}
 }
 
-// Allocate refuses a device that is not there.
+// Allocate rejects a device that is not there.
 func (s *Service) Allocate(
 	_ context.Context, request *pluginapi.AllocateRequest,
 ) (*pluginapi.AllocateResponse, error) {

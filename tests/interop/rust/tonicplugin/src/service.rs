@@ -97,7 +97,7 @@ impl DevicePlugin for Service {
         Ok(Response::new(Box::pin(lists)))
     }
 
-    /// Refuses a device that is not there.
+    /// Rejects a device that is not there.
     async fn allocate(
         &self,
         request: Request<api::AllocateRequest>,

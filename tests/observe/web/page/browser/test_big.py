@@ -33,7 +33,7 @@ FRAMES = """(work) => new Promise((done) => {
 def big(node):
     node.simulate(count=DEVICES, numa=tuple(n * 2 // DEVICES for n in range(DEVICES)))
     for number in range(PODS):
-        node.admit(f"train-{number}", 3).raise_for_refusal()
+        node.admit(f"train-{number}", 3).raise_for_rejection()
     return node
 
 
@@ -56,7 +56,7 @@ def test_a_big_node_is_few_elements_and_follows(big, new_tab, picture, expect, t
     assert page.evaluate("document.querySelectorAll('*').length") < 1000
     (whole,), (first,) = measures(page, "page:whole")
     for number in range(20):
-        big.admit(f"late-{number}", 1).raise_for_refusal()
+        big.admit(f"late-{number}", 1).raise_for_rejection()
         expect(legend).to_contain_text(re.compile(rf"held\s*{3001 + number:,}"))
     expect(page.locator("#pods-count")).to_have_text(f"{PODS + 20:,}")
     updates, _ = measures(page, "page:update")

@@ -40,7 +40,7 @@ def test_a_pod_is_admitted(node, page, dialog, expect):
     assert wait_for(node, EventKind.ADMITTED).pod
 
 
-def test_a_refusal_is_shown_with_its_explanation(node, page, dialog, expect):
+def test_a_rejection_is_shown_with_its_explanation(node, page, dialog, expect):
     node.simulate(count=1)
     page.get_by_role("button", name="Admit a pod…").click()
     manifest = dialog.get_by_label("Manifest")
@@ -57,7 +57,7 @@ def test_a_refusal_is_shown_with_its_explanation(node, page, dialog, expect):
 
 def test_a_pod_is_deleted_after_a_question(node, page, dialog, expect):
     node.simulate(count=1)
-    node.admit("train").raise_for_refusal()
+    node.admit("train").raise_for_rejection()
     page.get_by_role("listbox", name="Pods").get_by_role("option").click()
     page.get_by_role("button", name="Delete this pod…").click()
     assert node.kubelet.pods()
@@ -128,13 +128,13 @@ def test_the_kubelet_stops_and_starts(node, page, dialog, expect):
 
 def test_a_fault_is_set_and_cleared(node, page, dialog, expect):
     page.get_by_role("button", name="Set a fault…").click()
-    dialog.get_by_label("Kind", exact=True).select_option("refuse-register")
-    expect(dialog).to_contain_text("Register is refused")
-    dialog.get_by_label("Fault", exact=True).fill("refuse-register:times=3")
+    dialog.get_by_label("Kind", exact=True).select_option("reject-register")
+    expect(dialog).to_contain_text("Register is rejected")
+    dialog.get_by_label("Fault", exact=True).fill("reject-register:times=3")
     dialog.get_by_role("button", name="Set").click()
     faults = page.get_by_role("region", name="Faults")
-    expect(faults).to_contain_text("refuse-register:times=3")
-    assert [str(each.fault) for each in node.kubelet.faults.list()] == ["refuse-register:times=3"]
+    expect(faults).to_contain_text("reject-register:times=3")
+    assert [str(each.fault) for each in node.kubelet.faults.list()] == ["reject-register:times=3"]
     faults.get_by_role("button", name=re.compile("^Clear the fault")).click()
     expect(faults).to_be_hidden()
     assert not node.kubelet.faults.list()

@@ -50,7 +50,7 @@ def test_hostile_ids_are_text_everywhere(node, hostile, page, expect):
     grid = page.get_by_role("grid")
     expect(grid).to_have_accessible_name(re.compile("18 free"))
     before = scripts(page)
-    node.admit("all", len(IDS) + 1).raise_for_refusal()
+    node.admit("all", len(IDS) + 1).raise_for_rejection()
     expect(grid).to_have_accessible_name(re.compile("18 held"))
     grid.get_by_role("gridcell").first.focus()
     page.keyboard.press("Control+Home")
@@ -80,7 +80,7 @@ def test_ids_that_control_or_reorder_are_shown_as_escapes_and_kept_apart(
     node, hostile, page, expect
 ):
     expect(page.get_by_role("grid")).to_be_visible()
-    node.admit("all", len(IDS) + 1).raise_for_refusal()
+    node.admit("all", len(IDS) + 1).raise_for_rejection()
     page.get_by_role("listbox", name="Pods").get_by_role("option").click()
     expect(page.locator("#detail-facts")).to_contain_text("a\\u202egnp.exe")
     text = page.locator("body").inner_text()
@@ -90,7 +90,7 @@ def test_ids_that_control_or_reorder_are_shown_as_escapes_and_kept_apart(
 
 
 def test_ten_thousand_characters_are_cut_and_whole_in_the_details(node, hostile, page, expect):
-    node.admit("all", len(IDS) + 1).raise_for_refusal()
+    node.admit("all", len(IDS) + 1).raise_for_rejection()
     page.get_by_role("listbox", name="Pods").get_by_role("option").click()
     link = page.get_by_role("button", name=re.compile("^xxxxx"))
     assert len(link.inner_text()) <= 32
@@ -106,7 +106,7 @@ def test_what_plugins_say_elsewhere_is_text_too(node, page, expect):
     text = "<img src=x onerror=alert(1)>\u202e"
     node.kubelet.faults.set("fail-call", rpc="Allocate", text=text, times=1)
     plugin = node.simulate(count=1, env_prefix="GPU")
-    assert not node.admit("refused").admitted
+    assert not node.admit("rejected").admitted
     expect(page.get_by_role("listbox", name="Events")).to_contain_text(
         "<img src=x onerror=alert(1)>\\u202e"
     )
@@ -138,7 +138,7 @@ def careless(node, new_tab):
         "new Function('1')()",
         "setTimeout('window.ran = 1', 0); throw new Error('a string is no function')",
         "document.body.setAttribute('onclick', 'window.ran = 1'); document.body.click()"
-        "; throw new Error('ran' in window ? '' : 'refused')",
+        "; throw new Error('ran' in window ? '' : 'rejected')",
     ],
 )
 def test_text_becomes_neither_markup_nor_script(careless, attempt):
@@ -153,10 +153,10 @@ def test_text_becomes_neither_markup_nor_script(careless, attempt):
 
 
 def test_the_page_speaks_to_nobody_else(careless):
-    refused = """async () => {
+    rejected = """async () => {
       try { await fetch("http://127.0.0.1:9/"); return "asked" } catch (e) { return e.name }
     }"""
-    assert careless.evaluate(refused) == "TypeError"
+    assert careless.evaluate(rejected) == "TypeError"
     careless.evaluate(
         "document.head.append(Object.assign(document.createElement('style'), "
         "{ textContent: 'body { display: none }' }))"

@@ -35,14 +35,14 @@ def all_states(node):
     ids = node.ids()
     plugin.set_health(ids[7], False)
     node.kubelet.wait_for_resource(GPU, 7)
-    node.admit("holds", 2).raise_for_refusal()
+    node.admit("holds", 2).raise_for_rejection()
     held = [each.id for each in node.kubelet.inventory() if each.pod]
     node.kubelet.faults.set("delay-call", rpc="Allocate", seconds=3600)
     thread = threading.Thread(target=node.admit, args=("waits",))
     thread.start()
     node.kubelet.wait_for_event(EventKind.FAULT, after=0)
     plugin.remove(held[0])
-    node.kubelet.wait_for_event(EventKind.LISTED, text="removed", after=0)
+    node.kubelet.wait_for_event(EventKind.DEVICES_UPDATED, text="removed", after=0)
     yield {"gone": held[0], "held": held[1], "unhealthy": ids[7]}
     node.kubelet.faults.clear()
     thread.join()
@@ -121,7 +121,7 @@ def test_the_canvas_shows_what_is_said(node, page, expect):
 
 def test_hovering_says_who_holds_a_device(node, page, expect):
     node.simulate(count=2, numa=(0, 0))
-    node.admit("train", 2).raise_for_refusal()
+    node.admit("train", 2).raise_for_rejection()
     expect(block(page)).to_have_accessible_name(re.compile("2 held"))
     block(page).hover(position={"x": 12, "y": 12})
     expect(page.locator("#tip")).to_have_text(
@@ -177,7 +177,7 @@ def test_the_keyboard_reaches_everything(node, page, expect):
 def test_lists_have_one_stop_and_are_moved_through_by_arrows(node, page, expect):
     node.simulate(count=3)
     for name in ("a", "b", "c"):
-        node.admit(name).raise_for_refusal()
+        node.admit(name).raise_for_rejection()
     pods = page.get_by_role("listbox", name="Pods")
     expect(pods.get_by_role("option")).to_have_count(3)
     assert pods.locator("[tabindex='0']").count() == 1
@@ -204,7 +204,7 @@ def test_a_screen_reader_finds_names_roles_and_news(node, page, expect):
         assert line in tree, tree
     assert page.evaluate("document.documentElement.lang") == "en"
     assert not node.admit("too-big", 3).admitted
-    expect(page.get_by_role("log")).to_contain_text("refused: ")
+    expect(page.get_by_role("log")).to_contain_text("rejected: ")
 
 
 # -- following what happens --------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_plugins_and_events_follow(node, page, expect):
     expect(page.locator("#no-devices")).to_be_hidden()
     plugins = page.get_by_role("listbox", name="Plugins")
     expect(plugins).to_contain_text("gpu.sock · stream open, 1 list")
-    node.admit("a").raise_for_refusal()
+    node.admit("a").raise_for_rejection()
     expect(plugins).to_contain_text("last: Allocate")
     events = page.get_by_role("listbox", name="Events")
     expect(events).to_contain_text("pod default/a admitted")
@@ -226,7 +226,7 @@ def test_plugins_and_events_follow(node, page, expect):
 
 def test_a_stopped_kubelet_and_one_that_comes_back(node, page, expect):
     node.simulate(count=2)
-    node.admit("a").raise_for_refusal()
+    node.admit("a").raise_for_rejection()
     expect(page.locator("#legend")).to_contain_text(re.compile(r"held\s*1"))
     node.kubelet.stop()
     expect(page.locator("#node-facts")).to_contain_text("stopped")
@@ -266,7 +266,7 @@ def test_a_hidden_page_holds_no_connection_and_catches_up(node, page, expect):
 def test_finding_dims_the_others_and_counts(node, page, expect):
     node.simulate(count=4, numa=(0,) * 4)
     node.simulate("vendor.com/nic", 2, numa=(0, 0))
-    node.admit("train", 3).raise_for_refusal()
+    node.admit("train", 3).raise_for_rejection()
     expect(page.locator("#legend")).to_contain_text(re.compile(r"held\s*3"))
     for text, found in [
         ("nic", "2 devices"),
@@ -288,7 +288,7 @@ def test_the_theme_is_the_systems_and_a_picture_of_it_is_kept(
     node, new_tab, picture, expect, theme
 ):
     plugin = node.simulate(count=8, numa=(0, 0, 0, 0, 1, 1, 1, 1))
-    node.admit("train", 2).raise_for_refusal()
+    node.admit("train", 2).raise_for_rejection()
     plugin.set_health(node.ids()[5], False)
     page = new_tab(color_scheme=theme).open(node.address)
     expect(page.locator("#legend")).to_contain_text(re.compile(r"unhealthy\s*1"))

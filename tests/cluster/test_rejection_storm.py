@@ -1,4 +1,4 @@
-"""A storm of refusals on many nodes, and the command that explains one of them."""
+"""A storm of rejections on many nodes, and the command that explains one of them."""
 
 from __future__ import annotations
 
