@@ -37,11 +37,11 @@ from devicemanager.kubelet.arguments import check_arguments
 from devicemanager.kubelet.direct import DeviceLists, DirectCalls
 from devicemanager.kubelet.directories import Directories, TemporaryRoot
 from devicemanager.kubelet.expectations import Expected
-from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.node_pods import NodePods
 from devicemanager.kubelet.pods.records import PodStore, pod_uid
 from devicemanager.kubelet.process import KubeletProcess
+from devicemanager.kubelet.process_faults import FaultActions
 from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.waits import Waits, WaitTimeout
 

@@ -19,15 +19,13 @@ from devicemanager.core.topology import ScopeName
 from devicemanager.core.versions.behaviour import StartRemoves
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.io.clock import Clock
-from devicemanager.kubelet.apiprofile import api_profile
+from devicemanager.kubelet.checkpoint_faults import FaultyFiles, damage_checkpoint
 from devicemanager.kubelet.directories import Directories
-from devicemanager.kubelet.faultyanswers import FaultyAnswers
-from devicemanager.kubelet.faultyfiles import FaultyFiles
 from devicemanager.kubelet.limits import reason
 from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pod_resources import FaultyResponses, api_profile
 from devicemanager.kubelet.pods.podresources import PodSource
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
@@ -49,7 +47,7 @@ class FaultEquipment:
     """What a process needs for faults on purpose."""
 
     faults: FaultRegistry
-    answers: FaultyAnswers
+    responses: FaultyResponses
     keeps_sockets: bool
     """Whether the start leaves the sockets of plugins where they are."""
 
@@ -129,7 +127,7 @@ class KubeletProcess:
             clock=clock.monotonic,
             on_error=on_error,
             profile=api_profile(settings),
-            answer=equipment.answers,
+            answer=equipment.responses,
         )
         self.is_fresh = False
         """Whether it started without a checkpoint."""
@@ -241,8 +239,7 @@ class KubeletProcess:
 
     def _load(self) -> None:
         self._store.remove_leftovers()
-        if self._faults.armed and self._faults.at(InjectionPoint.START):
-            self._store.path.unlink(missing_ok=True)  # lose-checkpoint
+        damage_checkpoint(self._faults, self._store.path)
         try:
             saved = self._read_checkpoint()
         except checkpoint.CheckpointNotFound:
