@@ -64,6 +64,7 @@ class FaultRegistry:
         actions: Actions | None = None,
         seed: int = 0,
     ) -> None:
+        """Internal: a kubelet creates its registry."""
         self._clock = clock or SystemClock()
         self._events = events or EventStream(self._clock)
         self._actions: Actions = actions or _NoActions()
@@ -75,7 +76,7 @@ class FaultRegistry:
         self._latest = 0
         self._is_stopping = False
         self.armed: Mapping[InjectionPoint, tuple[Entry, ...]] = {}
-        """Faults that can fire, by injection point. Read without the lock."""
+        """Internal: faults that can fire, by injection point. Read without the lock."""
 
     # -- setting ---------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class FaultRegistry:
     def at(
         self, point: InjectionPoint, context: FaultContext = NO_CONTEXT, *, start: bool = True
     ) -> tuple[Fired, ...]:
-        """Return the faults that fire now, in the order in which they were set.
+        """Internal: return the faults that fire now, in the order in which they were set.
 
         Each is published as an event. Actions are started on another thread; without ``start``
         the caller starts them.
@@ -221,7 +222,7 @@ class FaultRegistry:
         return hold
 
     def stopping(self) -> None:
-        """End all delays, and begin none until ``starting``: the kubelet's process stops."""
+        """Internal: end all delays, and begin none until ``starting``: the process stops."""
         with self._lock:
             self._is_stopping = True
             holds = [hold for entry in self._entries.values() for hold in entry.holds]
@@ -229,7 +230,7 @@ class FaultRegistry:
             hold.release()
 
     def starting(self) -> None:
-        """Allow delays again: a process of the kubelet starts."""
+        """Internal: allow delays again: a process starts."""
         self._is_stopping = False
 
 

@@ -509,7 +509,7 @@ class MockKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """The device manager of the running process.
+        """Internal: the device manager of the running process.
 
         Raises RequestError if the kubelet is stopped, and in a forked child.
         """
@@ -517,7 +517,7 @@ class MockKubelet:
 
     @property
     def telemetry(self) -> Telemetry:
-        """What ``run --http`` serves: health, counters, and pods with their statuses."""
+        """Internal: what ``run --http`` serves: health, counters, and pods with their statuses."""
         from devicemanager.kubelet.telemetry import Telemetry
 
         return Telemetry(

@@ -315,12 +315,12 @@ class InMemoryKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """See ``MockKubelet.manager``."""
+        """Internal: see ``MockKubelet.manager``."""
         return self._pods.manager
 
     @property
     def telemetry(self) -> NodeTelemetry:
-        """What ``run --http`` serves: pods with their statuses, and device counts."""
+        """Internal: what ``run --http`` serves: pods with their statuses, and device counts."""
         from devicemanager.kubelet.telemetry import NodeTelemetry
 
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._store)
