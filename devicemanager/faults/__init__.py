@@ -14,7 +14,7 @@ returned. It declares the effects that it implements with ``implements``, at imp
 
 Invariants:
 * Nothing here acts: this package uses no gRPC, sockets or subprocesses (``[tool.rooms]``).
-* A kind runs only the code of its own effect. An effect without code is an error at import.
+* A kind runs only the code of its effect. An effect without code is an error at import.
 * Decisions depend on counters and a seed, never on time: the same matches fire the same faults.
 * Without faults, an injection point costs one attribute lookup.
 

@@ -1,7 +1,7 @@
 """Chaos: faults chosen at random from one seed.
 
-The chosen faults are ordinary faults, each with a probability and a seed of its own. The same
-seed therefore chooses the same faults, and they decide the same at the same matches. Kinds
+The chosen faults are ordinary faults, each with a probability and a separate seed. The same seed
+therefore chooses the same faults, and they decide the same at the same matches. Kinds
 and values come from the column ``chaos`` of the table of kinds. Faults that last until they
 are cleared are excluded: a plugin that retries must be able to succeed.
 """

@@ -130,7 +130,7 @@ class Fault:
 
     @property
     def is_immediate(self) -> bool:
-        """True for an action that is executed as soon as it is set."""
+        """True for an action that is executed at once when it is set."""
         return self.kind.is_action and self.at == NOW
 
     @property

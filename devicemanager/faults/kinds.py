@@ -50,7 +50,7 @@ TEXT = "injected fault"
 _MOST = 1 << 62
 
 Read = Callable[[Any], Any]
-"""Converts a value as it was given, text or not. Raises ValueError with the expected form."""
+"""Converts a given value, text or not. Raises ValueError with the expected form."""
 
 
 @attrs.frozen

@@ -74,7 +74,7 @@ class Outcome:
 def register(kubelet: MockKubelet, endpoint: str, resource: str = R) -> Outcome:
     """Call Register once."""
     request = dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
-    # With a connection of its own: a shared one may just have been cut by a fault.
+    # On a new connection: a shared one may just have been cut by a fault.
     target = sockets.target(kubelet.plugin_socket)
     with grpc.insecure_channel(target, sockets.CHANNEL_OPTIONS) as channel:
         try:

@@ -136,7 +136,7 @@ def test_cut_call_cuts_the_connection_during_the_call(
         assert "code = Canceled" in answer.result(20).message
 
 
-def test_cut_call_spares_a_call_that_ends_in_time(
+def test_cut_call_ignores_a_call_that_ends_in_time(
     kubelet: MockKubelet, simulated: Simulated
 ) -> None:
     plugin = simulated(S)

@@ -187,7 +187,7 @@ def test_stale_pod_resources_returns_the_state_of_setting(
     assert pods_listed(kubelet) == ["one", "two"]
 
 
-def test_each_stale_fault_has_a_state_of_its_own(kubelet: MockKubelet, client: Client) -> None:
+def test_each_stale_fault_stores_a_separate_state(kubelet: MockKubelet, client: Client) -> None:
     kubelet.faults.set("stale-pod-resources", method="List")
     kubelet.admit(pod("two"))
     kubelet.faults.set("stale-pod-resources", method="GetAllocatableResources")
