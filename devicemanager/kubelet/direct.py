@@ -1,6 +1,6 @@
 """Direct calls to a plugin, with any devices and without a pod: for tests of RPC handlers.
 
-Each call uses a connection of its own, does not change the kubelet's state, and is recorded
+Each call uses a separate connection, does not change the kubelet's state, and is recorded
 in the call log like any other call.
 """
 

@@ -1,8 +1,8 @@
 """What a kubelet needs of the system's resources to start in this process.
 
 gRPC does not report that descriptors or threads are missing: it retries forever or aborts the
-program. Therefore a start checks them first, and translates every such error to a StartError
-of one line.
+program. Therefore a start checks them first, and translates every such error to a one-line
+StartError.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def check_address_space() -> None:
 def explained() -> Iterator[None]:
     """Translate errors of the system to a StartError of one line.
 
-    They come from missing descriptors, threads or memory, and from modules of ours that can no
-    longer be read.
+    They come from missing descriptors, threads or memory, and from modules that can no longer be
+    read.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """``MockKubelet``: the kubelet's device manager with real sockets, in one directory.
 
 Theory of operation. ``MockKubelet`` is the object that a test holds. It outlives the kubelet's
-process: every start creates a ``KubeletProcess`` with a device manager and servers of its own,
-as on a node. What a node keeps over a restart is owned here: directories, pods, structured
+process: every start creates a ``KubeletProcess`` with a new device manager and new servers, as
+on a node. What a node keeps over a restart is owned here: directories, pods, structured
 claims, injected faults, events and the call log.
 
 Each public member is documented here and delegates to one part:
@@ -625,7 +625,7 @@ class MockKubelet:
         """Wait until all steps have happened, in this order, and return them.
 
         A step is the name of an event kind (``registered``), the name of an RPC (``Allocate``),
-        or an ``Expected`` with more criteria and a timeout of its own, which begins when the
+        or an ``Expected`` with more criteria and a separate timeout, which begins when the
         previous step was found. Other events and calls can come in between. Only what happens
         after this call counts, or after the mark ``since``.
 
