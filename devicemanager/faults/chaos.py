@@ -23,6 +23,7 @@ _TIMES = (1, 2, 3)
 
 def chaos(seed: int) -> tuple[Fault, ...]:
     """Return the faults of a seed: 6 to 12 of different kinds, each with a probability."""
+    # A text as seed, so that other uses of the same number do not draw the same values.
     source = random.Random(f"chaos/{seed}")
     names = sorted(kind.name for kind in KINDS.values() if kind.chaos is not None)
     chosen = source.sample(names, source.randint(_FEWEST, _MOST))
@@ -36,6 +37,7 @@ def _choose(kind: Kind, source: random.Random) -> Fault:
         options["times"] = source.choice(_TIMES)
     return Fault.of(
         kind.name,
+        # Sometimes a few matches later, when the plugin is already registered.
         after=source.randint(0, 2),
         probability=source.choice(_PROBABILITIES),
         seed=source.randrange(1 << 31),

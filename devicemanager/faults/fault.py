@@ -90,6 +90,7 @@ class Fault:
     """Only for the plugin whose socket has this file name."""
     at: str = NOW
     """When an action is executed: ``now``, an injection point or a call."""
+    # Read-only, since faults are shared between threads.
     options: Mapping[str, Any] = attrs.field(factory=dict, converter=_fixed)
     """All options of the kind by name, including defaults."""
 
@@ -118,12 +119,14 @@ class Fault:
                 f"{name}: invalid resource {self.resource!r}: expected a domain and a name, such "
                 "as vendor.com/gpu"
             )
+        # Without a point there are no matches to count: reject options that would have no effect.
         if self.is_immediate and (self.times, self.after, self.probability) != (None, 0, 1.0):
             raise FaultError(
                 f"{name} is executed at once: times, after and probability need at=POINT, where "
                 f"POINT is one of {', '.join(_AT[1:])}"
             )
 
+    # A restart that fires each time its point is reached would never let a plugin register.
     @property
     def _is_once(self) -> bool:
         return self.kind.is_action and not self.is_immediate and self.times is None
@@ -170,7 +173,7 @@ class Fault:
                     f"invalid fault {line!r}: {part!r} is not NAME=VALUE: expected "
                     "KIND:NAME=VALUE,…, such as reject-register:code=UNAVAILABLE,times=2"
                 )
-            if name in given:
+            if name in given:  # a mapping would keep the last one without an error
                 raise FaultError(f"invalid fault {line!r}: duplicate option {name}")
             given[name] = value.replace("\\,", ",")
         return cls.of(kind, **given)
@@ -244,6 +247,7 @@ def _written(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
+    # Only where the parser would otherwise begin another option.
     return _COMMA.sub(r"\\,", str(value))
 
 

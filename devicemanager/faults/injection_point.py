@@ -51,6 +51,7 @@ class Effect(Enum):
     ``at``. Actions are implemented in ``process_faults``.
     """
 
+    # The texts only keep the members distinct: an enum merges members with equal values.
     REJECT_REGISTER = "reject Register", InjectionPoint.REGISTER
     DELAY_REGISTER = "delay the response to Register", InjectionPoint.REGISTER
     CUT_REGISTER = "cut the connections to kubelet.sock", InjectionPoint.REGISTER
@@ -89,6 +90,7 @@ def implements(point: InjectionPoint | None, effects: Collection[Effect]) -> Non
     Raises TypeError if one is missing or belongs to another point. The effects should be the
     keys of the table that selects the code, where the module has one.
     """
+    # A test checks that each injection point has exactly one such declaration.
     wanted = {effect for effect in Effect if effect.point is point}
     if missing := wanted - set(effects):
         raise TypeError(f"no code for {', '.join(sorted(map(str, missing)))} at {point}")

@@ -47,7 +47,7 @@ RPCS = (
 METHODS = ("List", "GetAllocatableResources", "Get")
 ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EACCES")
 TEXT = "injected fault"
-_MOST = 1 << 62
+_MOST = 1 << 62  # keeps sums of times and counters within 64 bits
 
 Read = Callable[[Any], Any]
 """Converts a given value, text or not. Raises ValueError with the expected form."""
@@ -99,7 +99,7 @@ def probability(value: Any) -> float:
     """Read a probability above 0."""
     number = _number(value)
     if not 0 < number <= 1:
-        raise ValueError("a number above 0, at most 1")
+        raise ValueError("a number above 0, at most 1")  # 0 would be a fault that never fires
     return number
 
 
@@ -192,6 +192,7 @@ KINDS = _table(
             (_SECONDS,),
             chaos={"seconds": (*_CHAOS_SECONDS, 9.0)},
         ),
+        # The same effect: without the option ``seconds``, a delay lasts until it is released.
         Kind(
             "hang-register",
             "as delay-register, until the fault is cleared",
@@ -334,7 +335,7 @@ KINDS = _table(
             chaos={},
         ),
         Kind(
-            "stale-pod-resources",
+            "stale-pod-resources",  # not for chaos: it lasts until it is cleared
             "PodResources returns the state of the moment when the fault was set",
             Effect.STALE_POD_RESOURCES,
             (_METHOD,),

@@ -94,6 +94,7 @@ class FaultRegistry:
         from devicemanager.faults.states import Entry
 
         parsed = as_fault(fault, options)
+        # Only the id is taken under the lock: both steps below read the kubelet's state.
         with self._lock:
             self._latest += 1
             entry = Entry(self._latest, parsed)
@@ -137,6 +138,7 @@ class FaultRegistry:
                 del self._entries[entry.id]
             self._rearm()
             holds = [hold for entry in cleared for hold in entry.holds]
+        # Outside the lock: releasing a delay runs the callbacks of the delayed calls.
         for hold in holds:
             hold.release()
         if which is not None and not cleared:
@@ -214,6 +216,7 @@ class FaultRegistry:
         # Started before it is counted: a test that sees the count may advance the clock at once.
         hold.start(self._clock, seconds)
         with self._lock:
+            # The fault may have been cleared, or the stop begun, since it fired.
             is_over = self._is_stopping or entry.id not in self._entries
             if not (is_over or hold.is_over):
                 entry.holds.add(hold)

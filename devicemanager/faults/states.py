@@ -81,6 +81,7 @@ class Entry:
         fault = self.fault
         self.seen += 1
         self.matches[context.resource] += 1
+        # Counted before the decision, so that ``seen`` includes matches that did not fire.
         if self.seen <= fault.after or self.fired == fault.times:
             return False
         if fault.probability < 1:
@@ -134,6 +135,7 @@ class Hold:
             if self.is_over:
                 return
             self.is_over = True
+        # Outside the lock: callbacks take other locks, and may read this delay.
         if self._cancel is not None:
             self._cancel()
         if self._ended is not None:
@@ -143,6 +145,7 @@ class Hold:
 
     def wait(self) -> None:
         """Block this thread until the delay is over."""
+        # An event of this call, so that any number of threads can wait.
         over = threading.Event()
         self.then(over.set)
         over.wait()

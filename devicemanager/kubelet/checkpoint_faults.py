@@ -59,6 +59,7 @@ def _lose(path: Path) -> None:
 
 
 def _truncate(path: Path) -> None:
+    # As after a crash of a node whose file system had not written all blocks.
     if path.exists():
         os.truncate(path, path.stat().st_size // 2)
 

@@ -76,6 +76,7 @@ def devices(state: State) -> tuple[DeviceStatus, ...]:
 
     A device that several containers of a pod use one after another has a row for each.
     """
+    # Copied under the lock, sorted without it: an admission must not wait for this report.
     with state.lock:
         lists = dict(state.endpoints.resources())
         allocated = [
@@ -88,6 +89,7 @@ def devices(state: State) -> tuple[DeviceStatus, ...]:
     for resource, pod, container, ids in allocated:
         for id_ in ids:
             holders.setdefault((resource, id_), []).append((pod, container))
+    # Devices that are allocated but not advertised any more are included.
     listed = {(resource, id_) for resource in lists for id_ in lists[resource].device_index.ids}
     return tuple(
         [

@@ -136,6 +136,7 @@ class MockKubelet:
         Raises StartError, with one line, if the kubelet cannot start here, and RequestError if
         it is already running.
         """
+        # Outside the lifecycle's lock: an admission calls plugins, and a stop must not wait for it.
         self._life.start().workers.readmit()
         return self
 
@@ -145,6 +146,7 @@ class MockKubelet:
         Raises StopError if files could not be removed. The kubelet has stopped even then, and
         can be started again.
         """
+        # First, so that no action of a fault starts the kubelet again.
         self._fault_actions.cancel()
         self._life.stop()
 
@@ -195,6 +197,7 @@ class MockKubelet:
         The kubelet runs afterwards. Plugins stay registered, events and calls stay stored: see
         ``mark``. Raises StartError.
         """
+        # Faults first, so that none fires during the rest; claims last, when no pod has any.
         self._faults.clear()
         if not self.is_serving:
             self.start()
@@ -217,6 +220,7 @@ class MockKubelet:
 
     def check(self) -> None:
         """Raise the first error that occurred on a server thread since the last call, if any."""
+        # Cleared, so that the end of a test reports an error only once.
         with self._lock:
             errors, self._errors = self._errors, []
         if errors:
@@ -229,7 +233,7 @@ class MockKubelet:
 
     def _new_process(self) -> KubeletProcess:
         if self._temporary is not None:
-            self._temporary.ensure()
+            self._temporary.ensure()  # ``close`` has removed it, and the kubelet starts again
         latest = self._latest
         providers = None if latest is None else latest.manager.providers()
         return KubeletProcess(
@@ -247,6 +251,7 @@ class MockKubelet:
 
     def _started(self, process: KubeletProcess) -> None:
         self._latest = process
+        # ``ShouldResetExtendedResourceCapacity``, devicemanager/manager.go, v1.32
         if process.is_fresh:
             self._pods.reset_node_status()
 
@@ -520,6 +525,7 @@ class MockKubelet:
         """Internal: what ``run --http`` serves: health, counters, and pods with their statuses."""
         from devicemanager.kubelet.telemetry import Telemetry
 
+        # Functions instead of values: telemetry outlives processes, and is read while stopped.
         return Telemetry(
             lambda: self.manager,
             self.allocated_resources_status,
@@ -706,6 +712,7 @@ class MockKubelet:
 
         Raises RequestError for an unknown UID.
         """
+        # Not of the claim manager, which would be created: most pods have no claims.
         pod = self._store.known(uid).pod
         return {
             str(container.name): self._claims.devices(pod, container.name)
@@ -751,6 +758,8 @@ class MockKubelet:
         return self._faults
 
     # -- asyncio -----------------------------------------------------------------------
+
+    # On another thread, because the same loop may serve the plugin that the kubelet calls.
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)

@@ -55,6 +55,7 @@ def prepare(
     past = podresources.MemorySource()
     if source is not None:
         past.replace(pods=source.pods(), allocatable=source.allocatable())
+    # Without limiter and counters: the fault fires after the real service has applied both.
     service = Service(
         past,
         limiter=None,
@@ -77,11 +78,12 @@ class FaultyResponses:
         Raises Rejection, and what the source raises.
         """
         if not self._faults.armed:
-            return method.answer(request)
+            return method.answer(request)  # every call comes here: without faults, do no more
         name = method.path.rpartition("/")[2]
         fired = self._faults.at(InjectionPoint.POD_RESOURCES, FaultContext(rpc=name))
         if (delay := first(fired, Effect.DELAY_POD_RESOURCES)) is not None:
             delay.hold().wait()
+        # Of several faults that replace the response, the one that was set first counts.
         fault = first(fired, *_RESPONSES)
         if fault is None:
             return method.answer(request)

@@ -97,6 +97,7 @@ class KubeletProcess:
         self.manager = DeviceManager(
             settings, store=self._store, clock=clock, events=events, providers=providers
         )
+        # Events name pods as users know them, and only the pod store knows the names.
         self.manager.plugins.title_of = pods.title_of
         state = directories.claims_state_path
         self._claims = claims
@@ -158,6 +159,7 @@ class KubeletProcess:
             deprecation_file=behaviour.deprecation_file,
             keeps_sockets=self._keeps_sockets,
         )
+        # Delays may begin again before anything is served that could be delayed.
         self._faults.starting()
         try:
             self._serve()
@@ -180,7 +182,7 @@ class KubeletProcess:
         self._stops += [
             self.pod_resources.stop,
             self._watcher.stop,
-            lambda: self._registration.stop(),
+            lambda: self._registration.stop(),  # looked up late: a fault can replace the server
         ]
         # A queue, because put and get are atomic: an interrupt comes before or after them.
         others_started: SimpleQueue[bool] = SimpleQueue()
@@ -226,6 +228,7 @@ class KubeletProcess:
         # A plugin that sees kubelet.sock disappear may end its stream before we do. Ignore it:
         # a kubelet that is killed would not write it to the checkpoint either.
         self.manager.plugins.ignore()
+        # A delayed call would block the stop: release them all, then cancel registrations.
         self._faults.stopping()
         self.registrar.interrupt()
         failures = self._stop_all()
@@ -252,7 +255,7 @@ class KubeletProcess:
         return failures
 
     def _load(self) -> None:
-        self._store.remove_leftovers()
+        self._store.remove_leftovers()  # temporary files of a kubelet that was killed
         damage_checkpoint(self._faults, self._store.path)
         try:
             saved = self._read_checkpoint()

@@ -81,13 +81,14 @@ class FaultActions:
 
     def start(self, fault: Fault, context: FaultContext) -> None:
         """See ``faults.registry.Actions``."""
+        # Read now: a stop after this moment cancels the action.
         stops = self._stops
         act = _ACTIONS[fault.kind.effect]
         threading.Thread(
             target=self._guarded,
             args=(lambda: act(self, fault, context, stops),),
             name="fault",
-            daemon=True,
+            daemon=True,  # waits for nothing, and must not delay the end of the program
         ).start()
 
     def cancel(self) -> None:

@@ -75,7 +75,7 @@ class NodeTelemetry:
         try:
             state = self._manager().state
         except RequestError:
-            return {}
+            return {}  # metrics are scraped from a stopped kubelet, too
         with state.lock:
             return {
                 str(resource): DeviceCounts(
@@ -127,6 +127,7 @@ class Telemetry(NodeTelemetry):
         """Return why no plugin can register, in the words of the ``/healthz`` check
         ``device-plugin`` of this kubelet's version; empty if plugins can register or the
         version has no such check."""
+        # Also of a process that has stopped: ``/healthz`` is served all the time.
         process = self._latest()
         error = None if process is None else process.registration_error
         return registration_failure(self._check, has_started=process is not None, error=error)
