@@ -40,7 +40,7 @@ class SharedStore:
     __slots__ = ("_made", "_written")
 
     def __init__(self) -> None:
-        # The checkpoint's writer passes the text from ``make`` to ``write``. Here the text is empty,
+        # The checkpoint writer passes the text from ``make`` to ``write``. Here it is empty,
         # and the values are passed in this attribute.
         self._made: _Contents | None = None
         self._written: _Contents | None = None
