@@ -83,7 +83,7 @@ class FaultyResponses:
         fired = self._faults.at(InjectionPoint.POD_RESOURCES, FaultContext(rpc=name))
         if (delay := first(fired, Effect.DELAY_POD_RESOURCES)) is not None:
             delay.hold().wait()
-        # Of several faults that replace the response, the one that was set first counts.
+        # If several faults replace the response, the one that was set first counts.
         fault = first(fired, *_RESPONSES)
         if fault is None:
             return method.answer(request)
