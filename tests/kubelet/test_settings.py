@@ -1,4 +1,4 @@
-"""A setting that cannot be is rejected where it is written."""
+"""An invalid setting is rejected when Settings is created."""
 
 import re
 
@@ -16,14 +16,14 @@ TIMES += ["pre_start_timeout", "grace_period", "wait_for_plugin"]
 
 @pytest.mark.parametrize("field", TIMES)
 @pytest.mark.parametrize("wrong", [-1, -0.5, "3", True, float("nan")])
-def test_a_time_is_a_number(field, wrong):
+def test_time_must_be_a_number(field, wrong):
     with pytest.raises(ValueError, match=f"^{field} is a number of at least 0"):
         Settings(**{field: wrong})
     assert getattr(Settings(**{field: 0}), field) == 0
 
 
 @pytest.mark.parametrize("field", TIMES)
-def test_none_is_a_time_where_it_switches_a_limit_off(field):
+def test_none_disables_a_timeout(field):
     if field in {"dial_timeout", "grace_period", "wait_for_plugin"}:
         with pytest.raises(ValueError, match=f"^{field} is .*: not None$"):
             Settings(**{field: None})
@@ -55,13 +55,13 @@ def test_none_is_a_time_where_it_switches_a_limit_off(field):
         ("numa", [0, 1], "a NumaTopology, such as NumaTopology.of([0, 1])"),
     ],
 )
-def test_a_wrong_value_is_rejected_by_the_name_of_its_field(field, wrong, wanted):
+def test_invalid_value_is_rejected_with_its_field(field, wrong, wanted):
     with pytest.raises(ValueError, match=f"^{field} is {re.escape(wanted)}.*: not .*$"):
         Settings(**{field: wrong})
 
 
 @pytest.mark.parametrize("wrong", ["-1", -1, True, None, "two", "1 Gi", float("nan")])
-def test_an_amount_is_a_quantity(wrong):
+def test_amount_must_be_a_quantity(wrong):
     text = (
         r"^node_allocatable\['cpu'\] is a quantity of at least 0, such as 2, '500m' or '8Gi': not"
     )
@@ -69,11 +69,11 @@ def test_an_amount_is_a_quantity(wrong):
         Settings(node_allocatable={"cpu": wrong})
 
 
-def test_amounts_mean_what_they_mean_in_a_manifest():
+def test_amounts_are_parsed_as_in_a_manifest():
     settings = Settings(node_allocatable={"cpu": 2, "memory": "8Gi", "pods": 1.0, "v.com/g": "1k"})
     wanted = {"cpu": 2000, "memory": 8 << 30, "pods": 1, "v.com/g": 1000}
     assert settings.node_amounts == wanted
-    # A copy does not read them once more.
+    # A copy does not parse them again.
     assert attrs.evolve(settings, strict=True).node_amounts == wanted
     assert Settings(node_allocatable={"cpu": "500m"}).node_amounts == {"cpu": 500}
     assert Settings(node_allocatable={"cpu": 0.5}).node_amounts == {"cpu": 500}
@@ -92,7 +92,7 @@ def test_amounts_mean_what_they_mean_in_a_manifest():
         ),
     ],
 )
-def test_topology_settings_are_rejected_in_the_kubelets_words(settings, text):
+def test_invalid_topology_settings_have_the_kubelets_text(settings, text):
     with pytest.raises(TopologyConfigError, match=text):
         Settings(**settings)
 
@@ -111,22 +111,22 @@ def test_topology_settings_are_rejected_in_the_kubelets_words(settings, text):
         ({"node_name": 5}, "node_name is a node's name, .*: not 5"),
     ],
 )
-def test_what_is_not_of_the_kind_is_rejected(settings, text):
+def test_value_of_wrong_type_is_rejected(settings, text):
     with pytest.raises(ValueError, match=f"^{text}"):
         Settings(**settings)
 
 
-def test_policy_none_takes_any_options_as_the_kubelet_does():
+def test_policy_none_accepts_any_options():
     assert Settings(topology_options={"x": "1"}).topology_options == {"x": "1"}
 
 
 @pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "vendor.com/"])
-def test_a_resource_that_no_plugin_can_register_is_not_declared(name):
+def test_invalid_declared_resource_is_rejected(name):
     with pytest.raises(ValueError, match=f"^declared_resources names '{name}', which no plugin"):
         Settings(declared_resources={"vendor.com/gpu", name})
 
 
-def test_without_numa_the_nodes_are_those_of_the_providers():
+def test_default_topology_comes_from_the_providers():
     three = NumaTopology.of(range(3))
     settings = Settings(providers=(CpuProvider.of(three, {0: [0], 2: [1]}),))
     assert (settings.topology, settings.topology_grows) == (three, False)
@@ -134,13 +134,13 @@ def test_without_numa_the_nodes_are_those_of_the_providers():
     assert not Settings(numa=three).topology_grows
 
 
-def test_sets_may_be_given_as_lists_and_paths_as_text():
+def test_sets_accept_lists_and_paths_accept_text():
     settings = Settings(quirks=["Q1"], declared_resources=["v.com/g"], sysfs="/elsewhere")
     assert settings.quirks == {"Q1"}
     assert settings.declared_resources == {"v.com/g"}
     assert settings.sysfs.name == "elsewhere"
 
 
-def test_durability_is_the_kubelets_unless_said_otherwise():
+def test_default_durability_is_the_kubelets():
     assert Settings().durability is Durability.KUBELET
     assert Settings(durability="power") == Settings(durability=Durability.POWER)
