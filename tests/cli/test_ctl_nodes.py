@@ -191,7 +191,7 @@ def test_conditions(world, nodes):
     assert world.condition("MemoryPressure", "a")["status"] == "False"
     nodes("silent", "a", "b")
     nodes("silent", "b", "--off")
-    assert world.heartbeat.silent == {"a"}
+    assert world.leases.paused == {"a"}
 
 
 def test_pods_end(world, nodes):

@@ -77,13 +77,13 @@ class Measuring:
         first = max(1, self.nodes // 10)
         options = NodeOptions(taints=())
         empty, began, cpu = _rss(), time.monotonic(), time.process_time()
-        cluster.join_light("first", first, {GPU: 8}, options=options)
+        cluster.join_in_memory("first", first, {GPU: 8}, options=options)
         waits, idles = time.monotonic(), time.process_time()
         _wait(lambda: self._count_ready() == first)
         before = _rss()
         began += time.monotonic() - waits
         cpu += time.process_time() - idles
-        cluster.join_light("m", self.nodes - first, {GPU: 8}, options=options)
+        cluster.join_in_memory("m", self.nodes - first, {GPU: 8}, options=options)
         self.say(f"{self.nodes} nodes registered", time.monotonic() - began, "s")
         self.say("processor time per node", 1000 * (time.process_time() - cpu) / self.nodes, "ms")
         _wait(lambda: self._count_ready() == self.nodes)
@@ -92,27 +92,25 @@ class Measuring:
         self.say("memory of all, with connections", (_rss() - empty) / 1024, "MiB")
 
     def _leases(self, cluster: Cluster, seconds: float = 20.0) -> None:
-        lane = cluster.connection.heartbeat
-        cpu, count = time.process_time(), lane.lag.renewals
+        cpu, count = time.process_time(), cluster.lease_lag.renewals
         time.sleep(seconds)
-        done, used = lane.lag.renewals - count, time.process_time() - cpu
+        done, used = cluster.lease_lag.renewals - count, time.process_time() - cpu
         self._idle = used / seconds
         self.say("leases renewed per second", done / seconds, "/s")
         self.say("processor time per lease, all idle nodes do", 1000 * used / max(1, done), "ms")
-        self.say("worst lateness of a lease", lane.lag.worst, "s")
+        self.say("worst lateness of a lease", cluster.lease_lag.worst, "s")
 
     def _run_pods(self, cluster: Cluster) -> None:
-        lane = cluster.connection.heartbeat
         first = max(1, self.pods // 5)
         self._deployment(first)
         _wait(lambda: self._is_done(cluster, {"Running": first}))
         before, rest = _rss(), self.pods - first
-        leases = lane.lag.renewals
+        leases = cluster.lease_lag.renewals
         with self._net("pod start", f"{rest} pods of a Deployment Running", rest):
             self._scale(self.pods)
             _wait(lambda: self._is_done(cluster, {"Running": self.pods}))
-        self.say("leases renewed meanwhile", lane.lag.renewals - leases, "")
-        self.say("worst lateness of a lease", lane.lag.worst, "s")
+        self.say("leases renewed meanwhile", cluster.lease_lag.renewals - leases, "")
+        self.say("worst lateness of a lease", cluster.lease_lag.worst, "s")
         self.say("memory per pod, net", (_rss() - before) / max(1, rest), "KiB")
         with self._net("deletion", f"{self.pods} pods deleted", self.pods):
             self._scale(0)
@@ -133,7 +131,6 @@ class Measuring:
 
     def _soak(self, cluster: Cluster) -> None:
         """Pods come at a rate, run for some seconds and are deleted."""
-        lane = cluster.connection.heartbeat
         began, cpu, created = time.monotonic(), time.process_time(), 0
         worst = not_ready = 0.0
         looked = began
@@ -147,7 +144,7 @@ class Measuring:
             if now > looked + 10:
                 looked = now
                 not_ready = max(not_ready, self.nodes - self._count_ready())
-                worst = max(worst, lane.lag.worst)
+                worst = max(worst, cluster.lease_lag.worst)
             time.sleep(0.02)
         for number in range(max(0, created - int(10 * self.rate)), created):
             self.api.request("DELETE", f"{DEFAULT}/pods/s-{number}")
@@ -170,7 +167,7 @@ class Measuring:
 
     def _is_done(self, cluster: Cluster, phases: dict[str, int]) -> bool:
         """Whether the nodes' pods are so, and the API server was told."""
-        return cluster.pod_counts() == phases and cluster.connection.lane.load == 0
+        return cluster.pod_counts() == phases and cluster.pending_requests == 0
 
     def _count_ready(self) -> int:
         return sum(_is_ready(node) for node in _all(self.api, "/api/v1/nodes"))

@@ -1,6 +1,7 @@
-"""Faults of a node by annotation, so that a thousand nodes fail by one ``kubectl annotate``.
+"""Node faults by annotation, so that one ``kubectl annotate`` affects a thousand nodes.
 
-``devicemanager.io/faults`` lists what is wrong with the node; what is no longer listed is mended.
+The annotation ``devicemanager.io/faults`` lists the active faults. A fault that is removed from
+it is undone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from devicemanager.cluster.client.rate_limited_warning import cut
+from devicemanager.cluster.client.rate_limited_warning import truncate
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
@@ -27,7 +28,7 @@ _PRESSURES: Final = {
     "pid-pressure": Pressure.PID,
 }
 _ONCE: Final = ("reboot", "restart")
-_LONGEST_TEXT: Final = 300
+_MAX_TEXT: Final = 300
 FORMS: Final[Mapping[str, str]] = {
     "device-unhealthy": "RESOURCE/DEVICE",
     "device-lost": "RESOURCE/DEVICE",
@@ -41,12 +42,12 @@ FORMS: Final[Mapping[str, str]] = {
     "reboot": "ANYTHING",
     "restart": "ANYTHING",
 }
-"""Kinds and what is said of each; a reboot or restart happens each time its text is new."""
+"""Form of the argument by fault kind. A reboot or restart happens once for each new text."""
 
 
 @attrs.frozen
 class Fault:
-    """One thing that is wrong."""
+    """One fault of a node."""
 
     kind: str
     what: str = ""
@@ -56,25 +57,31 @@ class Fault:
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``: faults, with semicolons between.
-    Raises ValueError."""
+    """Parse faults separated by semicolons: ``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``.
+
+    Raises ValueError.
+    """
     return tuple(_fault(part.strip()) for part in text.split(";") if part.strip())
 
 
 def _fault(text: str) -> Fault:
     kind, _, what = (each.strip() for each in text.partition("="))
     if kind not in FORMS:
-        raise ValueError(f"{cut(text)!r} is no fault: choose from {', '.join(FORMS)}")
+        raise ValueError(f"unknown fault {truncate(text)!r}: use one of {', '.join(FORMS)}")
     form = FORMS[kind]
     if bool(what) != bool(form) and form != "[MESSAGE]":
-        raise ValueError(f"{cut(text)!r} is not like {kind}{'=' + form if form else ''}")
+        raise ValueError(
+            f"invalid fault {truncate(text)!r}: expected {kind}{'=' + form if form else ''}"
+        )
     if form == "RESOURCE/DEVICE" and what.count("/") < 2:
-        raise ValueError(f"{cut(text)!r} is not like {kind}=vendor.com/gpu/gpu-2")
+        raise ValueError(
+            f"invalid fault {truncate(text)!r}: expected a form such as {kind}=vendor.com/gpu/gpu-2"
+        )
     return Fault(kind, what)
 
 
-class Faulty(Protocol):
-    """What can go wrong; see ``ClusterNode``."""
+class FaultTarget(Protocol):
+    """What faults do to a node; see ``ClusterNode``."""
 
     def do(self, act: Callable[[], None]) -> None: ...
     def say(self, text: str) -> None: ...
@@ -93,9 +100,9 @@ class Faulty(Protocol):
 
 
 class NodeFaults:
-    """What is wrong with one node on purpose. May be called from any thread."""
+    """The faults in one node's annotation. Thread-safe."""
 
-    def __init__(self, node: Faulty) -> None:
+    def __init__(self, node: FaultTarget) -> None:
         self._node = node
         # Guards the fields below.
         self._lock = threading.Lock()
@@ -104,12 +111,14 @@ class NodeFaults:
 
     @property
     def active(self) -> tuple[Fault, ...]:
-        """What the annotation lists."""
+        """The faults that the annotation lists."""
         return self._active
 
-    def annotated(self, annotations: Mapping[str, Any], *, is_first: bool = False) -> None:
-        """The Node's annotations, as they are now. If this ``is_first``, what they say of
-        reboots and restarts has happened before us."""
+    def update(self, annotations: Mapping[str, Any], *, is_first: bool = False) -> None:
+        """Apply the Node's current annotations.
+
+        ``is_first``: the node joins, so its reboots and restarts happened before.
+        """
         text = str(annotations.get(ANNOTATION, ""))
         with self._lock:
             if text == self._text:
@@ -118,7 +127,7 @@ class NodeFaults:
         try:
             wanted = parse_faults(text)
         except ValueError as error:
-            self._node.say(f"annotation {ANNOTATION}: {error}; nothing is changed")
+            self._node.say(f"annotation {ANNOTATION}: {error}; nothing changed")
             return
         past = tuple(each for each in wanted if is_first and each.kind in _ONCE)
         self._node.do(lambda: self._change(past, wanted))
@@ -127,59 +136,59 @@ class NodeFaults:
         before, self._active = (*self._active, *past), wanted
         for fault in before:
             if fault not in wanted:
-                self._do(fault, False)
+                self._set(fault, False)
         for fault in wanted:
             if fault not in before:
-                self._do(fault, True)
+                self._set(fault, True)
         self._node.pressure([_PRESSURES[each.kind] for each in wanted if each.kind in _PRESSURES])
 
-    def _do(self, fault: Fault, comes: bool) -> None:
-        act = _ACTS.get(fault.kind)
+    def _set(self, fault: Fault, is_on: bool) -> None:
+        act = _ACTIONS.get(fault.kind)
         if act is None:
             return
         try:
-            act(self._node, fault.what, comes)
+            act(self._node, fault.what, is_on)
         except RequestError as error:
-            self._node.say(f"fault {cut(str(fault))}: {str(error)[:_LONGEST_TEXT]}")
+            self._node.say(f"fault {truncate(str(fault))}: {str(error)[:_MAX_TEXT]}")
 
 
-def _unhealthy(node: Faulty, what: str, comes: bool) -> None:
+def _unhealthy(node: FaultTarget, what: str, is_on: bool) -> None:
     resource, _, device = what.rpartition("/")
-    (node.fail_device if comes else node.recover_device)(resource, device)
+    (node.fail_device if is_on else node.recover_device)(resource, device)
 
 
-def _lost(node: Faulty, what: str, comes: bool) -> None:
+def _lost(node: FaultTarget, what: str, is_on: bool) -> None:
     resource, _, device = what.rpartition("/")
-    (node.lose_device if comes else node.return_device)(resource, device)
+    (node.lose_device if is_on else node.return_device)(resource, device)
 
 
-def _plugin(node: Faulty, what: str, comes: bool) -> None:
-    (node.stop_plugin if comes else node.start_plugin)(what)
+def _plugin(node: FaultTarget, what: str, is_on: bool) -> None:
+    (node.stop_plugin if is_on else node.start_plugin)(what)
 
 
-def _zero(node: Faulty, what: str, comes: bool) -> None:
-    node.zero_capacity(what, comes)
+def _zero(node: FaultTarget, what: str, is_on: bool) -> None:
+    node.zero_capacity(what, is_on)
 
 
-def _not_ready(node: Faulty, what: str, comes: bool) -> None:
-    node.not_ready((what or NOT_READY) if comes else "", "annotation")
+def _not_ready(node: FaultTarget, what: str, is_on: bool) -> None:
+    node.not_ready((what or NOT_READY) if is_on else "", "annotation")
 
 
-def _silent(node: Faulty, _: str, comes: bool) -> None:
-    node.silent(comes)
+def _silent(node: FaultTarget, _: str, is_on: bool) -> None:
+    node.silent(is_on)
 
 
-def _reboot(node: Faulty, _: str, comes: bool) -> None:
-    if comes:
+def _reboot(node: FaultTarget, _: str, is_on: bool) -> None:
+    if is_on:
         node.reboot()
 
 
-def _restart(node: Faulty, _: str, comes: bool) -> None:
-    if comes:
+def _restart(node: FaultTarget, _: str, is_on: bool) -> None:
+    if is_on:
         node.restart()
 
 
-_ACTS: Final[Mapping[str, Callable[[Faulty, str, bool], None]]] = {
+_ACTIONS: Final[Mapping[str, Callable[[FaultTarget, str, bool], None]]] = {
     "device-unhealthy": _unhealthy,
     "device-lost": _lost,
     "plugin-gone": _plugin,

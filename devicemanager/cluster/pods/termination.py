@@ -1,20 +1,19 @@
-"""Pods that the kubelet ends: because they are deleted, or because the node needs them gone."""
+"""Pods that the kubelet stops because they are deleted or evicted."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.pods.manager import PodManager
-from devicemanager.cluster.pods.state import ACTIVE, PodState, Stage
-from devicemanager.cluster.pods.statusmanager import StatusManager
-from devicemanager.cluster.pods.syncloop import SyncLoop
+from devicemanager.cluster.node_context import NodeContext
+from devicemanager.cluster.pods.pod_manager import ACTIVE, PodManager, PodState, Stage
+from devicemanager.cluster.pods.status_manager import StatusManager
+from devicemanager.cluster.pods.sync_loop import SyncLoop
 
 __all__ = ["PodTermination"]
 
 
 class PodTermination:
-    """Of the pods of one node."""
+    """Stops the pods of one node."""
 
     __slots__ = ("_loop", "_node", "_pods", "_statuses")
 
@@ -29,8 +28,8 @@ class PodTermination:
     # -- deletion ----------------------------------------------------------------------
 
     def delete(self, pod: PodState) -> None:
-        """Its containers stop, its last status is written, then it is deleted. To be called in
-        the loop."""
+        """Stop the containers; the status manager then writes the last status and deletes the
+        pod. Call it in the sync loop."""
         if pod.stage in ACTIVE:
             with pod.held(self._pods.lock):
                 self._stop(pod)
@@ -42,21 +41,21 @@ class PodTermination:
         if self._node.options.all_events:
             for name in sorted(kubelet.pod(pod.uid).running):
                 self._node.recorder.record(
-                    pod.subject, "Normal", "Killing", f"Stopping container {name}"
+                    pod.reference, "Normal", "Killing", f"Stopping container {name}"
                 )
-        kubelet.stop_pod(pod.uid, self._node.facts.exit_code_on_delete)
+        kubelet.stop_pod(pod.uid, self._node.behaviour.exit_code_on_delete)
 
     # -- eviction ----------------------------------------------------------------------
 
     def evict_all(self, reason: str, message: str) -> None:
-        """The kubelet ends every pod, each Failed for this reason."""
+        """Evict all pods."""
         for pod in self._pods.all():
             self.evict(pod, reason, message)
 
     def evict(self, pod: PodState, reason: str, message: str) -> None:
-        """The kubelet ends one pod, unless it has ended."""
+        """Stop a pod, which becomes Failed with this reason; do nothing if it has ended."""
         if pod.stage in ACTIVE:
-            self._node.recorder.record(pod.subject, "Warning", reason, message)
+            self._node.recorder.record(pod.reference, "Warning", reason, message)
             self._loop.do(partial(self._evict, pod, reason, message))
 
     def _evict(self, pod: PodState, reason: str, message: str) -> None:
@@ -65,7 +64,7 @@ class PodTermination:
         with self._statuses.changing(pod):
             self._node.kubelet.stop_pod(
                 pod.uid,
-                self._node.facts.exit_code_on_delete,
+                self._node.behaviour.exit_code_on_delete,
                 reason=reason,
                 message=message,
                 disruption=message,

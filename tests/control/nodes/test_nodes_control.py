@@ -135,12 +135,12 @@ def test_conditions(world, ask):
 
 def test_a_silent_node_says_nothing_until_it_speaks_again(world, ask):
     ask("silence", "a")
-    assert world.heartbeat.silent == {"a"}
+    assert world.leases.paused == {"a"}
     assert ask("getNode", "a")["silent"] is True
     ask("failDevice", "a", body={"resource": GPU, "device": "gpu-0"})
     assert allocatable(world) == "4"
     ask("silence", "a", body={"silent": False})
-    assert (world.heartbeat.silent, allocatable(world)) == (set(), "3")
+    assert (world.leases.paused, allocatable(world)) == (set(), "3")
 
 
 def test_a_node_starts_anew(world, ask):

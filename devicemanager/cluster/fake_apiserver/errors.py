@@ -1,4 +1,4 @@
-"""The stub's errors, in the API server's words."""
+"""Error responses, with the texts of a real API server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from devicemanager.cluster.fake_apiserver.kinds import Target
 
-__all__ = ["Rejection", "status"]
+__all__ = ["StatusError", "status"]
 
 _REASONS = {
     400: "BadRequest",
@@ -23,8 +23,8 @@ _REASONS = {
 }
 
 
-class Rejection(Exception):
-    """A request is answered with an error."""
+class StatusError(Exception):
+    """A request fails with a ``metav1.Status`` (``StatusError`` in apimachinery)."""
 
     def __init__(self, code: int, message: str, reason: str | None = None) -> None:
         super().__init__(message)
@@ -33,28 +33,28 @@ class Rejection(Exception):
         self.reason = reason or _REASONS.get(code, "Unknown")
 
     @staticmethod
-    def not_found(target: Target) -> Rejection:
-        """There is no such object."""
-        return Rejection(404, f'{target.kind.plural} "{target.name}" not found')
+    def not_found(target: Target) -> StatusError:
+        """Return the error for an object that does not exist."""
+        return StatusError(404, f'{target.kind.plural} "{target.name}" not found')
 
     @staticmethod
-    def exists(target: Target, name: str) -> Rejection:
-        """There is one already."""
-        return Rejection(409, f'{target.kind.plural} "{name}" already exists', "AlreadyExists")
+    def exists(target: Target, name: str) -> StatusError:
+        """Return the error for a name that is in use."""
+        return StatusError(409, f'{target.kind.plural} "{name}" already exists', "AlreadyExists")
 
     @staticmethod
-    def conflict(target: Target, why: str) -> Rejection:
-        """It is not the object that was meant, or no longer as it was."""
+    def conflict(target: Target, why: str) -> StatusError:
+        """Return the error for another UID or an outdated version."""
         what = f'Operation cannot be fulfilled on {target.kind.plural} "{target.name}"'
-        return Rejection(409, f"{what}: {why}")
+        return StatusError(409, f"{what}: {why}")
 
     def body(self) -> dict[str, Any]:
-        """As ``metav1.Status``."""
+        """Return the body of the response."""
         return status(self.code, self.reason, self.message)
 
 
 def status(code: int, reason: str, message: str) -> dict[str, Any]:
-    """A ``metav1.Status`` of failure."""
+    """Return a ``metav1.Status`` of failure."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The stub over HTTP: verbs, patches, pages, faults, and a stop in between."""
+"""The fake API server over HTTP: verbs, patches, pages, faults, stop and start."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def pod(name):
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
-def test_what_every_client_may_ask(stub, path):
-    pool = Server(stub.url).pool(1)
+def test_plain_paths_need_no_permission(apiserver, path):
+    pool = Server(apiserver.url).pool(1)
     assert pool.request("GET", path).status == 200
     pool.close()
 
 
-def test_pages(api):
+def test_list_has_pages(api):
     for name in "cab":
         api.request("POST", PODS, pod(name))
     first = api.request("GET", PODS, query={"limit": "2"})
@@ -32,7 +32,7 @@ def test_pages(api):
     assert "continue" not in last["metadata"]
 
 
-def test_patches_of_both_kinds(api):
+def test_patch_requires_a_patch_content_type(api):
     api.request("POST", "/api/v1/nodes", {"metadata": {"name": "n", "labels": {"a": "1"}}})
     patch = {"metadata": {"labels": {"a": None, "b": "2"}}}
     node = api.request("PATCH", node_path("n"), patch, patch="merge")
@@ -42,22 +42,22 @@ def test_patches_of_both_kinds(api):
     assert caught.value.code == 415
 
 
-def test_evictions_and_bindings(api):
+def test_bind_and_evict(api):
     api.request("POST", PODS, pod("a"))
     api.request("POST", f"{PODS}/a/binding", {"target": {"name": "n"}})
     api.request("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
     assert "deletionTimestamp" in api.request("GET", f"{PODS}/a")["metadata"]
 
 
-def test_may_i(api, stub):
+def test_access_review_reports_permissions(api, apiserver):
     review = {"spec": {"resourceAttributes": {"resource": "nodes", "verb": "create"}}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     assert api.request("POST", path, review)["status"] == {"allowed": True}
-    stub.rights.allowed = frozenset()
+    apiserver.permissions.allowed = frozenset()
     assert api.request("POST", path, review)["status"] == {"allowed": False}
 
 
-def test_unknown_paths_and_bodies(api):
+def test_unknown_paths_and_methods_are_errors(api):
     with pytest.raises(NotFound):
         api.request("GET", "/api/v1/widgets")
     for method in ("POST", "DELETE"):
@@ -66,16 +66,16 @@ def test_unknown_paths_and_bodies(api):
         assert caught.value.code == 405
 
 
-def test_somebody_else_writes_first(api, stub):
+def test_second_writer_causes_a_conflict(api, apiserver):
     lease = api.request("POST", LEASES, {"metadata": {"name": "n"}, "spec": {}})
-    stub.faults.second_writer = lambda request: request.target.kind.plural == "leases"
+    apiserver.faults.second_writer = lambda request: request.resource == "leases"
     with pytest.raises(Conflict):
         api.request("PUT", f"{LEASES}/n", lease)
-    assert stub.requests["update", "leases"] == 1
+    assert apiserver.requests["update", "leases"] == 1
 
 
-def test_a_share_of_requests_fails(api, stub):
-    stub.faults.fail(500, lambda request: request.verb == "list", share=0.5)
+def test_failure_has_a_probability(api, apiserver):
+    apiserver.faults.fail(500, lambda request: request.verb == "list", probability=0.5)
     failures = 0
     for _ in range(40):
         try:
@@ -83,26 +83,26 @@ def test_a_share_of_requests_fails(api, stub):
         except Unavailable:
             failures += 1
     assert 5 < failures < 35
-    stub.faults.clear()
+    apiserver.faults.clear()
     api.attempt("GET", PODS)
 
 
-def test_slow_and_silent(connect, stub):
-    stub.faults.slow = 0.05
+def test_slow_and_silent_server(connect, apiserver):
+    apiserver.faults.slow = 0.05
     connect().attempt("GET", PODS)
-    stub.faults.silent = True
+    apiserver.faults.silent = True
     with pytest.raises(Unavailable):
         connect(timeout=0.1).attempt("GET", PODS)
 
 
-def test_a_stop_loses_nothing_and_a_wipe_everything(api, stub):
+def test_objects_survive_stop_but_not_wipe(api, apiserver):
     api.request("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
-    url, version = stub.url, stub.objects.store.version
-    stub.stop()
-    stub.start()
-    assert stub.url == url
+    url, version = apiserver.url, apiserver.version
+    apiserver.stop()
+    apiserver.start()
+    assert apiserver.url == url
     assert api.request("GET", node_path("n"))
-    stub.wipe()
-    assert stub.objects.store.version < version
+    apiserver.wipe()
+    assert apiserver.version < version
     with pytest.raises(NotFound):
         api.request("GET", node_path("n"))

@@ -1,4 +1,4 @@
-"""Requests: errors, what is tried again, credentials, streams. On real sockets."""
+"""Requests on real sockets: errors, retries, credentials, streams."""
 
 import contextlib
 import threading
@@ -31,7 +31,7 @@ def short_waits(monkeypatch):
     monkeypatch.setattr(api_module, "LONGEST_WAIT", 0.05)
 
 
-def test_an_object_comes_and_goes(api):
+def test_create_patch_list_and_delete(api):
     created = api.request("POST", "/api/v1/nodes", NODE)
     assert created["metadata"]["uid"]
     patched = api.request(
@@ -49,52 +49,52 @@ def test_an_object_comes_and_goes(api):
 @pytest.mark.parametrize(
     "code, error", [(403, Forbidden), (409, Conflict), (410, Gone), (422, Invalid), (418, ApiError)]
 )
-def test_what_the_caller_has_to_judge_comes_at_once(api, stub, code, error):
-    stub.faults.fail(code)
+def test_other_errors_are_raised_at_once(api, apiserver, code, error):
+    apiserver.faults.fail(code)
     with pytest.raises(error) as caught:
         api.request("POST", "/api/v1/nodes", NODE)
     assert caught.value.code == code
-    assert stub.requests["create", "nodes"] == 1
+    assert apiserver.requests["create", "nodes"] == 1
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
-def test_what_may_pass_is_tried_again(connect, stub, code, monkeypatch):
-    said = []
-    api = connect(warn=said.append)
+def test_temporary_errors_are_retried(connect, apiserver, code, monkeypatch):
+    warnings = []
+    api = connect(warn=warnings.append)
     waited = []
-    # A second each that the answers ask for. Nothing but this event can end the waiting.
+    # Retry-After is a second. Only this event ends the wait.
     monkeypatch.setattr(api._closing, "wait", waited.append)
-    stub.faults.fail(code, times=3)
+    apiserver.faults.fail(code, times=3)
     assert api.request("POST", "/api/v1/nodes", NODE)["metadata"]["name"] == "a"
-    assert stub.requests["create", "nodes"] == 4
-    assert len(said) == 1, "once a minute"
+    assert apiserver.requests["create", "nodes"] == 4
+    assert len(warnings) == 1, "at most one per minute"
     assert len(waited) == 3
-    # Retry-After of 429 is a second; the others are full jitter below what doubles.
+    # 429 has Retry-After; the others use full jitter below the backoff.
     assert all((wait >= 1) is (code == 429) for wait in waited)
 
 
-def test_a_server_that_stops_is_waited_for(api, stub):
+def test_request_waits_for_a_stopped_server(api, apiserver):
     api.request("POST", "/api/v1/nodes", NODE)
-    stub.stop()
+    apiserver.stop()
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(api.request, "GET", node_path("a"))
-        stub.start()
+        apiserver.start()
         assert waiting.result(20)["metadata"]["name"] == "a"
 
 
-def test_once_means_once(api, stub):
-    stub.stop()
+def test_attempt_does_not_retry(api, apiserver):
+    apiserver.stop()
     with pytest.raises(Unavailable):
         api.attempt("GET", node_path("a"))
 
 
-def test_closing_ends_the_waiting(connect, stub):
-    stub.faults.fail(500)
-    rejected = threading.Event()
-    api = connect(warn=lambda text: rejected.set())
+def test_close_ends_waits_before_retries(connect, apiserver):
+    apiserver.faults.fail(500)
+    failed = threading.Event()
+    api = connect(warn=lambda text: failed.set())
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(api.request, "GET", node_path("a"))
-        assert rejected.wait(20)
+        assert failed.wait(20)
         api.close()
         with pytest.raises(ClientClosing):
             waiting.result(20)
@@ -102,7 +102,7 @@ def test_closing_ends_the_waiting(connect, stub):
         api.request("GET", node_path("a"))
 
 
-def test_never_more_requests_than_connections(connect, stub):
+def test_requests_are_limited_by_connections(connect, apiserver):
     api = connect(connections=3)
     now, most, lock = 0, 0, threading.Lock()
     all_there = threading.Event()
@@ -120,15 +120,15 @@ def test_never_more_requests_than_connections(connect, stub):
             now -= 1
         return False
 
-    stub.faults.second_writer = counted  # asked of each request that changes something
+    apiserver.faults.second_writer = counted  # called for each PATCH
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: api.request("PATCH", node_path("a"), {}, patch="merge"), range(8)))
     assert most == 3
 
 
-def test_a_token_that_is_replaced_is_read_again(tmp_path):
-    with FakeApiServer(token="new") as stub:
-        path = stub.kubeconfig(tmp_path / "kubeconfig")
+def test_replaced_token_is_read_after_401(tmp_path):
+    with FakeApiServer(token="new") as apiserver:
+        path = apiserver.kubeconfig(tmp_path / "kubeconfig")
         right = path.read_text()
         path.write_text(right.replace('"new"', '"old"'))
         api = ApiClient(load(path))
@@ -140,26 +140,26 @@ def test_a_token_that_is_replaced_is_read_again(tmp_path):
         api.close()
 
 
-def test_acting_as_a_node_needs_the_right_to(api, stub):
-    stub.rights.allowed = frozenset()
+def test_user_requires_the_permission_to_impersonate(api, apiserver):
+    apiserver.permissions.allowed = frozenset()
     with pytest.raises(Forbidden, match="cannot impersonate"):
         api.request("GET", node_path("a"), user="a")
 
 
-def test_lines_of_a_stream_and_one_that_is_cut(api, stub):
-    query = {"watch": "true", "resourceVersion": str(stub.objects.store.version)}
+def test_stream_yields_lines_until_it_breaks(api, apiserver):
+    query = {"watch": "true", "resourceVersion": str(apiserver.version)}
     with api.stream("/api/v1/nodes", query, silence=20) as lines:
-        stub.create("nodes", NODE)
+        apiserver.create("nodes", NODE)
         assert b'"ADDED"' in next(lines)
-        stub.cut_streams()
+        apiserver.cut_streams()
         with pytest.raises(Unavailable):
             next(lines)
             raise AssertionError
-    assert stub.requests["watch", "nodes"] == 1
+    assert apiserver.requests["watch", "nodes"] == 1
 
 
-def test_a_stream_that_is_rejected(api, stub):
-    stub.faults.fail(410)
+def test_stream_raises_the_error_of_the_response(api, apiserver):
+    apiserver.faults.fail(410)
     with (
         pytest.raises(Gone),
         api.stream("/api/v1/nodes", {"watch": "true"}, silence=20) as lines,
@@ -167,8 +167,8 @@ def test_a_stream_that_is_rejected(api, stub):
         next(lines)
 
 
-def test_a_silent_stream_is_broken(api, stub):
-    query = {"watch": "true", "resourceVersion": str(stub.objects.store.version)}
+def test_silent_stream_is_broken(api, apiserver):
+    query = {"watch": "true", "resourceVersion": str(apiserver.version)}
     with (
         pytest.raises(Unavailable),
         api.stream("/api/v1/nodes", query, silence=0.05) as lines,
@@ -176,13 +176,13 @@ def test_a_silent_stream_is_broken(api, stub):
         next(lines)
 
 
-def test_paths():
+def test_paths_of_nodes_and_pods():
     assert node_path("a", "status") == "/api/v1/nodes/a/status"
     assert pod_path("ns", "a") == "/api/v1/namespaces/ns/pods/a"
 
 
-def test_closing_ends_a_stream(api, stub):
-    query = {"watch": "true", "resourceVersion": str(stub.objects.store.version)}
+def test_close_ends_a_stream(api, apiserver):
+    query = {"watch": "true", "resourceVersion": str(apiserver.version)}
     with api.stream("/api/v1/nodes", query, silence=20) as lines, ThreadPoolExecutor() as pool:
         waiting = pool.submit(next, lines, None)
         api.close()
@@ -191,8 +191,8 @@ def test_closing_ends_a_stream(api, stub):
 
 
 @pytest.fixture
-def answering(tmp_path):
-    """Makes clients of a server that always gives one answer."""
+def responding(tmp_path):
+    """Create clients of a server that always sends the same response."""
     with contextlib.ExitStack() as stack:
 
         def make(code, body, retry_after=None):
@@ -214,8 +214,8 @@ def answering(tmp_path):
             stack.callback(thread.join)
             stack.callback(server.shutdown)
             url = f"http://127.0.0.1:{server.server_address[1]}"
-            nobody = Credentials(Server(url, (), None), lambda: None, lambda: nobody)
-            client = ApiClient(nobody)
+            anonymous = Credentials(Server(url, (), None), lambda: None, lambda: anonymous)
+            client = ApiClient(anonymous)
             stack.callback(client.close)
             return client
 
@@ -223,8 +223,8 @@ def answering(tmp_path):
 
 
 @pytest.mark.parametrize("code", [200, 299])
-def test_every_2xx_is_an_answer(answering, code):
-    assert answering(code, b'{"a": 1}').attempt("GET", "/x") == {"a": 1}
+def test_every_2xx_is_a_success(responding, code):
+    assert responding(code, b'{"a": 1}').attempt("GET", "/x") == {"a": 1}
 
 
 STATUS = b'{"reason": "R", "message": "m"}'
@@ -233,8 +233,8 @@ STATUS = b'{"reason": "R", "message": "m"}'
 @pytest.mark.parametrize(
     ("code", "body", "error", "text"),
     [
-        (200, b"[]", Unavailable, "GET /x: the answer is no JSON object"),
-        (200, b"", Unavailable, "GET /x: the answer is no JSON object"),
+        (200, b"[]", Unavailable, "GET /x: response is not a JSON object"),
+        (200, b"", Unavailable, "GET /x: response is not a JSON object"),
         (300, STATUS, ApiError, "GET /x: 300 R: m"),
         (404, STATUS, NotFound, "GET /x: 404 R: m"),
         (404, b"no\n  page", NotFound, "GET /x: 404 : no page"),
@@ -247,9 +247,9 @@ STATUS = b'{"reason": "R", "message": "m"}'
         (499, STATUS, ApiError, "GET /x: 499 R: m"),
     ],
 )
-def test_what_is_made_of_an_answer(answering, code, body, error, text):
+def test_response_becomes_an_error(responding, code, body, error, text):
     with pytest.raises(error) as caught:
-        answering(code, body).attempt("GET", "/x")
+        responding(code, body).attempt("GET", "/x")
     assert type(caught.value) is error and str(caught.value) == text
 
 
@@ -257,15 +257,15 @@ def test_what_is_made_of_an_answer(answering, code, body, error, text):
     ("header", "seconds"),
     [(None, 0.0), ("7", 7.0), ("999", 999.0), ("1000", 0.0), ("soon", 0.0), ("-1", 0.0)],
 )
-def test_how_long_a_server_asks_not_to_be_asked(answering, header, seconds):
+def test_retry_after_header_is_parsed(responding, header, seconds):
     with pytest.raises(Unavailable) as caught:
-        answering(503, STATUS, header).attempt("GET", "/x")
+        responding(503, STATUS, header).attempt("GET", "/x")
     assert caught.value.wait == seconds
 
 
-def test_a_line_of_a_stream_that_does_not_end_is_a_broken_stream(answering, monkeypatch):
-    monkeypatch.setattr(api_module, "_LONGEST_LINE", 1 << 17)
-    with answering(200, b"a\n" + b"x" * (1 << 19)).stream("/x", {}, silence=5.0) as lines:
+def test_endless_line_is_a_broken_stream(responding, monkeypatch):
+    monkeypatch.setattr(api_module, "_MAX_LINE", 1 << 17)
+    with responding(200, b"a\n" + b"x" * (1 << 19)).stream("/x", {}, silence=5.0) as lines:
         assert next(lines) == b"a"
-        with pytest.raises(Unavailable, match="longer than 131072 bytes"):
+        with pytest.raises(Unavailable, match="line too long: limit 131072 bytes"):
             next(lines)

@@ -1,4 +1,4 @@
-"""Leases: created, renewed, lost, late."""
+"""Leases: creation, renewal, conflicts, lag."""
 
 import threading
 
@@ -10,7 +10,7 @@ from devicemanager.cluster.client.lease_controller import PATH, LeaseController
 
 
 class Leases:
-    """An API that has leases; ``wait`` waits for calls."""
+    """An API server with leases. ``wait`` waits for calls."""
 
     def __init__(self):
         self.calls = []
@@ -53,7 +53,7 @@ def leases():
 
 
 @pytest.fixture
-def lane(leases, monkeypatch):
+def controller(leases, monkeypatch):
     monkeypatch.setattr(lease_controller, "FIRST_WAIT", 0.01)
     found = LeaseController(leases, duration=0.2)
     yield found
@@ -64,37 +64,37 @@ def renewed(count):
     return lambda leases: leases.methods.count("PUT") >= count
 
 
-def test_no_more_threads_than_leases(leases, lane):
+def test_one_lease_uses_one_thread(leases, controller):
     def threads():
         return {each for each in threading.enumerate() if each.name == "leases"}
 
     before = threads()
-    lane.add("a", "uid-a")
+    controller.add("a", "uid-a")
     leases.wait(renewed(3))
     assert len(threads() - before) == 1
 
 
-def test_a_thread_that_cannot_start(leases, lane, monkeypatch):
-    """One that there is renews the leases of both; without any the node cannot have one."""
+def test_add_fails_only_without_any_thread(leases, controller, monkeypatch):
+    """An existing thread renews the leases of both nodes."""
 
-    def none(self):
+    def fail(self):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", none)
+        patch.setattr(threading.Thread, "start", fail)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            lane.add("a", "uid-a")
-    lane.remove("a")
-    lane.add("b", "uid-b")
+            controller.add("a", "uid-a")
+    controller.remove("a")
+    controller.add("b", "uid-b")
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", none)
-        lane.add("c", "uid-c")
+        patch.setattr(threading.Thread, "start", fail)
+        controller.add("c", "uid-c")
     leases.wait(lambda leases: {"b", "c"} <= leases.versions.keys())
     assert "a" not in leases.versions
 
 
-def test_created_at_once_and_renewed_with_what_came_back(leases, lane):
-    lane.add("a", "uid-a")
+def test_lease_is_created_at_once_then_renewed_without_get(leases, controller):
+    controller.add("a", "uid-a")
     leases.wait(renewed(2))
     assert leases.methods[:3] == ["POST", "PUT", "PUT"]
     method, path, body, user = leases.calls[0]
@@ -111,26 +111,26 @@ def test_created_at_once_and_renewed_with_what_came_back(leases, lane):
     assert leases.calls[1][1] == f"{PATH}/a"
 
 
-def test_a_node_that_comes_later_does_not_wait_for_others(leases):
-    lane = LeaseController(leases, duration=4000)
+def test_new_lease_does_not_wait_for_the_next_deadline(leases):
+    controller = LeaseController(leases, duration=4000)
     for number in range(4):
-        lane.add(str(number), "uid")
+        controller.add(str(number), "uid")
         leases.wait(lambda leases, number=number: str(number) in leases.versions)
-    lane.close()
+    controller.close()
 
 
-def test_a_lease_of_a_life_before_is_taken_over(leases, lane):
+def test_existing_lease_is_taken_over(leases, controller):
     leases.versions["a"] = 7
-    leases.labels = {"labels": {"kept": "yes"}}
-    lane.add("a", "uid")
+    leases.labels = {"labels": {"foreign": "yes"}}
+    controller.add("a", "uid")
     leases.wait(renewed(1))
     assert leases.methods[:3] == ["POST", "GET", "PUT"]
     assert leases.calls[2][2]["metadata"]["resourceVersion"] == "7"
-    assert leases.calls[2][2]["metadata"]["labels"] == {"kept": "yes"}
+    assert leases.calls[2][2]["metadata"]["labels"] == {"foreign": "yes"}
 
 
-def test_one_that_somebody_else_wrote_is_read_again(leases, lane):
-    lane.add("a", "uid")
+def test_lease_changed_by_another_client_is_read_again(leases, controller):
+    controller.add("a", "uid")
     leases.wait(renewed(1))
     leases.versions["a"] += 5
     leases.wait(lambda leases: "GET" in leases.methods)
@@ -138,79 +138,79 @@ def test_one_that_somebody_else_wrote_is_read_again(leases, lane):
     leases.wait(renewed(before + 2))
 
 
-def test_one_that_somebody_deleted_is_created_again(leases, lane):
-    lane.add("a", "uid")
+def test_deleted_lease_is_created_again(leases, controller):
+    controller.add("a", "uid")
     leases.wait(renewed(1))
     del leases.versions["a"]
     leases.wait(lambda leases: leases.methods.count("POST") == 2)
 
 
-def test_an_unavailable_server_is_tried_again(leases, lane):
+def test_unavailable_server_is_retried(leases, controller):
     leases.errors = [Unavailable("down")] * 4
-    lane.add("a", "uid")
+    controller.add("a", "uid")
     leases.wait(renewed(1))
     assert leases.methods[:5] == ["POST"] * 5
 
 
-def test_an_answer_that_is_none_ends_no_thread(leases, monkeypatch):
+def test_malformed_response_does_not_end_the_thread(leases, monkeypatch):
     monkeypatch.setattr(lease_controller, "LONGEST_WAIT", 0.01)
-    lane = LeaseController(leases, duration=0.2, threads=1)
+    controller = LeaseController(leases, duration=0.2, threads=1)
     leases.errors = [KeyError("metadata")]
-    lane.add("a", "uid")
+    controller.add("a", "uid")
     leases.wait(renewed(1))
-    lane.close()
+    controller.close()
 
 
-def test_removed_and_silent_nodes_are_not_renewed(leases, lane):
-    lane.add("gone", "uid")
-    lane.add("silent", "uid")
-    lane.add("there", "uid")
+def test_removed_and_paused_leases_are_not_renewed(leases, controller):
+    controller.add("removed", "uid")
+    controller.add("paused", "uid")
+    controller.add("active", "uid")
     leases.wait(lambda leases: len(leases.versions) == 3)
-    lane.remove("gone")
-    lane.silence("silent", True)
-    lane.remove("unknown")
-    lane.silence("unknown", True)
-    # What was under way may still come through, however late.
-    leases.wait(lambda leases: {call[1] for call in leases.calls[-6:]} == {f"{PATH}/there"})
-    lane.silence("silent", False)
-    leases.wait(lambda leases: leases.calls[-1][1] == f"{PATH}/silent")
+    controller.remove("removed")
+    controller.pause("paused", True)
+    controller.remove("unknown")
+    controller.pause("unknown", True)
+    # Renewals in flight may still succeed.
+    leases.wait(lambda leases: {call[1] for call in leases.calls[-6:]} == {f"{PATH}/active"})
+    controller.pause("paused", False)
+    leases.wait(lambda leases: leases.calls[-1][1] == f"{PATH}/paused")
 
 
-def test_never_two_renewals_of_one_node_at_once(leases, monkeypatch):
-    going, most = {}, []
+def test_one_lease_is_never_renewed_concurrently(leases, monkeypatch):
+    running, counts = {}, []
     lock = threading.Lock()
-    plain = leases.attempt
+    attempt = leases.attempt
 
     def counted(method, path, body=None, *, user=None):
         name = body["metadata"]["name"]
         with lock:
-            going[name] = going.get(name, 0) + 1
-            most.append(going[name])
+            running[name] = running.get(name, 0) + 1
+            counts.append(running[name])
         try:
-            return plain(method, path, body, user=user)
+            return attempt(method, path, body, user=user)
         finally:
             with lock:
-                going[name] -= 1
+                running[name] -= 1
 
     leases.attempt = counted
-    lane = LeaseController(leases, duration=0.01)
+    controller = LeaseController(leases, duration=0.01)
     for number in range(5):
-        lane.add(str(number), "uid")
+        controller.add(str(number), "uid")
     leases.wait(renewed(100))
-    lane.close()
-    assert set(most) == {1}
+    controller.close()
+    assert set(counts) == {1}
 
 
-def test_as_the_node_itself(leases):
-    lane = LeaseController(leases, as_nodes=True)
-    lane.add("a", "uid")
+def test_as_nodes_impersonates_the_node(leases):
+    controller = LeaseController(leases, as_nodes=True)
+    controller.add("a", "uid")
     leases.wait(lambda leases: leases.calls)
     assert leases.calls[0][3] == "a"
-    lane.close()
+    controller.close()
 
 
 class Time:
-    """What a test says it is."""
+    """Time that a test sets."""
 
     now = 100.0
 
@@ -228,37 +228,37 @@ def time_(monkeypatch):
     return found
 
 
-def test_lateness_is_measured_and_said(leases, time_):
-    """Renewals that take 3, 12 and 13 seconds, and long after them one that takes 1."""
-    said, takes = [], [3.0, 12.0, 13.0]
-    lane = LeaseController(leases, duration=0, threads=1, warn=said.append)
+def test_lag_is_measured_and_reported(leases, time_):
+    """Renewals take 3, 12 and 13 seconds; the next one, 100 seconds later, takes 1."""
+    warnings, takes = [], [3.0, 12.0, 13.0]
+    controller = LeaseController(leases, duration=0, threads=1, warn=warnings.append)
     attempt, done = leases.attempt, threading.Event()
 
     def slow(method, path, body=None, *, user=None):
         if takes:
             time_.now += takes.pop(0)
             return attempt(method, path, body, user=user)
-        lane.remove(path.rpartition("/")[2])
+        controller.remove(path.rpartition("/")[2])
         done.set()
         raise NotFound(404, "NotFound", "", method, path)
 
     leases.attempt = slow
-    lane.add("a", "uid")
+    controller.add("a", "uid")
     assert done.wait(20)
-    assert len(said) == 1
-    assert said[0].startswith("API server is slow: leases late by 12 s; fewer nodes")
-    assert (lane.lag.worst, lane.lag.renewals) == (13.0, 3)
+    assert len(warnings) == 1
+    assert warnings[0].startswith("API server is slow: leases late by 12 s; use fewer nodes")
+    assert (controller.lag.worst, controller.lag.renewals) == (13.0, 3)
     time_.now += 100
     done.clear()
     takes.append(1.0)
-    lane.add("b", "uid")
+    controller.add("b", "uid")
     assert done.wait(20)
-    assert lane.lag.worst == 1.0, "of the last minute"
-    lane.close()
+    assert controller.lag.worst == 1.0, "the worst of the last minute"
+    controller.close()
 
 
-def test_the_latest_renewal_comes_first(leases, time_):
-    lane = LeaseController(leases, threads=1)
+def test_most_overdue_lease_is_renewed_first(leases, time_):
+    controller = LeaseController(leases, threads=1)
     attempt, go_on = leases.attempt, threading.Event()
 
     def waiting(method, path, body=None, *, user=None):
@@ -267,13 +267,13 @@ def test_the_latest_renewal_comes_first(leases, time_):
         return found
 
     leases.attempt = waiting
-    lane.add("first", "uid")
+    controller.add("first", "uid")
     leases.wait(lambda leases: leases.calls)
     for name, due in (("a", 99), ("b", 95), ("c", 97)):
         time_.now = due
-        lane.add(name, "uid")
+        controller.add(name, "uid")
     time_.now = 101
     go_on.set()
     leases.wait(lambda leases: len(leases.calls) == 4)
     assert [call[2]["metadata"]["name"] for call in leases.calls] == ["first", "b", "c", "a"]
-    lane.close()
+    controller.close()

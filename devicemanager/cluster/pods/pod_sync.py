@@ -1,8 +1,41 @@
-"""The pods of one node: what the API and the kubelet say of them, and who deals with that.
+"""The pods of one node: events of API server and kubelet, and which part handles them.
 
-Decisions of a node (admit, start, stop) come one after another, under the node's name in the
-lane (``syncloop``); what is written of a pod comes one after another under the pod's UID
-(``statusmanager``). Nothing here waits for the one in the other.
+Theory of operation.
+
+In, from different threads, in any order between the three:
+1. The watch: first ``on_pod_list`` with all pods, then ``on_pod_event``, and another
+   ``on_pod_list`` after each relist.
+2. The kubelet: ``on_kubelet_event``, with locks of the kubelet held.
+3. Users, timers and node faults: ``exit``, ``evict``, ``do``.
+
+Out: calls to the kubelet, and writes of the status manager.
+
+Two queues keep the order, and no code waits in one for the other:
+* Decisions (admit, start, stop, remove) run in the sync loop: one at a time per node, in the
+  order in which their causes arrived.
+* Writes run under the pod's UID: one at a time per pod, and several nodes and pods in parallel.
+
+Invariants:
+* Handlers (``on_...``) only queue work: they hold locks of the caller and must not block.
+* Only the newest object of a pod counts. Its UID identifies it, never its name: a pod that was
+  deleted and recreated is another pod.
+* No stage follows DELETING but DELETED. A decision checks the stage again when it runs, because
+  the pod may have been deleted while the decision was queued.
+* A pod holds devices only while the kubelet has it. ``_remove`` and the deletion free them; an
+  object that stays because of a finalizer holds none.
+* An unexpected exception affects one pod, never the loop.
+
+Cases in which the order matters:
+* First list. Pods with a start time ran here under an earlier process. They are restored
+  first, with the devices in their status, so that no new pod gets these devices. New pods
+  follow by age, as in the kubelet (``HandlePodAdditions``). Only then ``sources_ready`` lets
+  the kubelet free the devices of pods that are not in the list.
+* Our own write comes back. A status patch causes a MODIFIED event. It is dropped by its
+  resource version, before it is queued (``PodState.is_own_write``).
+* Deleted while unwatched. A pod that is missing from a relist is removed; there is no event.
+* The kubelet restarts during a decision. ``RequestError`` goes to the sync loop, which retries.
+* A pod is unknown to the API server. It is a static pod; once the first list is complete,
+  ``Mirrors`` creates a mirror pod. Before that it may be a pod that is not listed yet.
 """
 
 from __future__ import annotations
@@ -12,13 +45,12 @@ from functools import partial
 from typing import Final
 
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.nodecontext import NodeContext
+from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.admission import AdmitHandler, PodAdmission
-from devicemanager.cluster.pods.manager import PodManager
 from devicemanager.cluster.pods.mirrors import Mirrors
-from devicemanager.cluster.pods.state import ACTIVE, MIRROR, PodState, Stage
-from devicemanager.cluster.pods.statusmanager import StatusManager
-from devicemanager.cluster.pods.syncloop import SyncLoop
+from devicemanager.cluster.pods.pod_manager import ACTIVE, MIRROR, PodManager, PodState, Stage
+from devicemanager.cluster.pods.status_manager import StatusManager
+from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
 from devicemanager.cluster.pods.timers import ContainerTimers
 from devicemanager.core.errors import RequestError
@@ -26,7 +58,7 @@ from devicemanager.events.stream import Event, EventKind
 
 __all__ = ["PodSync"]
 
-_CHANGES: Final = frozenset(
+_STATUS_CHANGES: Final = frozenset(
     {
         EventKind.CONTAINER_STARTED,
         EventKind.CONTAINER_EXITED,
@@ -39,15 +71,16 @@ _CHANGES: Final = frozenset(
         EventKind.TERMINATED,
     }
 )
-"""Events after which a pod's status may be another one."""
+"""Events of the kubelet that can change a pod's status."""
 
 
 class PodSync:
-    """See the module. May be called from any thread; nothing here blocks but what the lane runs."""
+    """Keeps kubelet and API server in agreement about one node's pods. Thread-safe; only work
+    in the queue blocks."""
 
     __slots__ = (
         "_admission",
-        "_knows_all",
+        "_is_complete",
         "_loop",
         "_mirrors",
         "_node",
@@ -76,16 +109,16 @@ class PodSync:
             self._termination,
             handler,
         )
-        self._knows_all = False
+        self._is_complete = False
 
-    # -- what the API says -------------------------------------------------------------
+    # -- events of the API server ----------------------------------------------------------
 
-    def listed(self, objects: Sequence[JsonObject]) -> None:
-        """All pods of the node; what is not there is gone."""
+    def on_pod_list(self, objects: Sequence[JsonObject]) -> None:
+        """Handle the list of all pods of the node; other pods were deleted."""
         self._loop.do(partial(self._replace, objects))
 
-    def seen(self, kind: str, object_: JsonObject) -> None:
-        """A pod of the node was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+    def on_pod_event(self, kind: str, object_: JsonObject) -> None:
+        """Handle a pod that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
         uid = object_["metadata"]["uid"]
         known = self._pods.get(uid)
         if known is not None and kind == "MODIFIED" and known.is_own_write(object_):
@@ -96,40 +129,39 @@ class PodSync:
             self._loop.do(partial(self._put, object_))
 
     def _replace(self, objects: Sequence[JsonObject]) -> None:
-        there = {each["metadata"]["uid"] for each in objects}
+        listed = {each["metadata"]["uid"] for each in objects}
         for pod in self._pods.all():
-            if pod.uid not in there:
+            if pod.uid not in listed:
                 self._remove(pod.uid)
-        # Those that ran here come first: they hold what they hold.
         for each in sorted(objects, key=_order):
             self._put(each)
-        self._mirrors.listed(there)
-        if not self._knows_all:
-            self._knows_all = True
+        self._mirrors.on_pod_list(listed)
+        if not self._is_complete:
+            self._is_complete = True
             self._node.kubelet.sources_ready()
             for uid in self._node.kubelet.pods():
                 if self._pods.get(uid) is None:
-                    self._mirrors.touch(uid)
+                    self._mirrors.update(uid)
 
     def _put(self, object_: JsonObject) -> None:
         try:
-            self._take(object_)
+            self._handle(object_)
         except RequestError:
             raise
         except Exception as error:
-            # Nothing that goes wrong with one pod may cost the others.
+            # Here and not only in the sync loop: the other pods of a list must follow.
             metadata = object_["metadata"]
             title = f"{metadata.get('namespace')}/{metadata['name']}"
             self._node.say(
-                f"pod {title} cannot be taken: unexpected {type(error).__name__}: {error} "
-                "(a bug, or a pod of a form that none has)"
+                f"cannot process pod {title}: unexpected {type(error).__name__}: {error} "
+                "(a bug, or a malformed pod)"
             )
 
-    def _take(self, object_: JsonObject) -> None:
+    def _handle(self, object_: JsonObject) -> None:
         metadata = object_["metadata"]
         pod = self._pods.get(metadata["uid"])
         if pod is None and MIRROR in (metadata.get("annotations") or {}):
-            self._mirrors.taken(object_)
+            self._mirrors.found(object_)
         elif pod is None:
             self._admission.add(object_)
         elif metadata.get("deletionTimestamp"):
@@ -139,34 +171,34 @@ class PodSync:
             self._statuses.compare(pod, object_)
 
     def _remove(self, uid: str) -> None:
-        """There is no such pod in the API any more."""
+        """Handle the end of a pod: the API server no longer has it."""
         pod = self._pods.remove(uid)
         if pod is None:
-            self._mirrors.gone(uid)
+            self._mirrors.deleted(uid)
             return
         self._pods.move(pod, Stage.DELETED)
         self._pods.free(pod)
 
-    # -- what the kubelet says ---------------------------------------------------------
+    # -- events of the kubelet -------------------------------------------------------------
 
-    def happened(self, event: Event) -> None:
-        """Something happened in the kubelet, which may hold locks of its own: this only notes."""
-        if event.kind not in _CHANGES:
+    def on_kubelet_event(self, event: Event) -> None:
+        """Handle an event of the kubelet, which may hold locks: only queue work."""
+        if event.kind not in _STATUS_CHANGES:
             return
         if event.kind in (EventKind.DEVICE_HEALTH, EventKind.HEALTH_DROPPED):
-            self._drain()
+            self._drain_health_updates()
         if not event.pod:
             return
         pod = self._pods.get(event.pod)
         if pod is None:
-            if self._knows_all:
-                self._loop.do(partial(self._static, event.pod))
+            if self._is_complete:
+                self._loop.do(partial(self._on_static_pod, event.pod))
             return
         match event.kind:
             case EventKind.TERMINATED:
-                return  # we did that ourselves
+                return  # the result of our own call
             case EventKind.CONTAINER_STARTED:
-                if pod.play.run_for is not None:
+                if pod.behaviour.run_for is not None:
                     self._loop.do(partial(self._timers.start, pod))
             case EventKind.CONTAINER_FAILED:
                 pod.needs_start = True
@@ -177,43 +209,43 @@ class PodSync:
                     self._loop.do(partial(self._admission.rejected_later, pod))
         self._statuses.changed(pod)
 
-    def _static(self, uid: str) -> None:
-        """Something happened to a pod that the API does not know, or knew no more."""
+    def _on_static_pod(self, uid: str) -> None:
+        # Check again in the loop: a decision before this one may have added the pod.
         if self._pods.get(uid) is None:
-            self._mirrors.touch(uid)
+            self._mirrors.update(uid)
 
-    def _drain(self) -> None:
-        """Take the reports of changed health out: the events have told."""
+    def _drain_health_updates(self) -> None:
+        """Empty the queue of health updates: the events have the same information."""
         waiting = self._node.kubelet.health_updates
         while not waiting.empty():
             waiting.get()
 
-    # -- what users say ----------------------------------------------------------------
+    # -- calls of users --------------------------------------------------------------------
 
     def do(self, act: Callable[[], None]) -> None:
-        """Do something with the node's kubelet, after all that is to be decided."""
+        """Run a function in the sync loop."""
         self._loop.do(act)
 
     def exit(self, uid: str, container: str, exit_code: int, reason: str = "") -> None:
-        """A container ends by itself. Raises RequestError for one that does not run."""
+        """End a container. Raises RequestError if it is not running."""
         self._timers.exit(self._pods.known(uid), container, exit_code, reason)
 
     def evict(self, uid: str, reason: str, message: str) -> None:
-        """The kubelet ends one pod. Raises RequestError if there is none with this UID."""
+        """Evict a pod. Raises RequestError for an unknown UID."""
         self._termination.evict(self._pods.known(uid), reason, message)
 
     def evict_all(self, reason: str, message: str) -> None:
-        """The kubelet ends every pod, each Failed for this reason."""
+        """Evict all pods; each becomes Failed with this reason."""
         self._termination.evict_all(reason, message)
 
     def pods(self) -> tuple[PodState, ...]:
-        """Every pod that the API has on this node, as far as we know."""
+        """Return all pods of the API server on this node."""
         return self._pods.all()
 
-    # -- from time to time, and the end ------------------------------------------------
+    # -- periodic work and end -------------------------------------------------------------
 
-    def look(self) -> None:
-        """Put back what somebody else changed, and try again what could not be started."""
+    def reconcile(self) -> None:
+        """Write statuses again that another client changed, and retry failed starts."""
         self._statuses.reconcile()
         for pod in self._pods.all():
             if pod.needs_start and pod.stage is Stage.RUNNING:
@@ -221,18 +253,18 @@ class PodSync:
                 self._loop.do(partial(self._admission.start_again, pod))
 
     def pause(self, paused: bool) -> None:
-        """Tell the API nothing until the opposite is said; then all that is new."""
+        """Pause all writes, or resume them and write everything that has changed."""
         self._statuses.pause(paused)
 
     def close(self) -> None:
-        """Do nothing any more. What is under way comes to its end."""
+        """Stop. Work that runs now is completed."""
         self._mirrors.close()
         self._statuses.close()
         self._loop.close()
 
 
 def _order(object_: JsonObject) -> tuple[bool, str, str]:
-    """What ran here first, then by age."""
+    """Sort key of a list: pods that ran here first, then by age."""
     metadata = object_["metadata"]
     is_new = not (object_.get("status") or {}).get("startTime")
     return is_new, str(metadata.get("creationTimestamp")), str(metadata["name"])

@@ -1,4 +1,4 @@
-"""The events of a node: what is written, counted, combined and dropped."""
+"""Kubernetes events of a node: created, counted, combined and dropped."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import attrs
 import pytest
 
 from devicemanager.cluster.client.errors import ApiError
-from devicemanager.cluster.client.protocol import Priority
-from devicemanager.cluster.client.recorder import Recorder, Subject
+from devicemanager.cluster.client.recorder import EventRecorder, ObjectReference
+from devicemanager.cluster.client.work_queue import Priority
 from devicemanager.io.clock import ManualClock
 
-NODE = Subject("Node", "n", "n-uid")
+NODE = ObjectReference("Node", "n", "n-uid")
 EVENTS = "/api/v1/namespaces/default/events"
 
 
-def pod(number: int) -> Subject:
-    return Subject("Pod", f"p{number}", f"u{number}", "ml")
+def pod(number: int) -> ObjectReference:
+    return ObjectReference("Pod", f"p{number}", f"u{number}", "ml")
 
 
 @attrs.define
 class Written:
-    """An API that only takes events, and the lane to it, which waits for nothing."""
+    """An API server for events, and a work queue that runs work at once."""
 
-    asked: list[tuple[str, str, Any]] = attrs.field(factory=list)
+    requests: list[tuple[str, str, Any]] = attrs.field(factory=list)
     keys: list[tuple[Priority, str]] = attrs.field(factory=list)
     fails: bool = False
 
     def request(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        self.asked.append((method, path, body))
+        self.requests.append((method, path, body))
         assert more["user"] == "system:node:n"
         if self.fails:
             raise ApiError(403, "Forbidden", "no", method, path)
@@ -42,11 +42,11 @@ class Written:
 
     @property
     def methods(self) -> list[str]:
-        return [method for method, _, _ in self.asked]
+        return [method for method, _, _ in self.requests]
 
     @property
     def messages(self) -> list[str]:
-        return [body["message"] for _, _, body in self.asked]
+        return [body["message"] for _, _, body in self.requests]
 
 
 @pytest.fixture
@@ -60,17 +60,17 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def recorder(written: Written, clock: ManualClock) -> Recorder:
-    return Recorder("n", written, written, clock, "system:node:n")
+def recorder(written: Written, clock: ManualClock) -> EventRecorder:
+    return EventRecorder("n", written, written, clock, "system:node:n")
 
 
-def test_an_event_as_a_kubelet_writes_it(
-    written: Written, clock: ManualClock, recorder: Recorder
+def test_event_has_the_fields_of_a_kubelet_event(
+    written: Written, clock: ManualClock, recorder: EventRecorder
 ) -> None:
     recorder.record(NODE, "Warning", "Rebooted", "it was")
     when = "2027-01-15T08:00:00Z"
     assert written.keys == [(Priority.EVENT, "event/n/n")]
-    ((method, path, event),) = written.asked
+    ((method, path, event),) = written.requests
     assert (method, path) == ("POST", EVENTS)
     assert event == {
         "apiVersion": "v1",
@@ -89,42 +89,42 @@ def test_an_event_as_a_kubelet_writes_it(
     }
     clock.advance(61)
     recorder.record(NODE, "Warning", "Rebooted", "it was")
-    assert written.asked[1] == (
+    assert written.requests[1] == (
         "PATCH",
         f"{EVENTS}/{event['metadata']['name']}",
         {"count": 2, "lastTimestamp": "2027-01-15T08:01:01Z", "message": "it was"},
     )
     recorder.record(pod(1), "Normal", "Started", "it runs")
-    _, path, event = written.asked[2]
+    _, path, event = written.requests[2]
     assert path == "/api/v1/namespaces/ml/events"
     assert event["metadata"]["namespace"] == event["involvedObject"]["namespace"] == "ml"
     assert written.keys[2] == (Priority.EVENT, "event/n/p1")
 
 
-def test_of_one_object_25_are_written_at_once_and_one_in_five_minutes(
-    written: Written, clock: ManualClock, recorder: Recorder
+def test_burst_of_25_events_per_object_then_one_per_five_minutes(
+    written: Written, clock: ManualClock, recorder: EventRecorder
 ) -> None:
     for number in range(30):
         recorder.record(NODE, "Normal", f"R{number}", "x")
-    assert len(written.asked) == 25
+    assert len(written.requests) == 25
     clock.advance(299)
     recorder.record(NODE, "Normal", "late", "x")
-    assert len(written.asked) == 25
+    assert len(written.requests) == 25
     clock.advance(1)
     for _ in range(2):
         recorder.record(NODE, "Normal", "late", "x")
-    assert len(written.asked) == 26
+    assert len(written.requests) == 26
     recorder.record(pod(1), "Normal", "other", "x")
-    assert len(written.asked) == 27
-    # Never more than 25 at once, however long nothing was said.
+    assert len(written.requests) == 27
+    # The burst stays 25 after any time without events.
     clock.advance(1_000_000)
     for number in range(30):
         recorder.record(NODE, "Normal", f"S{number}", "x")
-    assert len(written.asked) == 27 + 25
+    assert len(written.requests) == 27 + 25
 
 
-def test_messages_that_differ_are_combined_after_ten(
-    written: Written, clock: ManualClock, recorder: Recorder
+def test_different_messages_are_combined_after_ten(
+    written: Written, clock: ManualClock, recorder: EventRecorder
 ) -> None:
     for number in range(12):
         recorder.record(NODE, "Normal", "R", f"m{number}")
@@ -140,7 +140,7 @@ def test_messages_that_differ_are_combined_after_ten(
     assert written.messages[13:] == ["m12", f"{combined}m13", "m14"]
 
 
-def test_of_64_objects_is_remembered_what_was_said(written: Written, recorder: Recorder) -> None:
+def test_events_of_64_objects_are_remembered(written: Written, recorder: EventRecorder) -> None:
     for number in range(64):
         recorder.record(pod(number), "Normal", "R", "m")
     recorder.record(pod(0), "Normal", "R", "m")
@@ -150,7 +150,7 @@ def test_of_64_objects_is_remembered_what_was_said(written: Written, recorder: R
     assert written.methods[65:] == ["POST", "POST"]
 
 
-def test_what_could_not_be_written_is_lost(written: Written, recorder: Recorder) -> None:
+def test_failed_write_is_lost(written: Written, recorder: EventRecorder) -> None:
     recorder.record(NODE, "Normal", "R", "m")
     written.fails = True
     recorder.record(NODE, "Normal", "R", "m")
@@ -158,10 +158,10 @@ def test_what_could_not_be_written_is_lost(written: Written, recorder: Recorder)
     recorder.record(NODE, "Normal", "R", "m")
     recorder.record(NODE, "Normal", "R", "m")
     assert written.methods == ["POST", "PATCH", "POST", "PATCH"]
-    assert [body["count"] for _, _, body in written.asked] == [1, 2, 1, 2]
+    assert [body["count"] for _, _, body in written.requests] == [1, 2, 1, 2]
 
 
-def test_equal_messages_are_one_of_those_ten(written: Written, recorder: Recorder) -> None:
+def test_equal_messages_count_as_one_of_the_ten(written: Written, recorder: EventRecorder) -> None:
     for _ in range(5):
         recorder.record(NODE, "Normal", "R", "same")
     for number in range(9):

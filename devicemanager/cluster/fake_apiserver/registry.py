@@ -1,4 +1,4 @@
-"""What the API server does to objects as they come, change and go."""
+"""Rules for objects that are created, changed and deleted (``pkg/registry/core``)."""
 
 from __future__ import annotations
 
@@ -9,48 +9,49 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from devicemanager.cluster.fake_apiserver.answers import Rejection
+from devicemanager.cluster.fake_apiserver.errors import StatusError
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 from devicemanager.cluster.fake_apiserver.store import Object, Store, Stored
 from devicemanager.objects.status import times
 
-__all__ = ["Objects", "has_ended", "timestamp"]
+__all__ = ["NOT_READY", "Registry", "is_terminal", "timestamp"]
 
 NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _GRACE: Final = 30
-_NAMES_TRIED: Final = 8
-_KEPT: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
+_NAME_ATTEMPTS: Final = 8
+_IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
 """Metadata that no update changes."""
 
 Change = Callable[[Object], Object]
 
 
 def timestamp(seconds: float = 0) -> str:
-    """``metav1.Time`` of now, or of so many seconds later."""
+    """Return the current time as ``metav1.Time``, plus ``seconds``."""
     return times.timestamp(time.time() + seconds)
 
 
-def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod's phase is one for good."""
+def is_terminal(pod: Mapping[str, Any]) -> bool:
+    """Return True if the pod has Succeeded or Failed."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
-class Objects:
-    """The store with the rules of the registry (``pkg/registry/core``) on top. Methods raise
-    Rejection."""
+class Registry:
+    """The store with the API server's rules. Methods raise StatusError. Thread-safe."""
 
-    def __init__(self, store: Store, *, keeps_resource_health: bool = True) -> None:
-        """``keeps_resource_health``: the gate ResourceHealthStatus."""
+    def __init__(self, store: Store, *, stores_resource_health: bool = True) -> None:
+        """``stores_resource_health``: the feature gate ResourceHealthStatus."""
         self.store = store
-        self.keeps_resource_health = keeps_resource_health
+        self.stores_resource_health = stores_resource_health
 
     # -- create ----------------------------------------------------------------------
 
     def create(self, target: Target, given: Object) -> Stored:
-        """POST of an object."""
+        """Create an object (POST)."""
         kind = target.kind
         if kind.namespaced and not target.namespace:
-            raise Rejection(405, "the server does not allow this method on the requested resource")
+            raise StatusError(
+                405, "the server does not allow this method on the requested resource"
+            )
         value = copy.deepcopy(given)
         metadata = value.setdefault("metadata", {})
         given_name = metadata.get("name")
@@ -58,23 +59,23 @@ class Objects:
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
         if kind.namespaced:
             metadata["namespace"] = target.namespace
-        _default(kind.name, value)
+        _set_defaults(kind.name, value)
         with self.store.lock:
-            # A generated name that is taken is made again (``RetryGenerateName``, v1.32).
-            for _ in range(_NAMES_TRIED):
+            # If a generated name is in use, generate another one (``RetryGenerateName``, v1.32).
+            for _ in range(_NAME_ATTEMPTS):
                 name = metadata["name"] = given_name or _generated(metadata)
                 if self.store.get(kind, target.namespace, name) is None:
                     return self.store.put(kind, value)
                 if given_name:
                     break
-            raise Rejection.exists(target, name)
+            raise StatusError.exists(target, name)
 
     def bind(self, target: Target, binding: Object) -> None:
-        """POST of ``pods/NAME/binding``."""
+        """Bind a pod to a node (POST of ``pods/NAME/binding``)."""
 
         def bound(pod: Object) -> Object:
             if pod["spec"].get("nodeName"):
-                raise Rejection.conflict(target, "pod is already assigned to a node")
+                raise StatusError.conflict(target, "pod is already assigned to a node")
             pod["spec"]["nodeName"] = binding["target"]["name"]
             scheduled = {"type": "PodScheduled", "status": "True"}
             conditions = pod["status"].setdefault("conditions", [])
@@ -86,7 +87,7 @@ class Objects:
     # -- change ----------------------------------------------------------------------
 
     def replace(self, target: Target, given: Object) -> Stored:
-        """PUT."""
+        """Replace an object (PUT)."""
         version = given.get("metadata", {}).get("resourceVersion")
 
         def replaced(old: Object) -> Object:
@@ -95,92 +96,92 @@ class Objects:
         return self.change(target, replaced, version)
 
     def change(self, target: Target, change: Change, version: str | None = None) -> Stored:
-        """Let ``change`` make the new object of a copy of the old one, in one step. Of a
-        subresource only the status is taken, of an object anything else."""
+        """Replace an object by what ``change`` returns for a copy of it, atomically.
+
+        Only ``status`` changes for a status subresource, and anything else for the object.
+        """
         kind = target.kind
         with self.store.lock:
-            stored = self._known(target)
+            stored = self._get(target)
             old = stored.value
             given = change(copy.deepcopy(old))
             version = version or given.get("metadata", {}).get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
-                raise Rejection.conflict(target, "the object has been modified")
+                raise StatusError.conflict(target, "the object has been modified")
             uid = given.get("metadata", {}).get("uid")
             if uid and uid != old["metadata"]["uid"]:
-                raise Rejection.conflict(target, f"Precondition failed: UID in precondition: {uid}")
-            new = self._taken(target, old, given)
+                raise StatusError.conflict(
+                    target, f"Precondition failed: UID in precondition: {uid}"
+                )
+            new = self._merged(target, old, given)
             if new == old:
                 return stored
-            if _is_over(new):
+            if _can_be_removed(new):
                 return self.store.remove(kind, target.namespace, target.name)
             return self.store.put(kind, new)
 
-    def _taken(self, target: Target, old: Object, given: Object) -> Object:
-        if target.below == "status":
+    def _merged(self, target: Target, old: Object, given: Object) -> Object:
+        if target.subresource == "status":
             new = {**old, "metadata": dict(old["metadata"]), "status": given.get("status", {})}
-            if target.kind.name == "Pod" and not self.keeps_resource_health:
+            if target.kind.name == "Pod" and not self.stores_resource_health:
                 _drop_resource_health(new["status"])
             return new
         new = dict(given)
         metadata = {
             **given.get("metadata", {}),
-            **{key: old["metadata"][key] for key in _KEPT if key in old["metadata"]},
+            **{key: old["metadata"][key] for key in _IMMUTABLE if key in old["metadata"]},
         }
         new["metadata"] = {**metadata, "resourceVersion": old["metadata"]["resourceVersion"]}
-        if target.kind.name in ("Pod", "Node") and target.below != "binding":
+        if target.kind.name in ("Pod", "Node") and target.subresource != "binding":
             new["status"] = old.get("status", {})
         return new
 
-    def _known(self, target: Target) -> Stored:
+    def _get(self, target: Target) -> Stored:
         stored = self.store.get(target.kind, target.namespace, target.name)
         if stored is None:
-            raise Rejection.not_found(target)
+            raise StatusError.not_found(target)
         return stored
 
     # -- delete ----------------------------------------------------------------------
 
     def delete(self, target: Target, options: Mapping[str, Any]) -> Stored:
-        """DELETE: at once, or what a pod's node and finalizers have to do first comes first
+        """Delete an object, or mark it for deletion if a node or finalizer has work to do
         (``registry/core/pod/strategy.go``, CheckGracefulDelete)."""
         with self.store.lock:
-            old = self._known(target).value
-            _check(target, old, options.get("preconditions") or {})
-            grace = _grace(old, options.get("gracePeriodSeconds")) if _is_pod(target) else 0
+            old = self._get(target).value
+            _check_preconditions(target, old, options.get("preconditions") or {})
+            is_pod = target.kind is KINDS["pods"]
+            grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
             before = old["metadata"].get("deletionGracePeriodSeconds")
             if before is not None and grace >= before > 0:
-                return self._known(target)
+                return self._get(target)
             new = {**old, "metadata": {**old["metadata"]}}
             new["metadata"] |= {
                 "deletionTimestamp": timestamp(grace),
                 "deletionGracePeriodSeconds": grace,
             }
-            if _is_over(new):
+            if _can_be_removed(new):
                 return self.store.remove(target.kind, target.namespace, target.name)
             return self.store.put(target.kind, new)
 
 
-def _is_pod(target: Target) -> bool:
-    return target.kind is KINDS["pods"]
-
-
-def _check(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
+def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
     for key in ("uid", "resourceVersion"):
         if wanted.get(key) not in (None, old["metadata"][key]):
-            raise Rejection.conflict(
+            raise StatusError.conflict(
                 target, f"Precondition failed: {key} is {old['metadata'][key]}"
             )
 
 
-def _grace(pod: Object, asked: int | None) -> int:
-    seconds = asked if asked is not None else pod["spec"].get("terminationGracePeriodSeconds")
-    unbound = not pod["spec"].get("nodeName")
-    if unbound or has_ended(pod):
+def _grace(pod: Object, requested: int | None) -> int:
+    seconds = pod["spec"].get("terminationGracePeriodSeconds") if requested is None else requested
+    if not pod["spec"].get("nodeName") or is_terminal(pod):
         return 0
     return _GRACE if seconds is None else max(0, int(seconds))
 
 
-def _is_over(value: Object) -> bool:
-    """To be deleted, and nobody has anything left to do about it."""
+def _can_be_removed(value: Object) -> bool:
+    """Return True for an object marked for deletion without finalizers or a grace period."""
     metadata = value["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
@@ -189,18 +190,18 @@ def _is_over(value: Object) -> bool:
 
 def _generated(metadata: Mapping[str, Any]) -> str:
     if not metadata.get("generateName"):
-        raise Rejection(422, "metadata.name: Required value: name or generateName is required")
+        raise StatusError(422, "metadata.name: Required value: name or generateName is required")
     return f"{metadata['generateName']}{secrets.token_hex(3)[:5]}"
 
 
-def _default(kind: str, value: Object) -> None:
+def _set_defaults(kind: str, value: Object) -> None:
     if kind == "Pod":
         value.setdefault("status", {}).setdefault("phase", "Pending")
         spec = value.setdefault("spec", {})
         spec.setdefault("restartPolicy", "Always")
         spec.setdefault("terminationGracePeriodSeconds", _GRACE)
     elif kind == "Node":
-        # Admission TaintNodesByCondition: even for a node that is created Ready.
+        # Admission TaintNodesByCondition taints even a node that is created Ready.
         taints = value.setdefault("spec", {}).setdefault("taints", [])
         if NOT_READY["key"] not in (taint["key"] for taint in taints):
             taints.append(dict(NOT_READY))

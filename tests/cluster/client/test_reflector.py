@@ -1,4 +1,4 @@
-"""The reflector, on a source that says what a test wants."""
+"""The reflector, with scripted responses."""
 
 import contextlib
 import json
@@ -6,15 +6,15 @@ import json
 import pytest
 
 from devicemanager.cluster.client.errors import Gone, NotFound, Unavailable
-from devicemanager.cluster.client.watch import Reflector, pods_on
+from devicemanager.cluster.client.reflector import Reflector, pods_on
 
 
 class Script:
-    """A source whose answers are given; closes when they are used up."""
+    """A source with given responses; it closes after the last one."""
 
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.asked = []
+    def __init__(self, *responses):
+        self.responses = list(responses)
+        self.requests = []
         self.waits = []
         self.silences = []
         self.now = 0.0
@@ -22,18 +22,18 @@ class Script:
 
     @property
     def is_closing(self):
-        return not self.answers
+        return not self.responses
 
     def wait(self, seconds):
         self.waits.append(seconds)
         return False
 
     def _next(self, what, query):
-        self.asked.append((what, dict(query)))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        self.requests.append((what, dict(query)))
+        response = self.responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     def attempt(self, method, path, *, query=None):
         return self._next("list", query)
@@ -44,26 +44,26 @@ class Script:
         lines = self._next("watch", query)
         self.now += self.lasts
 
-        def said():
+        def lines_of_the_stream():
             for line in lines:
                 if isinstance(line, Exception):
                     raise line
                 yield line if isinstance(line, bytes) else json.dumps(line).encode()
 
-        yield said()
+        yield lines_of_the_stream()
 
 
-class Told:
+class RecordingSink:
     def __init__(self):
         self.calls = []
 
-    def listing(self):
-        self.calls.append("listing")
+    def begin_list(self):
+        self.calls.append("begin_list")
 
-    def listed(self, objects):
-        self.calls.append(("listed", [each["metadata"]["name"] for each in objects]))
+    def replace(self, objects):
+        self.calls.append(("replace", [each["metadata"]["name"] for each in objects]))
 
-    def seen(self, kind, object_):
+    def apply(self, kind, object_):
         self.calls.append((kind, object_["metadata"]["name"]))
 
 
@@ -84,18 +84,18 @@ def event(kind, name, version):
 END = page("end")
 
 
-def run(*answers, **options):
-    source, told, said = Script(*answers), Told(), []
-    options = {"warn": said.append, "monotonic": lambda: source.now, **options}
-    Reflector(source, "/x", told, **options).run()
-    return source, told.calls, said
+def run(*responses, **options):
+    source, sink, warnings = Script(*responses), RecordingSink(), []
+    options = {"warn": warnings.append, "monotonic": lambda: source.now, **options}
+    Reflector(source, "/x", sink, **options).run()
+    return source, sink.calls, warnings
 
 
 def versions(source):
-    return [query.get("resourceVersion") for what, query in source.asked if what == "watch"]
+    return [query.get("resourceVersion") for what, query in source.requests if what == "watch"]
 
 
-def test_list_by_pages_then_watch():
+def test_list_in_pages_then_watch():
     source, calls, _ = run(
         page("1", "a", more="t"),
         page("1", "b"),
@@ -103,83 +103,83 @@ def test_list_by_pages_then_watch():
         [],
         query={"f": "s"},
     )
-    assert calls == ["listing", ("listed", ["a", "b"]), ("MODIFIED", "a")]
-    assert [query.get("continue") for _, query in source.asked] == [None, "t", None, None]
+    assert calls == ["begin_list", ("replace", ["a", "b"]), ("MODIFIED", "a")]
+    assert [query.get("continue") for _, query in source.requests] == [None, "t", None, None]
     assert versions(source) == ["1", "2"]
-    assert all(query["f"] == "s" for _, query in source.asked)
-    assert source.asked[2][1]["allowWatchBookmarks"] == "true"
+    assert all(query["f"] == "s" for _, query in source.requests)
+    assert source.requests[2][1]["allowWatchBookmarks"] == "true"
 
 
-def test_a_watch_is_asked_for_as_client_go_does():
+def test_watch_has_the_query_of_client_go():
     source, _, _ = run(page("1"), [], END)
-    what, query = source.asked[1]
+    what, query = source.requests[1]
     assert what == "watch" and 300 <= int(query.pop("timeoutSeconds")) <= 600
     assert query == {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "1"}
     assert set(source.silences) == {150.0}
 
 
-def test_nobody_reads_who_manages_which_field():
-    told = []
+def test_managed_fields_are_removed():
+    objects = []
 
-    class Keeping(Told):
-        def seen(self, kind, object_):
-            told.append(object_)
+    class Keeping(RecordingSink):
+        def apply(self, kind, object_):
+            objects.append(object_)
 
     source = Script(page("1"), [event("ADDED", "a", "2")], [])
     Reflector(source, "/x", Keeping()).run()
-    assert told[0]["metadata"] == {"name": "a", "uid": "a-1", "resourceVersion": "2"}
+    assert objects[0]["metadata"] == {"name": "a", "uid": "a-1", "resourceVersion": "2"}
 
 
-def test_a_bookmark_moves_the_version_and_tells_nobody():
+def test_bookmark_updates_version_without_notification():
     source, calls, _ = run(page("1"), [event("BOOKMARK", "", "9")], [])
-    assert calls == ["listing", ("listed", [])]
+    assert calls == ["begin_list", ("replace", [])]
     assert versions(source) == ["1", "9"]
 
 
-def test_a_stream_that_breaks_goes_on_where_it_was():
+def test_broken_stream_resumes_from_the_last_version():
     cut = [event("ADDED", "a", "2"), Unavailable("cut")]
-    source, calls, said = run(page("1"), cut, [])
+    source, calls, warnings = run(page("1"), cut, [])
     assert calls[-1] == ("ADDED", "a")
     assert versions(source) == ["1", "2"]
-    assert "cut" in said[0]
+    assert "cut" in warnings[0]
     assert len(source.waits) == 1
 
 
 @pytest.mark.parametrize(
-    "gone", [Gone(410, "", "", "", ""), [{"type": "ERROR", "object": {"code": 410}}]]
+    "expired", [Gone(410, "", "", "", ""), [{"type": "ERROR", "object": {"code": 410}}]]
 )
-def test_too_old_means_list_again(gone):
-    source, calls, _ = run(page("1", "a"), gone, page("7", "b"), [])
-    assert calls == ["listing", ("listed", ["a"]), "listing", ("listed", ["b"])]
+def test_expired_watch_relists(expired):
+    source, calls, _ = run(page("1", "a"), expired, page("7", "b"), [])
+    assert calls == ["begin_list", ("replace", ["a"]), "begin_list", ("replace", ["b"])]
     assert versions(source) == ["1", "7"]
 
 
-def test_too_old_in_the_middle_of_a_list_lists_anew():
+def test_expired_list_starts_again():
     _, calls, _ = run(page("1", "a", more="t"), Gone(410, "", "", "", ""), page("2", "a", "b"), [])
-    assert calls == ["listing", "listing", ("listed", ["a", "b"])]
+    assert calls == ["begin_list", "begin_list", ("replace", ["a", "b"])]
 
 
-def test_a_server_that_was_set_up_anew_is_listed():
+def test_server_that_lost_its_data_is_relisted():
     cut = [event("ADDED", "a", "90"), Unavailable("cut")]
     source, calls, _ = run(page("80"), cut, page("4"), [], is_same=lambda: False)
-    assert calls[-2:] == ["listing", ("listed", [])]
+    assert calls[-2:] == ["begin_list", ("replace", [])]
     assert versions(source) == ["80", "4"]
 
 
-def test_another_error_event_is_no_reason_to_list():
+def test_other_error_event_does_not_relist():
     error = {"type": "ERROR", "object": {"code": 500, "message": "m"}}
-    source, _, said = run(page("1"), [error], [])
+    source, _, warnings = run(page("1"), [error], [])
     assert versions(source) == ["1", "1"]
-    assert said == ["/x cannot be followed, trying again: WATCH /x: m"]
+    assert warnings == ["cannot watch /x, retrying: WATCH /x: m"]
 
 
 @pytest.mark.parametrize(
     "line", [b"{", b"[]", b"{}", b'{"type":"ERROR","object":5}', b"\xff", b"[" * 100_000]
 )
-def test_an_event_that_is_none_is_a_broken_stream(line):
-    source, _, said = run(page("1"), [line], [])
+def test_malformed_event_is_a_broken_stream(line):
+    source, _, warnings = run(page("1"), [line], [])
     assert versions(source) == ["1", "1"]
-    assert "an event that is none" in said[0]
+    assert "malformed event" in warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -199,37 +199,37 @@ def test_an_event_that_is_none_is_a_broken_stream(line):
         {"metadata": {**thing("x")["metadata"], "ownerReferences": [None]}},
     ],
 )
-def test_an_object_of_a_wrong_form_costs_no_other(object_):
+def test_malformed_object_does_not_affect_others(object_):
     listed = {"metadata": {"resourceVersion": "1"}, "items": [object_, thing("a")]}
     bad = {"type": "ADDED", "object": object_}
-    source, calls, said = run(listed, [bad, event("ADDED", "b", "3")], [])
-    assert calls == ["listing", ("listed", ["a"]), ("ADDED", "b")]
+    source, calls, warnings = run(listed, [bad, event("ADDED", "b", "3")], [])
+    assert calls == ["begin_list", ("replace", ["a"]), ("ADDED", "b")]
     assert versions(source) == ["1", "3"]
-    assert len(said) == 2 and all("is left out: " in each for each in said)
+    assert len(warnings) == 2 and all(" skipped: " in each for each in warnings)
 
 
-def test_an_event_of_an_unknown_kind_is_passed_over():
-    _, calls, said = run(page("1"), [event("ODD", "a", "2"), event("ADDED", "b", "3")], [])
-    assert calls == ["listing", ("listed", []), ("ADDED", "b")]
-    assert said == []
+def test_event_of_unknown_type_is_ignored():
+    _, calls, warnings = run(page("1"), [event("ODD", "a", "2"), event("ADDED", "b", "3")], [])
+    assert calls == ["begin_list", ("replace", []), ("ADDED", "b")]
+    assert warnings == []
 
 
 @pytest.mark.parametrize("page_", [{"items": "x"}, {"items": [], "metadata": 5}])
-def test_a_list_that_is_none_is_asked_for_again(page_):
-    _, calls, said = run(page_, page("1", "a"), [])
-    assert calls == ["listing", "listing", ("listed", ["a"])]
-    assert "the answer is no list" in said[0]
+def test_malformed_list_is_retried(page_):
+    _, calls, warnings = run(page_, page("1", "a"), [])
+    assert calls == ["begin_list", "begin_list", ("replace", ["a"])]
+    assert "response is not a list" in warnings[0]
 
 
-def test_a_list_that_never_ends_is_given_up():
-    _, calls, said = run(page("1", "a", more="t"), page("1", "a", more="t"), page("2", "b"), [])
-    assert calls[-1] == ("listed", ["b"])
-    assert "same page for ever" in said[0]
+def test_endless_list_is_started_again():
+    _, calls, warnings = run(page("1", "a", more="t"), page("1", "a", more="t"), page("2", "b"), [])
+    assert calls[-1] == ("replace", ["b"])
+    assert "the same page again" in warnings[0]
 
 
-def test_an_event_that_could_not_be_taken_is_asked_for_again():
-    class Broken(Told):
-        def seen(self, kind, object_):
+def test_event_is_repeated_if_the_sink_is_unavailable():
+    class Broken(RecordingSink):
+        def apply(self, kind, object_):
             raise Unavailable("not now")
 
     source = Script(page("1"), [event("ADDED", "a", "2")], [])
@@ -237,18 +237,18 @@ def test_an_event_that_could_not_be_taken_is_asked_for_again():
     assert versions(source) == ["1", "1"]
 
 
-def test_a_bug_of_who_is_told_means_list_again():
-    class Broken(Told):
-        def seen(self, kind, object_):
+def test_bug_in_the_sink_relists():
+    class Broken(RecordingSink):
+        def apply(self, kind, object_):
             raise KeyError("spec")
 
-    source, said = Script(page("1"), [event("ADDED", "a", "2")], page("5"), []), []
-    Reflector(source, "/x", Broken(), warn=said.append).run()
+    source, warnings = Script(page("1"), [event("ADDED", "a", "2")], page("5"), []), []
+    Reflector(source, "/x", Broken(), warn=warnings.append).run()
     assert versions(source) == ["1", "5"]
-    assert said == ["/x: unexpected KeyError: 'spec' (a bug)"]
+    assert warnings == ["/x: unexpected KeyError: 'spec' (a bug)"]
 
 
-def test_failures_are_waited_for_longer_and_longer():
+def test_failures_back_off_exponentially():
     errors = [Unavailable("down")] * 8
     source, _, _ = run(*errors, END, [])
     assert len(source.waits) == 8
@@ -257,34 +257,34 @@ def test_failures_are_waited_for_longer_and_longer():
 
 
 @pytest.mark.parametrize(("lasts", "longest"), [(120.0, 12.8), (121.0, 0.8)])
-def test_after_two_quiet_minutes_a_failure_is_a_first_one_again(lasts, longest):
+def test_backoff_starts_again_after_two_minutes_without_failure(lasts, longest):
     errors = [Unavailable("down")] * 3
     source = Script(*errors, page("1"), [Unavailable("cut")], END)
     source.lasts = lasts
-    Reflector(source, "/x", Told(), monotonic=lambda: source.now).run()
+    Reflector(source, "/x", RecordingSink(), monotonic=lambda: source.now).run()
     assert longest / 2 <= source.waits[3] <= longest
 
 
 @pytest.mark.parametrize(("lasts", "waits"), [(0.9, 2), (1.0, 0)])
-def test_a_stream_that_ends_within_a_second_was_cut(lasts, waits):
+def test_stream_shorter_than_a_second_is_a_failure(lasts, waits):
     source = Script(page("1"), [], [], END)
     source.lasts = lasts
-    Reflector(source, "/x", Told(), monotonic=lambda: source.now).run()
+    Reflector(source, "/x", RecordingSink(), monotonic=lambda: source.now).run()
     assert len(source.waits) == waits
 
 
-def test_what_the_server_asks_for_is_waited():
+def test_retry_after_is_honoured():
     source, _, _ = run(Unavailable("busy", 77.0), END, [])
     assert source.waits == [77.0]
 
 
-def test_no_right_to_list_is_said_and_tried_again():
-    source, _, said = run(NotFound(404, "", "no", "GET", "/x"), END, [])
-    assert said == ["/x cannot be followed, trying again: GET /x: 404 : no"]
+def test_failing_list_warns_and_retries():
+    source, _, warnings = run(NotFound(404, "", "no", "GET", "/x"), END, [])
+    assert warnings == ["cannot watch /x, retrying: GET /x: 404 : no"]
     assert len(source.waits) == 1
 
 
-def test_streams_that_end_at_once_do_not_spin():
+def test_streams_that_end_at_once_back_off():
     source, _, _ = run(page("1"), [], [], [], monotonic=lambda: 0.0)
     assert len(source.waits) == 3
 
@@ -292,17 +292,17 @@ def test_streams_that_end_at_once_do_not_spin():
 POD = b'{"type":"ADDED","object":{"metadata":{"labels":{%b}},"spec":{"nodeName":"%b"}}}'
 
 
-def test_other_peoples_pods_are_not_decoded():
+def test_pods_of_other_nodes_are_filtered_out():
     wants = pods_on({b"mine"})
     assert wants(POD % (b"", b"mine"))
     assert not wants(POD % (b"", b"theirs"))
     assert not wants(POD % (b"", b"mine-too"))
 
 
-def test_a_label_of_that_name_hides_no_pod():
+def test_label_with_the_same_name_does_not_hide_a_pod():
     wants = pods_on({b"mine"})
     assert wants(POD % (b'"nodeName":"theirs"', b"mine"))
 
 
-def test_what_names_no_node_is_wanted():
+def test_events_without_a_node_name_pass():
     assert pods_on(set())(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}')

@@ -1,6 +1,13 @@
-"""LIST and then WATCH, for ever, as client-go's reflector does (``tools/cache/reflector.go``).
+"""LIST, then WATCH, as client-go's reflector does (``tools/cache/reflector.go``, v0.32).
 
-One difference: it lists from the store by pages and not all at once from the server's cache.
+How a watch ends, and what follows:
+* Normally, after 5 to 10 minutes: watch again from the last resource version.
+* 410 Gone, as a response or as an ERROR event: relist.
+* A broken connection or another error: back off, check ``is_same``, then watch again.
+* An exception of the sink: a bug. Log it and relist, because the sink may have missed an event.
+
+One difference from client-go: the LIST reads pages from etcd, not everything at once from the
+server's watch cache. With thousands of pods neither side then holds the list twice.
 """
 
 from __future__ import annotations
@@ -14,66 +21,66 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from devicemanager.cluster.client.errors import ApiError, ClientClosing, Gone, Unavailable
-from devicemanager.cluster.client.listing import pages
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.rate_limited_warning import Warn, cut
+from devicemanager.cluster.client.rate_limited_warning import Warn, truncate
 from devicemanager.cluster.client.validation import decoded, defect, list_items, list_metadata
 
-__all__ = ["Reflector", "Sink", "Source", "pods_on"]
+__all__ = ["Reflector", "Sink", "Source", "pages", "pods_on"]
 
 FIRST_WAIT: Final = 0.8
 LONGEST_WAIT: Final = 30.0
 CALM: Final = 120.0
-"""Seconds of quiet work after which the next failure is a first one again."""
+"""Seconds without a failure after which the backoff starts again."""
 SHORT: Final = 1.0
-"""A stream that ends sooner than this many seconds was cut, whatever it brought."""
+"""A stream that ends sooner, in seconds, counts as a failure even if it delivered events."""
 SILENCE: Final = 150.0
 """Seconds without a byte after which a stream is broken: bookmarks come every minute."""
+_PAGE_SIZE: Final = 500
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
-_LONGEST_TEXT: Final = 300
+_MAX_TEXT: Final = 300
 _NODE_NAME: Final = re.compile(rb'"nodeName":"([^"]*)"')
 
 Wants = Callable[[bytes], bool]
-"""Looks at an event as it came, before it costs decoding; False is none of ours."""
+"""Filter of raw events, applied before they are decoded; False drops an event."""
 
 
 class Sink(Protocol):
-    """Who wants to know. Called by one thread."""
+    """Receiver of objects and events. Called by one thread."""
 
-    def listing(self) -> None:
-        """What ``listed`` will tell is asked for from here on."""
+    def begin_list(self) -> None:
+        """A LIST starts: objects created from now on may be missing from it."""
 
-    def listed(self, objects: list[JsonObject]) -> None:
-        """The whole truth: what is not there is gone."""
+    def replace(self, objects: list[JsonObject]) -> None:
+        """Full list: objects that are not in it were deleted."""
 
-    def seen(self, kind: str, object_: JsonObject) -> None:
-        """An object was ``ADDED``, ``MODIFIED`` or ``DELETED``; this is how it is now, or
-        how it was last."""
+    def apply(self, kind: str, object_: JsonObject) -> None:
+        """An object was ``ADDED``, ``MODIFIED`` or ``DELETED``; with its current state, or its
+        last one."""
 
 
 class Source(Protocol):
-    """What is asked of the API client."""
+    """What a reflector uses of the API client."""
 
     @property
     def is_closing(self) -> bool:
-        """Whether to stop."""
+        """True if the reflector must end."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until one is to stop; returns whether that is so."""
+        """Wait up to ``seconds``; return True if the reflector must end."""
 
     def attempt(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None
     ) -> JsonObject:
-        """One request."""
+        """Send one request, once."""
 
     def stream(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """The lines of an answer."""
+        """Open a stream and return its lines."""
 
 
 class Reflector:
-    """Follows all objects of one path."""
+    """Keeps a sink up to date with all objects of one path."""
 
     def __init__(
         self,
@@ -87,9 +94,9 @@ class Reflector:
         warn: Warn = lambda text: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``query`` selects; ``wants`` is asked about events, not about what is listed.
-        ``is_same`` is asked after trouble: whether the server still has what it had. It may
-        raise as requests do."""
+        """``query`` selects objects. ``wants`` filters events, not lists. ``is_same`` is called
+        after a failure; it returns False if the server lost its data. It may raise as requests
+        do."""
         self._source = source
         self._path = path
         self._sink = sink
@@ -102,21 +109,21 @@ class Reflector:
         self._failures = 0
 
     def start(self) -> threading.Thread:
-        """``run`` on a thread of its own."""
+        """Call ``run`` on a new thread."""
         thread = threading.Thread(target=self.run, name=f"watch {self._path}", daemon=True)
         thread.start()
         return thread
 
     def run(self) -> None:
-        """Until the source is closing."""
+        """LIST and WATCH until the source is closing."""
         while not self._source.is_closing:
             began = self._monotonic()
             try:
                 if self._version is None:
                     self._version = self._list()
                 elif self._failures and not self._is_same():
-                    # One that was set up anew counts from the beginning: a watch from a version
-                    # that is yet to come would be silent.
+                    # A server on a new etcd counts versions from 1. A watch from our version,
+                    # which is in its future, would be accepted and stay silent.
                     self._version = self._list()
                 self._watch(self._version)
             except ClientClosing:
@@ -127,9 +134,9 @@ class Reflector:
             except (Unavailable, ApiError) as error:
                 if self._source.is_closing:
                     return
-                self._warn(f"{self._path} cannot be followed, trying again: {error}")
+                self._warn(f"cannot watch {self._path}, retrying: {error}")
                 self._pause(began, error.wait if isinstance(error, Unavailable) else 0.0)
-            except Exception as error:  # of somebody who was told: to stop looking helps nobody
+            except Exception as error:
                 self._warn(f"{self._path}: unexpected {type(error).__name__}: {error} (a bug)")
                 self._version = None
                 self._pause(began)
@@ -137,34 +144,35 @@ class Reflector:
                 if self._monotonic() - began < SHORT:
                     self._pause(began)
 
-    def _pause(self, began: float, asked: float = 0.0) -> None:
-        """Wait a random part of what doubles with each failure, and as asked at least."""
+    def _pause(self, began: float, retry_after: float = 0.0) -> None:
+        """Wait with exponential backoff and jitter, at least as long as the server asks."""
         self._failures = 0 if self._monotonic() - began > CALM else self._failures + 1
         most = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._failures, 10))
-        self._source.wait(max(asked, random.uniform(most / 2, most)))
+        self._source.wait(max(retry_after, random.uniform(most / 2, most)))
 
     # -- LIST ------------------------------------------------------------------------
 
     def _list(self) -> str:
-        """All objects to the sink; returns the version that the WATCH continues from."""
-        self._sink.listing()
+        """Send all objects to the sink; return the resource version to watch from."""
+        self._sink.begin_list()
         found: list[JsonObject] = []
         version = ""
         for page in pages(self._source, self._path, self._query):
             found += (
-                _without_managers(each) for each in list_items(page) if self._can_be_read(each)
+                _without_managed_fields(each)
+                for each in list_items(page)
+                if self._is_well_formed(each)
             )
             version = str(list_metadata(page).get("resourceVersion", ""))
-        self._sink.listed(found)
+        self._sink.replace(found)
         return version
 
-    def _can_be_read(self, object_: Any) -> bool:
-        """One that cannot is left out, so that it costs nobody else."""
+    def _is_well_formed(self, object_: Any) -> bool:
         found = defect(object_)
         if found:
             metadata = object_.get("metadata") if isinstance(object_, dict) else None
             name = metadata.get("name") if isinstance(metadata, dict) else None
-            self._warn(f"{self._path}: {cut(str(name))} is left out: {found}")
+            self._warn(f"{self._path}: {truncate(str(name))} skipped: {found}")
         return not found
 
     # -- WATCH -----------------------------------------------------------------------
@@ -193,33 +201,57 @@ class Reflector:
             if kind == "BOOKMARK":
                 self._version = str(object_["metadata"]["resourceVersion"])
         except (ValueError, KeyError, TypeError) as error:
-            raise Unavailable(f"an event that is none: {error!r}"[:_LONGEST_TEXT]) from None
-        # Of another kind there is nothing that a client understands.
-        if kind in _CHANGES and self._can_be_read(object_):
-            self._sink.seen(kind, _without_managers(object_))
-            # Only now: an event that nobody could take is seen again.
+            raise Unavailable(f"malformed event: {error!r}"[:_MAX_TEXT]) from None
+        # Events of unknown types are ignored, as clients must.
+        if kind in _CHANGES and self._is_well_formed(object_):
+            self._sink.apply(kind, _without_managed_fields(object_))
+            # Only now: if the sink raises Unavailable, the same event comes again.
             self._version = object_["metadata"]["resourceVersion"]
 
 
 def _error(status: JsonObject, path: str) -> Exception:
     if not isinstance(status, dict):
-        return Unavailable(f"WATCH {path}: an event that is none: an error without status")
-    message = str(status.get("message", ""))[:_LONGEST_TEXT]
+        return Unavailable(f"WATCH {path}: malformed event: an error without status")
+    message = str(status.get("message", ""))[:_MAX_TEXT]
     if status.get("code") == 410:
         return Gone(410, str(status.get("reason", "")), message, "WATCH", path)
     return Unavailable(f"WATCH {path}: {message}")
 
 
-def _without_managers(object_: JsonObject) -> JsonObject:
-    """Who set which field is half of an object, and nobody here reads it."""
+def _without_managed_fields(object_: JsonObject) -> JsonObject:
+    """Remove ``managedFields``, half of an object's size; nothing here reads them."""
     object_["metadata"].pop("managedFields", None)
     return object_
 
 
-def pods_on(names: Collection[bytes]) -> Wants:
-    """Wants events of pods on these nodes, and those that name no node, such as bookmarks.
+def pages(
+    source: Source, path: str, query: Mapping[str, str] | None = None
+) -> Iterator[JsonObject]:
+    """LIST a path in pages; ``query`` selects objects.
 
-    Looks at every place that might be the field: a label may have its name.
+    Raises as ``attempt`` does, and Unavailable for a response that is not a list.
+    """
+    query = {**(query or {}), "limit": str(_PAGE_SIZE)}
+    while True:
+        page = source.attempt("GET", path, query=query)
+        try:
+            list_items(page)
+            following = str(list_metadata(page).get("continue") or "")
+        except ValueError as error:
+            raise Unavailable(f"GET {path}: response is not a list: {error}") from None
+        yield page
+        if not following:
+            return
+        if following == query.get("continue"):
+            raise Unavailable(f"GET {path}: endless list, the same page again")
+        query = {**query, "continue": following}
+
+
+def pods_on(names: Collection[bytes]) -> Wants:
+    """Return a filter for events of pods on these nodes; events without a node name pass.
+
+    A process that owns an eighth of the nodes thus decodes an eighth of the events. The filter
+    searches the whole event, because a label can contain the same text as the field.
     """
 
     def wants(line: bytes) -> bool:

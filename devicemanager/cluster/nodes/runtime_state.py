@@ -1,5 +1,8 @@
-"""What is wrong with a node, and whom it rejects for that (the kubelet's runtime state,
-``pkg/kubelet/runtime.go``, and the admit handlers that look at it)."""
+"""Why a node is not ready, and which pods it rejects for that.
+
+Follows the kubelet's runtime state (``pkg/kubelet/runtime.go``) and the admit handlers that
+read it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _NONE: Final[frozenset[Pressure]] = frozenset()
 
 
 class RuntimeState:
-    """Errors and pressures of one node. May be used from any thread."""
+    """Errors and pressures of one node. Thread-safe."""
 
     __slots__ = ("_errors", "_lock", "_pressures")
 
@@ -31,7 +34,7 @@ class RuntimeState:
         self._pressures = _NONE
 
     def set_error(self, cause: str, error: str) -> None:
-        """The node is not ready, for this error; empty: for this cause it is ready again."""
+        """Set the error of a cause; an empty error clears it. The node is ready without errors."""
         with self._lock:
             if error:
                 self._errors[cause] = error
@@ -39,35 +42,36 @@ class RuntimeState:
                 self._errors.pop(cause, None)
 
     def shut_down(self) -> None:
-        """The machine is about to go down."""
+        """Start the shutdown of the machine."""
         self.set_error("shutdown", _SHUTTING_DOWN)
 
     def set_pressures(self, pressures: Collection[Pressure]) -> None:
-        """The node is short of these, and of nothing else."""
+        """Replace the node's pressures."""
         with self._lock:
             self._pressures = frozenset(pressures)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why the node is not ready; none if it is."""
+        """Why the node is not ready; empty if it is ready."""
         with self._lock:
             return tuple(self._errors.values())
 
     @property
     def pressures(self) -> frozenset[Pressure]:
-        """What the node is short of."""
+        """The node's pressures."""
         with self._lock:
             return self._pressures
 
     def admit(self, pod: Pod) -> Rejected | None:
-        """Why the node rejects a pod without asking its device manager; None if it does not
+        """Return why the node rejects a pod before its device manager gets it, or None
         (``evictionManager.Admit``, pkg/kubelet/eviction, and the shutdown manager's ``Admit``,
         v1.32)."""
-        short_of = self.pressures
-        pressures = [str(each) for each in Pressure if each in short_of]
+        present = self.pressures
+        pressures = [str(each) for each in Pressure if each in present]
         if pressures:
-            spared = qos_class(pod) is not QosClass.BEST_EFFORT
-            if not (spared and pressures == [Pressure.MEMORY]):
+            # Memory pressure alone only keeps out pods that declare no requests.
+            is_exempt = qos_class(pod) is not QosClass.BEST_EFFORT
+            if not (is_exempt and pressures == [Pressure.MEMORY]):
                 listed = " ".join(pressures)
                 return Rejected("Evicted", f"The node had condition: [{listed}]. ")
         if _SHUTTING_DOWN in self.errors:
