@@ -6,7 +6,7 @@ from typing import Any
 
 from devicemanager.cluster.fake_apiserver.kinds import Target
 
-__all__ = ["StatusError", "status"]
+__all__ = ["StatusError", "already_exists", "conflict", "not_found", "status"]
 
 _REASONS = {
     400: "BadRequest",
@@ -32,25 +32,25 @@ class StatusError(Exception):
         self.message = message
         self.reason = reason or _REASONS.get(code, "Unknown")
 
-    @staticmethod
-    def not_found(target: Target) -> StatusError:
-        """Return the error for an object that does not exist."""
-        return StatusError(404, f'{target.kind.plural} "{target.name}" not found')
-
-    @staticmethod
-    def exists(target: Target, name: str) -> StatusError:
-        """Return the error for a name that is in use."""
-        return StatusError(409, f'{target.kind.plural} "{name}" already exists', "AlreadyExists")
-
-    @staticmethod
-    def conflict(target: Target, why: str) -> StatusError:
-        """Return the error for another UID or an outdated version."""
-        what = f'Operation cannot be fulfilled on {target.kind.plural} "{target.name}"'
-        return StatusError(409, f"{what}: {why}")
-
     def body(self) -> dict[str, Any]:
         """Return the body of the response."""
         return status(self.code, self.reason, self.message)
+
+
+def not_found(target: Target) -> StatusError:
+    """Return the error for an object that does not exist."""
+    return StatusError(404, f'{target.kind.plural} "{target.name}" not found')
+
+
+def already_exists(target: Target, name: str) -> StatusError:
+    """Return the error for a name that is in use."""
+    return StatusError(409, f'{target.kind.plural} "{name}" already exists', "AlreadyExists")
+
+
+def conflict(target: Target, why: str) -> StatusError:
+    """Return the error for another UID or an outdated version."""
+    what = f'Operation cannot be fulfilled on {target.kind.plural} "{target.name}"'
+    return StatusError(409, f"{what}: {why}")
 
 
 def status(code: int, reason: str, message: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from devicemanager.cluster.fake_apiserver.authorization import (
     node_of,
     permission_for,
 )
-from devicemanager.cluster.fake_apiserver.errors import StatusError, status
+from devicemanager.cluster.fake_apiserver.errors import StatusError, not_found, status
 from devicemanager.cluster.fake_apiserver.faults import Faults, Request
 from devicemanager.cluster.fake_apiserver.kinds import Target, target
 from devicemanager.cluster.fake_apiserver.registry import Registry
@@ -143,7 +143,7 @@ class RequestHandler:
         named = request.target
         stored = self.registry.store.get(named.kind, named.namespace, named.name)
         if stored is None:
-            raise StatusError.not_found(named)
+            raise not_found(named)
         return stored.text
 
     def _list(self, request: HttpRequest) -> bytes:

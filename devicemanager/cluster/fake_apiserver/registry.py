@@ -9,7 +9,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from devicemanager.cluster.fake_apiserver.errors import StatusError
+from devicemanager.cluster.fake_apiserver.errors import (
+    StatusError,
+    already_exists,
+    conflict,
+    not_found,
+)
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
 from devicemanager.cluster.fake_apiserver.store import Object, Store, Stored
 from devicemanager.objects.status import times
@@ -21,8 +26,6 @@ _GRACE: Final = 30
 _NAME_ATTEMPTS: Final = 8
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
 """Metadata that no update changes."""
-
-Change = Callable[[Object], Object]
 
 
 def timestamp(seconds: float = 0) -> str:
@@ -68,14 +71,14 @@ class Registry:
                     return self.store.put(kind, value)
                 if given_name:
                     break
-            raise StatusError.exists(target, name)
+            raise already_exists(target, name)
 
     def bind(self, target: Target, binding: Object) -> None:
         """Bind a pod to a node (POST of ``pods/NAME/binding``)."""
 
         def bound(pod: Object) -> Object:
             if pod["spec"].get("nodeName"):
-                raise StatusError.conflict(target, "pod is already assigned to a node")
+                raise conflict(target, "pod is already assigned to a node")
             pod["spec"]["nodeName"] = binding["target"]["name"]
             scheduled = {"type": "PodScheduled", "status": "True"}
             conditions = pod["status"].setdefault("conditions", [])
@@ -95,7 +98,9 @@ class Registry:
 
         return self.change(target, replaced, version)
 
-    def change(self, target: Target, change: Change, version: str | None = None) -> Stored:
+    def change(
+        self, target: Target, change: Callable[[Object], Object], version: str | None = None
+    ) -> Stored:
         """Replace an object by what ``change`` returns for a copy of it, atomically.
 
         Only ``status`` changes for a status subresource, and anything else for the object.
@@ -107,12 +112,10 @@ class Registry:
             given = change(copy.deepcopy(old))
             version = version or given.get("metadata", {}).get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
-                raise StatusError.conflict(target, "the object has been modified")
+                raise conflict(target, "the object has been modified")
             uid = given.get("metadata", {}).get("uid")
             if uid and uid != old["metadata"]["uid"]:
-                raise StatusError.conflict(
-                    target, f"Precondition failed: UID in precondition: {uid}"
-                )
+                raise conflict(target, f"Precondition failed: UID in precondition: {uid}")
             new = self._merged(target, old, given)
             if new == old:
                 return stored
@@ -139,7 +142,7 @@ class Registry:
     def _get(self, target: Target) -> Stored:
         stored = self.store.get(target.kind, target.namespace, target.name)
         if stored is None:
-            raise StatusError.not_found(target)
+            raise not_found(target)
         return stored
 
     # -- delete ----------------------------------------------------------------------
@@ -168,9 +171,7 @@ class Registry:
 def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
     for key in ("uid", "resourceVersion"):
         if wanted.get(key) not in (None, old["metadata"][key]):
-            raise StatusError.conflict(
-                target, f"Precondition failed: {key} is {old['metadata'][key]}"
-            )
+            raise conflict(target, f"Precondition failed: {key} is {old['metadata'][key]}")
 
 
 def _grace(pod: Object, requested: int | None) -> int:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from devicemanager.cluster.fake_apiserver.errors import StatusError
 from devicemanager.cluster.fake_apiserver.registry import is_terminal, timestamp
 from devicemanager.cluster.fake_apiserver.server import FakeApiServer
+from devicemanager.cluster.fake_apiserver.store import Object
 from devicemanager.core.quantity import parse_quantity
 
 __all__ = ["schedule"]
-
-Pod = Mapping[str, Any]
 
 
 def schedule(server: FakeApiServer) -> None:
@@ -40,11 +38,11 @@ def schedule(server: FakeApiServer) -> None:
             server.bind(pod["metadata"]["name"], name, pod["metadata"]["namespace"])
 
 
-def _is_pending(pod: Pod) -> bool:
+def _is_pending(pod: Object) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") == "Pending"
 
 
-def _requests(pod: Pod) -> Counter[str]:
+def _requests(pod: Object) -> Counter[str]:
     """Count the pod's extended resources. CPU and memory are ignored: they never run out here."""
     found: Counter[str] = Counter({"pods": 1})
     for container in pod["spec"].get("containers") or ():
@@ -58,7 +56,7 @@ def _number(text: object) -> int:
     return parse_quantity(str(text)) // 10**9  # quantities are in nano-units
 
 
-def _fits(pod: Pod, node: Mapping[str, Any], used: Mapping[str, int]) -> bool:
+def _fits(pod: Object, node: Object, used: Mapping[str, int]) -> bool:
     wanted = pod["spec"].get("nodeSelector") or {}
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
@@ -73,7 +71,7 @@ def _fits(pod: Pod, node: Mapping[str, Any], used: Mapping[str, int]) -> bool:
     )
 
 
-def _tolerates(pod: Pod, taints: Iterable[Mapping[str, str]]) -> bool:
+def _tolerates(pod: Object, taints: Iterable[Mapping[str, str]]) -> bool:
     tolerations = pod["spec"].get("tolerations") or ()
     return all(
         any(_matches(toleration, taint) for toleration in tolerations)
@@ -92,7 +90,7 @@ def _matches(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
     return toleration["key"] == taint["key"] and same
 
 
-def _set_unschedulable(server: FakeApiServer, pod: Pod, nodes: int) -> None:
+def _set_unschedulable(server: FakeApiServer, pod: Object, nodes: int) -> None:
     if any(each.get("reason") == "Unschedulable" for each in pod["status"].get("conditions", ())):
         return
     condition = {
@@ -103,7 +101,7 @@ def _set_unschedulable(server: FakeApiServer, pod: Pod, nodes: int) -> None:
         "lastTransitionTime": timestamp(),
     }
 
-    def changed(value: dict[str, Any]) -> dict[str, Any]:
+    def changed(value: Object) -> Object:
         value["status"]["conditions"] = [condition]
         return value
 
