@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -365,13 +366,13 @@ class Cluster:
 
         ``on_dropped`` runs for the nodes whose work the queue drops.
         """
-        left = _Countdown(len(nodes))
+        done = threading.Semaphore(0)
 
         def work(do: Callable[[ClusterNode], None], node: ClusterNode) -> None:
             try:
                 do(node)
             finally:
-                left.decrement()
+                done.release()
 
         for node in nodes:
             self._connection.work_queue.put(
@@ -380,7 +381,11 @@ class Cluster:
                 partial(work, act, node),
                 on_dropped=partial(work, on_dropped, node),
             )
-        left.wait(seconds)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for _ in nodes:
+            rest = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not done.acquire(timeout=rest):
+                return
 
     def _end(self, node: ClusterNode) -> None:
         """Dispose of a node's kubelet, once."""
@@ -408,22 +413,3 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Countdown:
-    """Waits for a number of events."""
-
-    def __init__(self, count: int) -> None:
-        self._changed = threading.Condition()
-        self._left = count
-
-    def decrement(self) -> None:
-        """Count one event."""
-        with self._changed:
-            self._left -= 1
-            self._changed.notify_all()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait for all events, or up to ``seconds``."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._left <= 0, seconds)

@@ -17,32 +17,12 @@ from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
 
-__all__ = ["ANNOTATION", "FORMS", "Fault", "NodeFaults", "parse_faults"]
+__all__ = ["ANNOTATION", "KINDS", "Fault", "NodeFaults", "parse_faults"]
 
 ANNOTATION: Final = f"{PREFIX}/faults"
 NOT_READY: Final = "made not ready on purpose"
 
-_PRESSURES: Final = {
-    "memory-pressure": Pressure.MEMORY,
-    "disk-pressure": Pressure.DISK,
-    "pid-pressure": Pressure.PID,
-}
-_ONCE: Final = ("reboot", "restart")
 _MAX_TEXT: Final = 300
-FORMS: Final[Mapping[str, str]] = {
-    "device-unhealthy": "RESOURCE/DEVICE",
-    "device-lost": "RESOURCE/DEVICE",
-    "plugin-gone": "RESOURCE",
-    "capacity-zero": "RESOURCE",
-    "not-ready": "[MESSAGE]",
-    "silent": "",
-    "memory-pressure": "",
-    "disk-pressure": "",
-    "pid-pressure": "",
-    "reboot": "ANYTHING",
-    "restart": "ANYTHING",
-}
-"""Form of the argument by fault kind. A reboot or restart happens once for each new text."""
 
 
 @attrs.frozen
@@ -54,30 +34,6 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.kind}={self.what}" if self.what else self.kind
-
-
-def parse_faults(text: str) -> tuple[Fault, ...]:
-    """Parse faults separated by semicolons: ``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``.
-
-    Raises ValueError.
-    """
-    return tuple(_fault(part.strip()) for part in text.split(";") if part.strip())
-
-
-def _fault(text: str) -> Fault:
-    kind, _, what = (each.strip() for each in text.partition("="))
-    if kind not in FORMS:
-        raise ValueError(f"unknown fault {truncate(text)!r}: use one of {', '.join(FORMS)}")
-    form = FORMS[kind]
-    if bool(what) != bool(form) and form != "[MESSAGE]":
-        raise ValueError(
-            f"invalid fault {truncate(text)!r}: expected {kind}{'=' + form if form else ''}"
-        )
-    if form == "RESOURCE/DEVICE" and what.count("/") < 2:
-        raise ValueError(
-            f"invalid fault {truncate(text)!r}: expected a form such as {kind}=vendor.com/gpu/gpu-2"
-        )
-    return Fault(kind, what)
 
 
 class FaultTarget(Protocol):
@@ -97,6 +53,90 @@ class FaultTarget(Protocol):
     def silent(self, silent: bool = True) -> None: ...
     def reboot(self) -> None: ...
     def restart(self) -> None: ...
+
+
+Action = Callable[[FaultTarget, str, bool], None]
+"""Sets a fault (True) or clears it (False); the text is the fault's argument."""
+
+
+def _unhealthy(node: FaultTarget, what: str, is_on: bool) -> None:
+    resource, _, device = what.rpartition("/")
+    (node.fail_device if is_on else node.recover_device)(resource, device)
+
+
+def _lost(node: FaultTarget, what: str, is_on: bool) -> None:
+    resource, _, device = what.rpartition("/")
+    (node.lose_device if is_on else node.return_device)(resource, device)
+
+
+def _plugin(node: FaultTarget, what: str, is_on: bool) -> None:
+    (node.stop_plugin if is_on else node.start_plugin)(what)
+
+
+def _not_ready(node: FaultTarget, what: str, is_on: bool) -> None:
+    node.not_ready((what or NOT_READY) if is_on else "", "annotation")
+
+
+def _reboot(node: FaultTarget, _: str, is_on: bool) -> None:
+    if is_on:
+        node.reboot()
+
+
+def _restart(node: FaultTarget, _: str, is_on: bool) -> None:
+    if is_on:
+        node.restart()
+
+
+@attrs.frozen
+class FaultKind:
+    """One kind of fault, and what it does."""
+
+    form: str = ""
+    """Form of the argument; empty for none, in brackets if optional."""
+    action: Action | None = None
+    """None for a pressure: all pressures of a node are set together."""
+    pressure: Pressure | None = None
+    fires_once: bool = False
+    """True: it happens once for each new argument, and clearing it does nothing."""
+
+
+KINDS: Final[Mapping[str, FaultKind]] = {
+    "device-unhealthy": FaultKind("RESOURCE/DEVICE", _unhealthy),
+    "device-lost": FaultKind("RESOURCE/DEVICE", _lost),
+    "plugin-gone": FaultKind("RESOURCE", _plugin),
+    "capacity-zero": FaultKind("RESOURCE", lambda node, what, on: node.zero_capacity(what, on)),
+    "not-ready": FaultKind("[MESSAGE]", _not_ready),
+    "silent": FaultKind("", lambda node, _, on: node.silent(on)),
+    "memory-pressure": FaultKind(pressure=Pressure.MEMORY),
+    "disk-pressure": FaultKind(pressure=Pressure.DISK),
+    "pid-pressure": FaultKind(pressure=Pressure.PID),
+    "reboot": FaultKind("ANYTHING", _reboot, fires_once=True),
+    "restart": FaultKind("ANYTHING", _restart, fires_once=True),
+}
+
+
+def parse_faults(text: str) -> tuple[Fault, ...]:
+    """Parse faults separated by semicolons: ``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``.
+
+    Raises ValueError.
+    """
+    return tuple(_fault(part.strip()) for part in text.split(";") if part.strip())
+
+
+def _fault(text: str) -> Fault:
+    kind, _, what = (each.strip() for each in text.partition("="))
+    if kind not in KINDS:
+        raise ValueError(f"unknown fault {truncate(text)!r}: use one of {', '.join(KINDS)}")
+    form = KINDS[kind].form
+    if bool(what) != bool(form) and form != "[MESSAGE]":
+        raise ValueError(
+            f"invalid fault {truncate(text)!r}: expected {kind}{'=' + form if form else ''}"
+        )
+    if form == "RESOURCE/DEVICE" and what.count("/") < 2:
+        raise ValueError(
+            f"invalid fault {truncate(text)!r}: expected a form such as {kind}=vendor.com/gpu/gpu-2"
+        )
+    return Fault(kind, what)
 
 
 class NodeFaults:
@@ -129,7 +169,7 @@ class NodeFaults:
         except ValueError as error:
             self._node.say(f"annotation {ANNOTATION}: {error}; nothing changed")
             return
-        past = tuple(each for each in wanted if is_first and each.kind in _ONCE)
+        past = tuple(each for each in wanted if is_first and KINDS[each.kind].fires_once)
         self._node.do(lambda: self._change(past, wanted))
 
     def _change(self, past: tuple[Fault, ...], wanted: tuple[Fault, ...]) -> None:
@@ -140,61 +180,14 @@ class NodeFaults:
         for fault in wanted:
             if fault not in before:
                 self._set(fault, True)
-        self._node.pressure([_PRESSURES[each.kind] for each in wanted if each.kind in _PRESSURES])
+        pressures = (KINDS[each.kind].pressure for each in wanted)
+        self._node.pressure([each for each in pressures if each is not None])
 
     def _set(self, fault: Fault, is_on: bool) -> None:
-        act = _ACTIONS.get(fault.kind)
-        if act is None:
+        action = KINDS[fault.kind].action
+        if action is None:
             return
         try:
-            act(self._node, fault.what, is_on)
+            action(self._node, fault.what, is_on)
         except RequestError as error:
             self._node.say(f"fault {truncate(str(fault))}: {str(error)[:_MAX_TEXT]}")
-
-
-def _unhealthy(node: FaultTarget, what: str, is_on: bool) -> None:
-    resource, _, device = what.rpartition("/")
-    (node.fail_device if is_on else node.recover_device)(resource, device)
-
-
-def _lost(node: FaultTarget, what: str, is_on: bool) -> None:
-    resource, _, device = what.rpartition("/")
-    (node.lose_device if is_on else node.return_device)(resource, device)
-
-
-def _plugin(node: FaultTarget, what: str, is_on: bool) -> None:
-    (node.stop_plugin if is_on else node.start_plugin)(what)
-
-
-def _zero(node: FaultTarget, what: str, is_on: bool) -> None:
-    node.zero_capacity(what, is_on)
-
-
-def _not_ready(node: FaultTarget, what: str, is_on: bool) -> None:
-    node.not_ready((what or NOT_READY) if is_on else "", "annotation")
-
-
-def _silent(node: FaultTarget, _: str, is_on: bool) -> None:
-    node.silent(is_on)
-
-
-def _reboot(node: FaultTarget, _: str, is_on: bool) -> None:
-    if is_on:
-        node.reboot()
-
-
-def _restart(node: FaultTarget, _: str, is_on: bool) -> None:
-    if is_on:
-        node.restart()
-
-
-_ACTIONS: Final[Mapping[str, Callable[[FaultTarget, str, bool], None]]] = {
-    "device-unhealthy": _unhealthy,
-    "device-lost": _lost,
-    "plugin-gone": _plugin,
-    "capacity-zero": _zero,
-    "not-ready": _not_ready,
-    "silent": _silent,
-    "reboot": _reboot,
-    "restart": _restart,
-}

@@ -11,7 +11,7 @@ Out: calls to the kubelet (admit, restore, start, stop, terminate), and requests
   explains order, invariants and cases. Start reading there.
 * ``sync_loop``: runs the node's decisions one at a time.
 * ``pod_manager``: the pods by UID, and the stage of each.
-* ``admission``, ``termination``, ``timers``: new pods, deleted pods, containers that end.
+* ``admission``: new pods. ``termination``: deleted and evicted pods, containers that end.
 * ``status_manager``: writes pod statuses, and deletes pods whose containers have stopped.
 * ``mirrors``: mirror pods of static pods.
 

@@ -19,7 +19,6 @@ from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage
 from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
-from devicemanager.cluster.pods.timers import ContainerTimers
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
@@ -40,7 +39,7 @@ AdmitHandler = Callable[[Pod], Rejected | None]
 class PodAdmission:
     """Handles the new pods of one node. Call its methods in the sync loop."""
 
-    __slots__ = ("_handler", "_loop", "_node", "_pods", "_statuses", "_termination", "_timers")
+    __slots__ = ("_handler", "_loop", "_node", "_pods", "_statuses", "_termination")
 
     def __init__(
         self,
@@ -48,7 +47,6 @@ class PodAdmission:
         loop: SyncLoop,
         pods: PodManager,
         statuses: StatusManager,
-        timers: ContainerTimers,
         termination: PodTermination,
         handler: AdmitHandler,
     ) -> None:
@@ -56,7 +54,6 @@ class PodAdmission:
         self._loop = loop
         self._pods = pods
         self._statuses = statuses
-        self._timers = timers
         self._termination = termination
         self._handler = handler
 
@@ -126,7 +123,7 @@ class PodAdmission:
             record.unready = frozenset(str(each.name) for each in parsed.containers)
         if record.has_sandbox:
             self._pods.move(pod, Stage.RUNNING)
-            self._timers.start(pod)
+            self._termination.start_timers(pod)
         elif pod.behaviour.start_delay > 0:
             self._pods.move(pod, Stage.PENDING)
             self._loop.do_after(pod.behaviour.start_delay, lambda: self._start(pod))

@@ -52,7 +52,6 @@ from devicemanager.cluster.pods.pod_manager import ACTIVE, MIRROR, PodManager, P
 from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
-from devicemanager.cluster.pods.timers import ContainerTimers
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import Event, EventKind
 
@@ -87,7 +86,6 @@ class PodSync:
         "_pods",
         "_statuses",
         "_termination",
-        "_timers",
     )
 
     def __init__(self, node: NodeContext, mirrors: Mirrors, handler: AdmitHandler) -> None:
@@ -98,14 +96,12 @@ class PodSync:
         self._statuses = StatusManager(
             node, self._pods, lambda uid: self._loop.do(partial(self._remove, uid))
         )
-        self._timers = ContainerTimers(node, self._loop, self._statuses)
         self._termination = PodTermination(node, self._loop, self._pods, self._statuses)
         self._admission = PodAdmission(
             node,
             self._loop,
             self._pods,
             self._statuses,
-            self._timers,
             self._termination,
             handler,
         )
@@ -199,7 +195,7 @@ class PodSync:
                 return  # the result of our own call
             case EventKind.CONTAINER_STARTED:
                 if pod.behaviour.run_for is not None:
-                    self._loop.do(partial(self._timers.start, pod))
+                    self._loop.do(partial(self._termination.start_timers, pod))
             case EventKind.CONTAINER_FAILED:
                 pod.needs_start = True
             case EventKind.FINISHED:
@@ -228,7 +224,7 @@ class PodSync:
 
     def exit(self, uid: str, container: str, exit_code: int, reason: str = "") -> None:
         """End a container. Raises RequestError if it is not running."""
-        self._timers.exit(self._pods.known(uid), container, exit_code, reason)
+        self._termination.exit_container(self._pods.known(uid), container, exit_code, reason)
 
     def evict(self, uid: str, reason: str, message: str) -> None:
         """Evict a pod. Raises RequestError for an unknown UID."""
