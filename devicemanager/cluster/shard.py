@@ -172,8 +172,6 @@ class ShardLeases:
         with self._lock:
             was_held = number in self._held
             self._held.discard(number)
-        # Do not take it again at once: count from now, as every other process does.
-        self._leases[number].changed = self._monotonic()
         return was_held
 
     def _release(self, number: int) -> None:
@@ -262,6 +260,8 @@ class ShardLeases:
             response = self._api.attempt("PUT", f"{self._path}/{name}", body)
         lease.version = response["metadata"]["resourceVersion"]
         with self._lock:
+            # The next ``_read`` sees a changed spec. So a process that loses a shard counts from
+            # then on, as the others do, and does not take the shard again at once.
             lease.holder, lease.renewed, lease.spec = self._identity, began, ""
 
 

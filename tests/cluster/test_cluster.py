@@ -413,6 +413,17 @@ def test_nodes_excludes_a_node_that_is_leaving(apiserver, kubeconfig, until, mon
     assert seen == [{}]
 
 
+def test_node_that_left_is_forgotten_but_not_its_successor(apiserver, kubeconfig, until):
+    with Cluster.connect(kubeconfig) as cluster:
+        (first,) = cluster.join_in_memory("n", 1, {GPU: 1})
+        cluster.abandon(["n-0"])
+        (second,) = cluster.join_in_memory("n", 1, {GPU: 1})
+        cluster._on_left(first)
+        assert dict(cluster.nodes) == {"n-0": second}
+        apiserver.delete("nodes", "n-0")
+        until(lambda: not cluster._nodes)
+
+
 def test_failing_kubelet_ends_the_kubelets_created_before(
     apiserver, kubeconfig, until, monkeypatch
 ):

@@ -10,6 +10,7 @@ import pytest
 from devicemanager.cluster.client.errors import ClusterError
 from devicemanager.cluster.fake_apiserver.authorization import Permission
 from devicemanager.cluster.nodes.faults import Fault, parse_faults
+from devicemanager.cluster.nodes.status import NodeStatusUpdater
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.events.stream import EventKind
@@ -104,6 +105,21 @@ def test_status_is_written_on_change_and_every_five_minutes(world: World) -> Non
     assert len(node_patches(world)) == 1
     world.pass_time(11.0)
     assert len(node_patches(world)) == 2, "an unchanged status is written every five minutes"
+
+
+def test_periodic_check_without_a_change_builds_no_status(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.join()
+    build, built = NodeStatusUpdater.status, []
+
+    def counted(self: NodeStatusUpdater) -> Any:
+        built.append(self)
+        return build(self)
+
+    monkeypatch.setattr(NodeStatusUpdater, "status", counted)
+    world.pass_time(60.0)
+    assert built == []
 
 
 def test_stopped_plugin_zeroes_capacity_after_the_grace_period(
@@ -207,6 +223,14 @@ def test_silent_node_sends_no_request_until_it_resumes(world: World) -> None:
     assert [each["metadata"]["name"] for each in world.all("pods")] == ["meanwhile"]
     assert world.status("meanwhile")["phase"] == "Running"
     assert world.node()["status"]["allocatable"][GPU] == "3"
+
+
+def test_node_that_resumes_writes_only_what_changed(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    node.silent()
+    node.silent(False)
+    assert {key for _, key, _ in world.work_queue.waiting} == {"node/n"}
 
 
 def test_reboot_rejects_pods_with_devices(world: World) -> None:

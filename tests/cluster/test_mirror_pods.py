@@ -123,6 +123,18 @@ def test_name_of_another_pod_causes_a_warning(world: World, kubelet: InMemoryKub
     ]
 
 
+def test_mirror_pod_of_another_static_pod_is_replaced(
+    world: World, kubelet: InMemoryKubelet
+) -> None:
+    mirror = {"kubernetes.io/config.mirror": "another"}
+    old = world.run("static-n", node="elsewhere", annotations=mirror)
+    world.join(kubelet=kubelet)
+    kubelet.admit(manifest())
+    world.settle()
+    assert world.pod("static-n")["metadata"]["uid"] != old
+    assert world.status("static-n")["phase"] == "Running"
+
+
 def test_missing_namespace_causes_a_warning(
     world: World, kubelet: InMemoryKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,18 @@ def test_run_for_applies_to_each_restart(world: World) -> None:
     assert "running" in main(world, "train")["state"]
 
 
+def test_timer_of_an_earlier_run_does_not_end_the_container(world: World) -> None:
+    node = world.join(behaviour=ContainerBehaviour(run_for=Range(10.0), exit_code=1))
+    uid = world.run("train")
+    world.pass_time(5.0)
+    node.exit(uid, "main", 1)
+    world.pass_time(6.0)
+    assert main(world, "train")["restartCount"] == 1
+    assert "running" in main(world, "train")["state"], "the first timer was for 10 s"
+    world.pass_time(5.0)
+    assert "waiting" in main(world, "train")["state"], "the second timer was for 15 s"
+
+
 def test_init_containers_end_and_sidecars_run(world: World) -> None:
     world.join()
     init = [

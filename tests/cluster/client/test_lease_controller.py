@@ -152,6 +152,23 @@ def test_unavailable_server_is_retried(leases, controller):
     assert leases.methods[:5] == ["POST"] * 5
 
 
+def test_failures_back_off_exponentially(leases, monkeypatch):
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    controller = LeaseController(leases, threads=1)
+    again, waits = controller._again, []
+
+    def recorded(lease, due, wait):
+        waits.append(wait)
+        again(lease, due, 0.001 if wait else 0.0)
+
+    monkeypatch.setattr(controller, "_again", recorded)
+    leases.errors = [Unavailable("down")] * 8
+    controller.add("a", "uid")
+    leases.wait(lambda leases: len(leases.calls) == 9)
+    controller.close()
+    assert waits[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0]
+
+
 def test_malformed_response_does_not_end_the_thread(leases, monkeypatch):
     monkeypatch.setattr(lease_controller, "LONGEST_WAIT", 0.01)
     controller = LeaseController(leases, duration=0.2, threads=1)

@@ -49,6 +49,14 @@ def test_events_before_the_handler_are_collected():
     assert handler.calls == [("list", ["b", "c"]), ("MODIFIED", "c")]
 
 
+def test_pods_with_opaque_versions_are_delivered():
+    pods, handler = informer("n"), RecordingHandler()
+    pods.replace([pod("a", version="opaque")])
+    pods.apply("ADDED", pod("b", version="opaque"))
+    pods.add_handler("n", handler)
+    assert handler.calls == [("list", ["a", "b"])]
+
+
 def test_no_notification_before_first_list():
     pods, handler = informer("n"), RecordingHandler()
     pods.add_handler("n", handler)
