@@ -112,6 +112,7 @@ def _join(
             lease_duration=args.lease_duration,
             warn=lambda text: log.warn("cluster", text),
         )
+    # First of all exits, so last to run: servers that show the nodes stop before the nodes leave.
     stack.callback(cluster.close, args.leave)
     if (server := join_options.http_server(args, cluster)) is not None:
         stack.enter_context(server)
@@ -182,6 +183,7 @@ def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: floa
     last = ""
     while True:
         text, facts = _report(cluster)
+        # Nothing changes for hours in an idle cluster; do not repeat the line.
         if text != last:
             log.say("nodes", text, **facts)
             last = text

@@ -269,6 +269,7 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
         option.resource: tuple(numbered(option.resource, option.nodes).values())
         for option in args.simulate
     }
+    # The NUMA nodes of the machine are those of the devices, unless flags define them.
     numa = {node for option in args.simulate for node in option.nodes if node is not None}
     return NodeSpecs.numbered(
         args.prefix,

@@ -248,6 +248,7 @@ class Cluster:
         def failed(node: ClusterNode, error: Exception) -> None:
             errors.append((node.name, error))
             connection.watches.drop(node.name)
+            # A node that failed after it joined leaves like all others.
             with self._lock:
                 has_joined = self._nodes.get(node.name) is node
             if not has_joined:  # else ``close`` removes it
@@ -271,6 +272,7 @@ class Cluster:
         with self._lock:
             self._nodes[node.name] = node
         self._connection.watches.add_handlers(node.name, node, node)
+        # A status update that fails during the join ends the node.
         if node.is_over:  # possibly before it was in ``_nodes``, where ``_on_left`` removes it
             self._on_left(node)
             raise ClusterError("left right after joining; see the warning")
@@ -339,6 +341,7 @@ class Cluster:
     def _leave_all(self, nodes: Iterable[ClusterNode | None], how: Leave) -> None:
         def leave(node: ClusterNode) -> None:
             try:
+                # The node is abandoned in any case; its Node stays if the server is unreachable.
                 with suppress(ClusterError, ClientClosing):
                     node.leave(how)
             finally:
@@ -374,6 +377,8 @@ class Cluster:
             finally:
                 done.release()
 
+        # Under the node's key, so that joining, leaving and status updates of a node keep their
+        # order.
         for node in nodes:
             self._connection.work_queue.put(
                 priority,

@@ -31,6 +31,8 @@ class Connection:
     ) -> None:
         """``node_selector``: label of devicemanager's Nodes, as ``key=value``."""
         self.api = ApiClient(credentials, connections=CONNECTIONS, warn=warn)
+        # A separate pool: in a burst of pods, leases would otherwise wait until nodes are
+        # NotReady.
         self._lease_api = ApiClient(credentials, connections=THREADS, timeout=_LEASE_TIMEOUT)
         self.work_queue = WorkQueue(CONNECTIONS, warn=warn)
         self.leases = LeaseController(
@@ -45,6 +47,7 @@ class Connection:
 
     def close(self, seconds: float = 5.0) -> None:
         """Send no more requests; wait up to ``seconds`` for each kind in flight."""
+        # Leases first: a renewal after the deletion of its node would recreate the Lease.
         self.leases.close(seconds)
         self.api.close()
         self._lease_api.close()

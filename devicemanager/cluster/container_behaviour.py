@@ -65,6 +65,7 @@ class Range:
         """Return the duration of a pod in seconds: stable, and at least 0."""
         if not self.spread:
             return self.seconds
+        # A hash of the UID, not random: a process that takes the pod over gets the same duration.
         part = zlib.crc32(uid.encode()) / 0xFFFFFFFF
         return max(0.0, self.seconds + (2 * part - 1) * self.spread)
 

@@ -88,10 +88,12 @@ class NodeSpecs:
         clock = SystemClock()
         devices = {str(name): each for name, each in simulated_devices(simulate or {}).items()}
 
+        # When the node joins, not now: a process may run only a part of the nodes.
         def make(index: int) -> _Stoppable:
             own = attrs.evolve(base, node_name=f"{prefix}-{index}")
             if index >= full:
                 return InMemoryKubelet(own, devices, clock=clock)
+            # Imported here: it loads gRPC, which in-memory nodes do not need.
             from devicemanager.kubelet.mock import MockKubelet
 
             return MockKubelet(None if root is None else root / f"node-{index}", own).start()

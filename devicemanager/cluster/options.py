@@ -41,6 +41,7 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
 }
 """Default capacity of native resources."""
 
+# The suffix marks virtual nodes in `kubectl get nodes`, and the version stays valid.
 INFO: Final = NodeSystemInfo("v1.32.0+devicemanager")
 """Default ``status.nodeInfo``."""
 

@@ -113,6 +113,7 @@ def check(
 
 
 def _check_permissions(api: ApiClient, required: Iterable[RequiredPermission]) -> None:
+    # All of them, so that an administrator can grant them at once.
     missing = [each for each in required if not _is_granted(api, each)]
     if missing:
         text = ", ".join(map(str, missing))
@@ -151,6 +152,8 @@ def _check_nodes(
             else:
                 foreign.append(metadata["name"])
         provider = str((node.get("spec") or {}).get("providerID") or "")
+        # Cloud controllers delete Nodes without a machine. One node with a provider ID is a sign
+        # that such a controller runs.
         if provider and not provider.startswith(_LOCAL):
             cloud = cloud or f"node {metadata['name']} has providerID {provider}"
     if foreign:

@@ -123,6 +123,7 @@ class ShardLeases:
     def stop(self) -> None:
         """Release all shards."""
         self._stopping.set()
+        # A renewal in flight would otherwise take the shard back after the release.
         for thread in self._threads:
             thread.join(GIVE_UP)
         for number in sorted(self.held):
@@ -201,10 +202,12 @@ class ShardLeases:
             for number, lease in enumerate(self._leases)
             if number not in held and not self._is_free(lease, now)
         }
+        # Rounded up, or with 3 shards and 2 processes one shard would stay free.
         most = -(-len(self._leases) // (len(holders) + 1))
         for number, lease in enumerate(self._leases):
             if len(self.held) >= most:
                 return
+            # Other processes may take it first; the resource version decides.
             if number not in held and self._is_free(lease, now):
                 self._acquire(number)
 

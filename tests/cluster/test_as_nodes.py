@@ -92,7 +92,7 @@ def test_strict_checks_the_limit_of_open_files(apiserver, tmp_path, monkeypatch)
     names = [f"n-{number}" for number in range(449)]
     with Cluster.connect(kubeconfig, as_nodes="strict") as cluster:
         cluster.check(names[:448])
-        with pytest.raises(ClusterError, match=r"449 nodes .* need 1026 open files, limit 1024: "):
+        with pytest.raises(ClusterError, match=r"for 449 nodes need 1026 open files, limit 1024: "):
             cluster.check(names)
 
 

@@ -5,8 +5,8 @@ Theory of operation.
 In:  a kubeconfig (``credentials``), requests from nodes and pods, and watch events.
 Out: writes to the API server; Nodes and Pods, delivered to the node that they concern.
 
-* ``api``: one request, or one stream, on a pool of connections. It retries whatever can
-  succeed later: 429, 5xx and broken connections. Other errors go to the caller.
+* ``api``: one request, or one stream, on a pool of connections. It retries 429, 5xx and broken
+  connections, which can succeed later. Other errors go to the caller.
 * ``work_queue``: threads for the requests of all nodes. Requests with the same key keep their
   order; deletions go first, events last.
 * ``lease_controller``: threads and connections for Leases alone, so that a burst of pods

@@ -6,7 +6,7 @@ How a request ends:
 * Any other error: raise it; the caller decides.
 
 A client never has more requests in flight than its pool has connections. Streams (WATCH) use a
-pool of their own: they stay open for minutes and would otherwise starve the requests.
+separate pool: they stay open for minutes and would otherwise starve the requests.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _CONTENT: Final[Mapping[Patch | None, str]] = {
     "strategic": "application/strategic-merge-patch+json",
     "merge": "application/merge-patch+json",
 }
+# Built once, because a process sends hundreds of requests per second.
 _HEADERS: Final[Mapping[Patch | None, dict[str, str]]] = {
     patch: {
         "Accept": "application/json",
@@ -48,6 +49,7 @@ _HEADERS: Final[Mapping[Patch | None, dict[str, str]]] = {
     }
     for patch, content in _CONTENT.items()
 }
+# Well below the 10 s between renewals of a lease: a dead server must not hold a thread longer.
 _CONNECT: Final = 5.0
 _MAX_TEXT: Final = 300
 _MAX_LINE: Final = 1 << 25
@@ -69,6 +71,8 @@ class OpenStreams:
         with self._lock:
             if self._is_closed:
                 raise ClientClosing
+            # Before the first read: ``close`` must find every response that a thread can wait
+            # for.
             self._responses.add(response)
         try:
             yield
@@ -141,6 +145,7 @@ class ApiClient:
         once ``is_over`` returns True."""
 
         def call() -> JsonObject:
+            # Before each attempt, not only the first: a shard can be lost during a wait.
             if self._closing.is_set() or is_over():
                 raise ClientClosing
             try:
@@ -169,6 +174,8 @@ class ApiClient:
             if self._closing.wait(max(seconds, retry_after)):
                 raise ClientClosing
 
+        # Let ``retry`` see the first failure without another request, so that its backoff counts
+        # it.
         failures = iter([first])
 
         def next_call() -> JsonObject:
@@ -197,6 +204,7 @@ class ApiClient:
         user: str | None = None,
     ) -> JsonObject:
         """Send a request once. Raises Unavailable where ``request`` retries."""
+        # The credentials of this attempt: another thread may replace them at any time.
         credentials = self._credentials
         try:
             return self._send(method, path, body, query, patch, user)
@@ -240,6 +248,8 @@ class ApiClient:
             if self._credentials is not used:
                 return
             fresh = used.reload()
+            # Only a new address or certificate needs new connections: the token is read per
+            # request.
             if fresh.server != used.server:
                 self._pools = self._open(fresh)
             self._credentials = fresh
@@ -273,6 +283,7 @@ class ApiClient:
             )
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.closing(response))
+            # Before the status is read: the body of an error can block, too.
             for each in (self._streams, streams):
                 if each is not None:
                     stack.enter_context(each.followed(response))
@@ -310,6 +321,8 @@ def _request_options(silence: float) -> dict[str, Any]:
     """Return the options of urllib3: no retries, no redirects, and a read timeout."""
     from urllib3 import Timeout
 
+    # Retries of urllib3 would ignore ``is_over`` and hide Retry-After. A redirect could send the
+    # credentials to another host.
     timeout = Timeout(connect=_CONNECT, read=silence)
     return {"retries": False, "redirect": False, "timeout": timeout}
 
@@ -320,6 +333,7 @@ def _broken_is_unavailable() -> Iterator[None]:
 
     try:
         yield
+    # ValueError comes from malformed responses, in urllib3 and in ``_read``.
     except (HTTPError, OSError, ValueError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise Unavailable(text[:_MAX_TEXT]) from error
@@ -335,6 +349,7 @@ def _read(response: BaseHTTPResponse, method: str, path: str) -> JsonObject:
         except ValueError:
             raise ValueError(f"{method} {path}: response is not a JSON object") from None
     reason, message = _status(response.data)
+    # Overload, a restart or a failing etcd: all of them pass.
     if code == 429 or code >= 500:
         text = f"{method} {path}: {code} {reason}: {message}"
         raise Unavailable(text, _seconds(response.headers.get("Retry-After")))
@@ -355,6 +370,7 @@ def _one_line(text: object) -> str:
 
 
 def _seconds(text: str | None) -> float:
+    # The header can also be a date, but API servers send seconds.
     return float(text) if text and text.isdecimal() and len(text) < 4 else 0.0
 
 
@@ -384,6 +400,7 @@ def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
 
 def node_path(name: str, *below: str) -> str:
     """Return the path of a Node or of its subresource."""
+    # Names need no quoting: the API server only accepts DNS names.
     return "/".join(("/api/v1/nodes", name, *below))
 
 

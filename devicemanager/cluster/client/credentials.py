@@ -110,6 +110,7 @@ def _default() -> str | None:
 def _check_file(path: str | os.PathLike[str] | None) -> None:
     if path is None:
         raise ClusterError(f"no kubeconfig at ~/.kube/config: {_HINT}")
+    # KUBECONFIG can name several files.
     if os.pathsep in str(path):  # several files are merged; the client reports what is missing
         return
     try:
@@ -124,6 +125,7 @@ def _from_file(found: Any, path: str | os.PathLike[str] | None, context: str | N
     from kubernetes.config import load_kube_config
 
     load: Callable[..., None] = load_kube_config
+    # Renewed tokens are not written back: the file belongs to the user.
     with client_errors() as errors:
         load(str(path), context=context, client_configuration=found, persist_config=False)
     # The client only logs that an exec plugin failed, and continues without credentials. Other
@@ -151,6 +153,7 @@ def _server(found: Any, where: str) -> Server:
     url = str(found.host).rstrip("/")
     try:
         parts = urlsplit(url)
+        # ``port`` raises ValueError for a number out of range.
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
@@ -166,11 +169,14 @@ def _server(found: Any, where: str) -> Server:
         "assert_hostname": found.assert_hostname,
         "server_hostname": found.tls_server_name,
     }
+    # Omit what is None: urllib3 has defaults of its own, and releases of the client differ in
+    # what they leave None.
     given = tuple(sorted((name, value) for name, value in tls.items() if value is not None))
     return Server(url, given, _proxy(found, str(parts.hostname)))
 
 
 def _proxy(found: Any, host: str) -> str | None:
+    # A proxy cannot reach loopback, and many networks set one for all programs.
     if host in _LOOPBACK or host.startswith("127."):
         return None
     # The oldest releases of the client ignore the environment.

@@ -1,7 +1,7 @@
 """Leases of many nodes, each renewed on time (component-helpers ``lease/controller.go``).
 
-Leases are ordered by deadline, and a few threads with connections of their own renew them, so
-that no burst of pods can delay a heartbeat.
+Leases are ordered by deadline. A few threads renew them, on connections that no other requests
+use, so that no burst of pods can delay a heartbeat.
 
 One thread at a time is the watcher: it waits for the next deadline. When a lease is due, the
 watcher wakes another thread to take over, and renews the lease itself. A deadline therefore
@@ -97,6 +97,7 @@ class LeaseController:
         self._changed = threading.Condition(threading.Lock())
         self._leases: dict[str, _Lease] = {}
         self._queue: list[tuple[float, int, _Lease]] = []
+        # Breaks ties in the heap, because leases cannot be compared.
         self._number = 0
         self._threads: list[threading.Thread] = []
         self._is_watched = False
@@ -128,6 +129,7 @@ class LeaseController:
     def _put(self, lease: _Lease) -> None:
         self._number += 1
         heapq.heappush(self._queue, (lease.due, self._number, lease))
+        # Never more threads than leases: a process with one node needs one.
         if len(self._threads) < min(self._max_threads, len(self._leases)) and not self._closed:
             start_another(self._threads, self._run, "leases")
         if self._is_watched and self._queue[0][2] is lease:
@@ -139,6 +141,8 @@ class LeaseController:
         while (lease := self._next()) is not None:
             due = lease.due
             try:
+                # A paused lease stays in the queue, so that nothing has to wake up when it
+                # resumes.
                 wait = 0.0 if lease.paused else self._attempt(lease)
             except ClientClosing:
                 return
@@ -174,10 +178,13 @@ class LeaseController:
     def _again(self, lease: _Lease, due: float, wait: float) -> None:
         """Queue the next attempt: after ``wait`` seconds, or at the next deadline if it is 0."""
         now = time.monotonic()
+        # As the kubelet. Without jitter, nodes that joined together would always renew together.
         interval = self._duration / 4 * (1 + random.uniform(0, JITTER))
         with self._changed:
             if not wait and not lease.paused:
                 self._note(now, max(0.0, now - due))
+            # From the last deadline, not from now, or each delay would shift all later renewals.
+            # After an outage, missed renewals are not made up for.
             lease.due = now + wait if wait else max(due + interval, now)
             if not lease.removed and not self._closed:
                 self._put(lease)
@@ -208,6 +215,8 @@ class LeaseController:
             return max(error.wait, self._failed(lease))
         except ApiError as error:
             self._warn(f"lease of node {lease.node}: {error}")
+            # Probably a missing permission: there is no hurry, and the node leaves by its status
+            # update.
             return max(LONGEST_WAIT, self._failed(lease))
         lease.failures = 0
         return 0.0

@@ -23,6 +23,7 @@ _SIMILAR: Final = 10
 _WINDOW: Final = 600.0
 """Events that differ only in their message are combined if more than ``_SIMILAR`` come within
 this many seconds."""
+# client-go remembers 4096 per process; a process here has thousands of nodes.
 _REMEMBERED: Final = 64
 """Events remembered per node, so that repetitions are counted and not created."""
 
@@ -114,8 +115,11 @@ class EventRecorder:
         message, same = self._aggregate((about, kind, reason), message, now)
         if not _get_or_add(self._buckets, about, lambda: _Bucket(_BURST, now)).take(now):
             return
+        # Shared by all repetitions: the thread that creates the event stores its path for the
+        # next.
         written = _get_or_add(self._written, (about, kind, reason, same), _Written)
         made = partial(self._object, about, kind, reason, message)
+        # Events about one object stay in order and do not wait for events about others.
         key = f"event/{self._node}/{about.name}"
         self._work_queue.put(Priority.EVENT, key, lambda: self._write(about, written, made))
 
@@ -158,6 +162,7 @@ class EventRecorder:
             written.count = 0
 
     def _object(self, about: ObjectReference, kind: str, reason: str, message: str) -> JsonObject:
+        # The name must be unique, also for two events at the same time.
         self._number += 1
         wall = self._clock.time()
         when = timestamp(wall)

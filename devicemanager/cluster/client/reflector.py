@@ -38,6 +38,7 @@ SILENCE: Final = 150.0
 _PAGE_SIZE: Final = 500
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 _MAX_TEXT: Final = 300
+# A search in the bytes is much cheaper than decoding the event.
 _NODE_NAME: Final = re.compile(rb'"nodeName":"([^"]*)"')
 
 Wants = Callable[[bytes], bool]
@@ -141,6 +142,7 @@ class Reflector:
                 self._version = None
                 self._pause(began)
             else:
+                # A server or proxy that ends streams at once must not cause a busy loop.
                 if self._monotonic() - began < SHORT:
                     self._pause(began)
 
@@ -163,6 +165,7 @@ class Reflector:
                 for each in list_items(page)
                 if self._is_well_formed(each)
             )
+            # All pages are of one snapshot and have its version.
             version = str(list_metadata(page).get("resourceVersion", ""))
         self._sink.replace(found)
         return version
@@ -183,10 +186,12 @@ class Reflector:
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
+            # Random, as in client-go, so that not all watches of a cluster end together.
             "timeoutSeconds": str(random.randint(300, 600)),
         }
         with self._source.stream(self._path, query, silence=SILENCE) as lines:
             for line in lines:
+                # Closing ends the stream, but events may be buffered.
                 if self._source.is_closing:
                     raise ClientClosing
                 if self._wants(line):

@@ -8,7 +8,7 @@ The hard part is a node that joins while the watch runs. It must see every pod e
    newest version of each, and deleted ones as None.
 2. The pods are complete after the next LIST of the watch, or, if the watch already runs, after
    a LIST of this node alone (``complete``).
-3. As soon as they are complete and the node has a handler, they are handed over in one
+3. Once the pods are complete and the node has a handler, they are handed over in one
    ``on_pod_list``. Later events go straight to the handler.
 """
 
@@ -67,6 +67,7 @@ class PodInformer:
         # in order.
         self._lock = threading.Lock()
         self._nodes: dict[str, _Collected] = {}
+        # A dict for its live key view: the filter of the reflector sees changes without the lock.
         self._names: dict[bytes, None] = {}
         self._has_listed = False
 
@@ -135,6 +136,8 @@ class PodInformer:
                 if known.pods is None and known.handler is not None:
                     known.handler.on_pod_list(pods)
                     continue
+                # The list is newer than the events collected before it, which came on this
+                # thread.
                 known.pods = {}
                 for each in pods:
                     _keep_newer(known.pods, each, each)
@@ -148,6 +151,7 @@ class PodInformer:
             if known is None:
                 return
             if known.pods is not None:
+                # Remember a deletion: a LIST that started earlier can still contain the pod.
                 _keep_newer(known.pods, object_, None if kind == "DELETED" else object_)
             elif known.handler is not None:
                 known.handler.on_pod_event(kind, object_)
@@ -213,6 +217,7 @@ class NodeInformer:
             for name, node in list(self._nodes.items()):
                 if name in found:
                     node.on_node_event("MODIFIED", found[name])
+                # A node that joined after the LIST began can be missing from it.
                 elif name in self._before_list:
                     node.on_node_event("DELETED", {"metadata": {"name": name, "uid": node.uid}})
 

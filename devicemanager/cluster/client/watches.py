@@ -61,6 +61,7 @@ class SharedWatches:
                 api,
                 _PODS,
                 self._pods,
+                # Bound pods only: pending pods concern no node, and there can be thousands.
                 query={"fieldSelector": "spec.nodeName!="},
                 wants=pods_on(self._pods.names),
                 is_same=self._is_same,
@@ -83,13 +84,15 @@ class SharedWatches:
 
     def expect(self, names: Collection[str]) -> None:
         """As in ``Watches``. The first call starts the watches, and its nodes get their pods
-        from the first LIST. Nodes of later calls need a LIST of their own."""
-        is_late = self._pods.has_listed
+        from the first LIST. Nodes of later calls need another LIST each."""
         for name in names:
             self._pods.expect(name)
         with self._lock:
-            if is_late:
+            # Read after ``expect``: if the first LIST ends in between, the nodes may be in it, and
+            # another LIST is only superfluous. The other order could leave them without.
+            if self._pods.has_listed:
                 self._late.update(names)
+            # Also those that an earlier call could not start, because there was no thread.
             for reflector in self._reflectors[len(self._threads) :]:
                 self._threads.append(reflector.start())
 
@@ -110,6 +113,7 @@ class SharedWatches:
             self._late.discard(name)
         if is_late:
             query = {"fieldSelector": f"spec.nodeName={name}"}
+            # In one page: a node has at most a few hundred pods.
             found = self._api.request("GET", _PODS, query=query)
             self._pods.complete(name, [each for each in list_items(found) if not defect(each)])
 
@@ -147,6 +151,7 @@ class PerNodeWatches:
         source = _NodeSource(self._api, name)
         with self._lock:
             self._sources[name] = source
+        # The same informers as for shared watches, with one node each.
         node_informer, pod_informer = NodeInformer(), PodInformer()
         node_informer.add_handler(name, node)
         pod_informer.expect(name)
@@ -223,7 +228,7 @@ def check_descriptors(nodes: int) -> None:
     needed = 2 * nodes + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and needed > soft:
         raise ClusterError(
-            f"{nodes} nodes with watches of their own need {needed} open files, limit {soft}: "
+            f"separate watches for {nodes} nodes need {needed} open files, limit {soft}: "
             "raise the limit (ulimit -n) or use fewer nodes"
         )
 

@@ -52,9 +52,13 @@ class WorkQueue:
         # Guards the fields below; no work runs under it.
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
+        # A second condition on the same lock: ``drain`` must not consume a notification for a
+        # thread.
         self._over = threading.Condition(lock)
         """Notified once no work waits or runs."""
         self._waiting: dict[str, deque[_Work]] = {}
+        # Lines of keys, not of works: a key gets another entry in a more urgent line when more
+        # urgent work is added under it.
         self._ready: tuple[deque[str], ...] = tuple(deque() for _ in Priority)
         self._running: set[str] = set()
         self._threads: list[threading.Thread] = []
@@ -85,6 +89,7 @@ class WorkQueue:
             if key not in self._running:
                 self._queue(key)
         except RuntimeError:
+            # No thread will ever run the work, and the caller gets the error instead.
             waiting.pop()
             if not waiting:
                 del self._waiting[key]
@@ -109,6 +114,7 @@ class WorkQueue:
 
     def _do(self, act: _Act) -> None:
         try:
+            # ClientClosing: the process is about to leave, so there is nothing to report.
             act()
         except ClientClosing:
             pass
@@ -171,6 +177,7 @@ class WorkQueue:
             self._waiting.clear()
             self._changed.notify_all()
             threads = list(self._threads)
+        # Without the lock: ``on_dropped`` can take other locks or add work.
         for work in dropped:
             self._drop(work)
         # Work can close the queue that it runs in.
@@ -183,6 +190,7 @@ def start_another(threads: list[threading.Thread], target: _Act, name: str) -> N
     If no thread can be started, the existing ones do the work. Raises RuntimeError if there
     are none.
     """
+    # A daemon, so that a request that hangs cannot keep the process from exiting.
     thread = threading.Thread(target=target, name=name, daemon=True)
     try:
         thread.start()

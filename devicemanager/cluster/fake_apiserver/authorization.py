@@ -127,6 +127,7 @@ def node_may(node: str, verb: str, target: Target, query: Mapping[str, str]) -> 
     plural = target.kind.plural
     if verb not in _NODE_VERBS.get(target.resource, ()):
         return False
+    # The Node authorizer allows lists only with this selector (AuthorizeNodeWithSelectors).
     if verb in ("list", "watch"):
         return query.get("fieldSelector") == f"{_NODE_SELECTORS[plural]}={node}"
     return plural not in _NODE_OWN or target.name in ("", node)

@@ -71,6 +71,7 @@ class Faults:
         """Return the status code to respond with; None for a normal response."""
         with self._lock:
             for each in self._failures:
+                # A failure that is used up stays in the list; later ones can still match.
                 if each.left == 0 or not each.matches(request):
                     continue
                 if self._random.random() < each.probability:

@@ -152,6 +152,7 @@ class RequestHandler:
         with store.lock:
             version = store.version
             found = store.all(kind, request.target.namespace)
+        # Before paging: the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
         first, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0))
         last = first + limit if limit else len(found)
@@ -159,6 +160,7 @@ class RequestHandler:
         if last < len(found):
             metadata["continue"] = str(last)
         head = {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": metadata}
+        # Stored objects are encoded already, and lists can have thousands.
         items = b",".join(each.text for each in found[first:last])
         return json.dumps(head).encode()[:-1] + b',"items":[' + items + b"]}"
 
@@ -221,6 +223,7 @@ class Watch:
         end = time.monotonic() + self._seconds
         bookmark = time.monotonic() + bookmark_every
         at = self._since
+        # Version 0 means any version: start with the current objects.
         if not at:
             at = self._store.version
             for stored in self._store.all(self._target.kind, self._target.namespace):
@@ -235,6 +238,7 @@ class Watch:
                 bookmark = now + bookmark_every
                 yield _line("BOOKMARK", self._bookmark(at))
             for change in self._store.after(at, min(end, bookmark) - now, is_over):
+                # For other kinds, too: a bookmark then keeps a quiet watch from expiring.
                 at = change.version
                 if change.kind is self._target.kind:
                     yield from self._event(change)

@@ -109,6 +109,7 @@ class Registry:
         with self.store.lock:
             stored = self._get(target)
             old = stored.value
+            # A copy, because readers and watches share stored objects.
             given = change(copy.deepcopy(old))
             version = version or given.get("metadata", {}).get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
@@ -117,6 +118,7 @@ class Registry:
             if uid and uid != old["metadata"]["uid"]:
                 raise conflict(target, f"Precondition failed: UID in precondition: {uid}")
             new = self._merged(target, old, given)
+            # As in etcd3 storage: a write without effect creates no version and no event.
             if new == old:
                 return stored
             if _can_be_removed(new):
@@ -156,6 +158,7 @@ class Registry:
             is_pod = target.kind is KINDS["pods"]
             grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
             before = old["metadata"].get("deletionGracePeriodSeconds")
+            # A deletion can only shorten the grace period of an earlier one.
             if before is not None and grace >= before > 0:
                 return self._get(target)
             new = {**old, "metadata": {**old["metadata"]}}
@@ -176,6 +179,7 @@ def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any])
 
 def _grace(pod: Object, requested: int | None) -> int:
     seconds = pod["spec"].get("terminationGracePeriodSeconds") if requested is None else requested
+    # No kubelet has to stop anything.
     if not pod["spec"].get("nodeName") or is_terminal(pod):
         return 0
     return _GRACE if seconds is None else max(0, int(seconds))

@@ -33,6 +33,7 @@ def schedule(server: FakeApiServer) -> None:
             continue
         best = min(fitting, key=lambda node: used[node["metadata"]["name"]].total())
         name = best["metadata"]["name"]
+        # Before the next pod of this pass, which must not get the same devices.
         used[name].update(_requests(pod))
         with suppress(StatusError):  # the pod was deleted meanwhile
             server.bind(pod["metadata"]["name"], name, pod["metadata"]["namespace"])

@@ -213,6 +213,7 @@ class FakeApiServer:
     def _delay(self) -> None:
         if self.faults.slow:
             time.sleep(self.faults.slow)
+        # A poll, because tests set the attribute without a notification.
         while self.faults.silent and self._server is not None:
             time.sleep(0.05)
 
@@ -237,8 +238,10 @@ def _target(plural: str, namespace: str, name: str = "", subresource: str = "") 
 
 
 class _Server(ThreadingHTTPServer):
+    # Watches last for minutes; neither ``stop`` nor the process may wait for them.
     daemon_threads = True
     block_on_close = False
+    # Hundreds of nodes connect at the same time.
     request_queue_size = 256
 
     def __init__(self, address: tuple[str, int], api: FakeApiServer) -> None:
@@ -285,6 +288,7 @@ class _Server(ThreadingHTTPServer):
 
 class _HttpHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Headers and body are separate writes, which Nagle's algorithm would delay by 40 ms.
     disable_nagle_algorithm = True
     wbufsize = -1
     server: _Server

@@ -48,6 +48,7 @@ class Store:
     """Thread-safe. Use ``with store.lock`` to make several steps atomic."""
 
     def __init__(self) -> None:
+        # Reentrant, because a change reads and writes under one acquisition.
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._objects: dict[str, dict[Key, Stored]] = {}
@@ -114,6 +115,7 @@ class Store:
         with self.lock:
             self._changed.wait_for(lambda: self.version > version or until(), seconds)
             found = []
+            # From the newest: a watch usually needs only the last few.
             for change in reversed(self._changes):
                 if change.version <= version:
                     break

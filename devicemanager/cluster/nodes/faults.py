@@ -161,6 +161,7 @@ class NodeFaults:
         """
         text = str(annotations.get(ANNOTATION, ""))
         with self._lock:
+            # Most events of a Node are heartbeats.
             if text == self._text:
                 return
             self._text = text
@@ -169,11 +170,13 @@ class NodeFaults:
         except ValueError as error:
             self._node.say(f"annotation {ANNOTATION}: {error}; nothing changed")
             return
+        # A process that takes the node over must not repeat a reboot.
         past = tuple(each for each in wanted if is_first and KINDS[each.kind].fires_once)
         self._node.do(lambda: self._change(past, wanted))
 
     def _change(self, past: tuple[Fault, ...], wanted: tuple[Fault, ...]) -> None:
         before, self._active = (*self._active, *past), wanted
+        # First undo, then set: both can be about the same device.
         for fault in before:
             if fault not in wanted:
                 self._set(fault, False)

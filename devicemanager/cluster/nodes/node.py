@@ -140,10 +140,13 @@ class ClusterNode:
         """
         found = register(self._context, self._status, lambda: self._update(force=True))
         self._uid = found["metadata"]["uid"]
+        # Directly after the Node: without a lease in time the node-lifecycle controller gives it
+        # up.
         self._leases.add(self.name, self._uid)
         self.faults.update(found["metadata"].get("annotations") or {}, is_first=True)
         if self._topology is not None:
             self._topology.refresh()
+        # A node that registers again has a timer already.
         if not self._is_timed:
             self._is_timed = True
             self._reconcile_later()
@@ -213,6 +216,7 @@ class ClusterNode:
         """Handle the Node, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
         metadata, queue = object_["metadata"], self._context.work_queue
         if kind == "DELETED":
+            # Not for an earlier Node with the same name.
             if metadata["uid"] == self._uid:
                 queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
             return
@@ -322,6 +326,7 @@ class ClusterNode:
 
     def _reboot(self) -> None:
         self.kubelet.reboot()
+        # The boot ID, which must change with each reboot.
         self._status.boots += 1
         boots = self._status.boots
         self.record("Warning", "Rebooted", f"Node {self.name} has been rebooted, boot id: {boots}")
@@ -342,10 +347,12 @@ class ClusterNode:
         """Leave the cluster; do nothing if the node has left. Blocks. Raises ApiError."""
         if self._is_over:
             return
+        # The conditions must be written before the end, after which nothing is.
         if how == "shutdown":
             self.shut_down()
             self._update()
         if self._end(keeps_pods=how == "shutdown") and how == "delete":
+            # Before the Node, whose deletion would make the garbage collector delete it.
             if self._topology is not None:
                 self._topology.remove()
             body = {"preconditions": {"uid": self._uid}}
@@ -366,6 +373,7 @@ class ClusterNode:
         if was_over:
             return False
         self._leases.remove(self.name)
+        # With a shutdown the pods still stop and report their last status.
         if not keeps_pods:
             self._pods.close()
             self._unsubscribe()

@@ -149,6 +149,7 @@ def register(
     If a process before this one created it, take it over and call ``update`` to write its
     status. Raises ApiError, and ClusterError for a Node that devicemanager did not create.
     """
+    # With the status, as kubelets do: the node is Ready from its first moment.
     status = statuses.status()
     options = node.options
     body = node_object(
@@ -186,6 +187,7 @@ def _take_over(node: NodeContext) -> JsonObject:
     path = node_path(node.name)
     found = _checked(node.api.request("GET", path, user=node.user))
     labels = found["metadata"].get("labels") or {}
+    # The preflight checks this, too, but the Node may have been created after it.
     if VIRTUAL_LABEL not in labels:
         raise ClusterError(
             f"node {node.name} exists without the label {VIRTUAL_LABEL}, so devicemanager did not "

@@ -63,6 +63,7 @@ class NodeTopology:
     def refresh(self) -> None:
         """Queue a write of the object, if it has changed."""
         with self._lock:
+            # Before the node joined there is no owner for the object.
             if self._is_queued or not self._uid():
                 return
             self._is_queued = True
@@ -80,6 +81,7 @@ class NodeTopology:
         try:
             self._write(made)
         except (NotFound, Forbidden) as error:
+            # The definition can only appear with a new installation; each event would fail again.
             self._is_over = True
             self._warn(
                 f"node {self._node}: cannot write NodeResourceTopology objects, giving up: "

@@ -64,6 +64,7 @@ class PodAdmission:
         pod = PodState.of(object_, behaviour)
         for problem in problems:
             self._node.warn(f"pod {pod.title}: {problem}")
+        # Before the decision: events of the kubelet during the admission must find the pod.
         self._pods.add(pod)
         if status.get("phase") in ("Succeeded", "Failed"):
             self._pods.move(pod, Stage.FINISHED)
@@ -95,6 +96,8 @@ class PodAdmission:
             pod.never_ran = True
             self._pods.move(pod, Stage.FINISHED)
             return
+        # As in the kubelet: admit handlers see new pods only. A pod that runs is not admitted
+        # again.
         rejected = None if was_here else self._handler(parsed)
         if rejected is not None:
             self._reject_early(pod, parsed, rejected)
@@ -109,6 +112,7 @@ class PodAdmission:
                     start_time=seconds_of(status.get("startTime")),
                 )
             else:
+                # The start is a separate step, because it can be delayed.
                 decision = kubelet.admit(parsed, start=False)
             if not decision.admitted:
                 self._reject(pod, decision.reason, decision.message)
@@ -121,6 +125,7 @@ class PodAdmission:
         record = self._node.kubelet.pod(pod.uid)
         if pod.behaviour.never_ready:
             record.unready = frozenset(str(each.name) for each in parsed.containers)
+        # Restored, with containers that run.
         if record.has_sandbox:
             self._pods.move(pod, Stage.RUNNING)
             self._termination.start_timers(pod)
@@ -131,6 +136,7 @@ class PodAdmission:
             self._start(pod)
 
     def _start(self, pod: PodState) -> None:
+        # It may have been deleted or rejected during the start delay.
         if not self._pods.move(pod, Stage.RUNNING, Stage.NEW, Stage.PENDING):
             return
         kubelet = self._node.kubelet

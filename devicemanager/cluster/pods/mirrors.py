@@ -182,6 +182,7 @@ class Mirrors:
     def _object(self, static: str, mirror: _Mirror) -> JsonObject:
         record = self._node.kubelet.pod(static)
         made = pod_object(record.pod, {}, node=self._node.name)
+        # As the kubelet: taints cannot evict a static pod.
         made["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]
         made["metadata"] = {
             "name": mirror.name,
@@ -200,6 +201,7 @@ class Mirrors:
 
     def _write_status(self, static: str, mirror: _Mirror) -> None:
         status = self._status(static)
+        # Many events of the kubelet do not change the status.
         digest = hash(json.dumps(status))
         if digest == mirror.digest:
             return
@@ -208,6 +210,7 @@ class Mirrors:
         try:
             self._node.api.request("PATCH", path, body, patch="strategic", user=self._node.user)
         except (NotFound, Conflict):
+            # Deleted by a user; the event of the deletion may come later or has been handled.
             mirror.uid, mirror.digest = "", 0
             self.update(static)
         else:

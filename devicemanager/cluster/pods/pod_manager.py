@@ -71,6 +71,7 @@ class PodState:
     """``resourceVersion`` after the last write."""
     digest: int = 0
     """Hash of the status that was written last."""
+    # None instead of an empty dict saves 64 bytes in each of thousands of pods.
     timed: dict[str, float | None] | None = None
     """Start times of the containers whose end is timed."""
     # Guarded by ``PodManager.lock``. The stage can be read without it.
@@ -115,6 +116,7 @@ class PodState:
         for condition in (object_.get("status") or {}).get("conditions") or ():
             kind = condition.get("type")
             if kind == "PodScheduled":
+                # Pods that were bound in the same second share one string.
                 self.scheduled = sys.intern(str(condition.get("lastTransitionTime") or ""))
             if self.gates is not None and kind in self.gates:
                 self.gates[kind] = str(condition.get("status"))
@@ -208,6 +210,7 @@ class PodManager:
         """
         with self.lock:
             may = pod.stage in only_from if only_from else pod.stage not in _LAST
+            # DELETED always: the API server no longer has the pod.
             if may or to is Stage.DELETED:
                 pod.stage = to
                 return True

@@ -117,6 +117,7 @@ class PodSync:
         """Handle a pod that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
         uid = object_["metadata"]["uid"]
         known = self._pods.get(uid)
+        # Here and not in the loop: at high rates most events are our own writes.
         if known is not None and kind == "MODIFIED" and known.is_own_write(object_):
             return
         if kind == "DELETED":
@@ -156,6 +157,7 @@ class PodSync:
     def _handle(self, object_: JsonObject) -> None:
         metadata = object_["metadata"]
         pod = self._pods.get(metadata["uid"])
+        # A mirror pod reports a static pod, which the kubelet has already.
         if pod is None and MIRROR in (metadata.get("annotations") or {}):
             self._mirrors.found(object_)
         elif pod is None:
@@ -172,6 +174,7 @@ class PodSync:
         if pod is None:
             self._mirrors.deleted(uid)
             return
+        # First the stage, so that a queued write does not report a pod that is being freed.
         self._pods.move(pod, Stage.DELETED)
         self._pods.free(pod)
 

@@ -59,6 +59,7 @@ class StatusManager:
             if pod.holds or pod.is_queued or self._paused or self._closed:
                 return
             pod.is_queued = True
+        # Deletions first: they free devices that pending pods wait for.
         deletes = pod.stage is Stage.DELETING
         priority = Priority.DELETION if deletes else Priority.POD_STATUS
         self._node.work_queue.put(priority, pod.uid, partial(self._sync, pod))
@@ -73,6 +74,8 @@ class StatusManager:
             return
         try:
             self._write(pod, must_write)
+            # First the last status, so that controllers see the exit codes; then the devices;
+            # then the pod. The next pod on the node can then be admitted at once.
             if stage is Stage.DELETING:
                 self._pods.free(pod)
                 self._delete(pod)
@@ -99,6 +102,7 @@ class StatusManager:
         if digest == pod.digest and not must_write:
             return
         path = pod_path(pod.namespace, pod.name, "status")
+        # The UID is a precondition: another pod may have the name by now.
         body = {"metadata": {"uid": pod.uid}, **status_patch(ours)}
         node = self._node
         response = node.api.request("PATCH", path, body, patch="strategic", user=node.user)
@@ -133,6 +137,7 @@ class StatusManager:
             now=now,
             since={"PodScheduled": pod.scheduled},
             host_ip=host,
+            # As the kubelet: a pod has no IP before its sandbox exists.
             pod_ip="" if pod.stage is Stage.PENDING else _pod_ip(pod, host),
         )
         self._without_health(made)
@@ -166,6 +171,7 @@ class StatusManager:
 
     def compare(self, pod: PodState, object_: JsonObject) -> None:
         """Reconcile the pod later if another client changed its status."""
+        # Before the status is computed: most events are about our own writes.
         if not pod.must_match(object_):
             return
         ours = self.status(pod)

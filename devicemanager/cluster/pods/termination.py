@@ -67,6 +67,8 @@ class PodTermination:
         """Stop the containers; the status manager then writes the last status and deletes the
         pod. Call it in the sync loop."""
         if pod.stage in ACTIVE:
+            # One write for all containers, and only after the stage has changed: it decides the
+            # priority.
             with pod.held(self._pods.lock):
                 self._stop(pod)
         if self._pods.move(pod, Stage.DELETING):
@@ -91,6 +93,7 @@ class PodTermination:
     def evict(self, pod: PodState, reason: str, message: str) -> None:
         """Stop a pod, which becomes Failed with this reason; do nothing if it has ended."""
         if pod.stage in ACTIVE:
+            # As the kubelet: the event comes before the containers stop.
             self._node.recorder.record(pod.reference, "Warning", reason, message)
             self._loop.do(partial(self._evict, pod, reason, message))
 
@@ -103,6 +106,7 @@ class PodTermination:
                 self._node.behaviour.exit_code_on_delete,
                 reason=reason,
                 message=message,
+                # For the condition DisruptionTarget.
                 disruption=message,
             )
             self._pods.move(pod, Stage.FINISHED)
