@@ -104,6 +104,7 @@ def _join(
     join_options.check_sharing(args)
     join_options.check_http(args)
     control_option.check_control(args)
+    # An exec plugin of the kubeconfig can take minutes.
     with signals.interruptible():
         cluster = Cluster.connect(
             args.kubeconfig,

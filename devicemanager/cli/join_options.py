@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from devicemanager.observe.web.nodes import NodesServer
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+# 40 characters leave room for the number and for names of mirror pods.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+# As the API server validates labels; here the error comes before any request.
 _LABEL = re.compile(r"([a-zA-Z0-9.-]{1,253}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
 _VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
 
@@ -48,6 +50,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--as-nodes",
         nargs="?",
+        # Without a value it means writes only.
         const=True,
         default=False,
         choices=("strict",),
@@ -212,6 +215,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
         return {name: node.kubelet for name, node in cluster.nodes.items()}
 
     with rejected_server("http"):
+        # Imported here, because it needs the extra ``http``.
         from devicemanager.observe.web.nodes import NodesServer
 
         return NodesServer(
@@ -238,6 +242,7 @@ def add_sharing(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--namespace",
+        # The role in deploy/join.yaml allows leases in the namespace of the pod.
         default=os.environ.get("POD_NAMESPACE", "default"),
         metavar="NAME",
         help="namespace of the shards' leases (default: POD_NAMESPACE, or default)",
@@ -257,6 +262,7 @@ def check_sharing(args: argparse.Namespace) -> None:
 
 def identity() -> str:
     """Return the identity of this process in leases: the pod's name, or a random one."""
+    # Random outside a pod: two processes on a machine must not have the same identity.
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
@@ -300,6 +306,7 @@ def _container_behaviour(args: argparse.Namespace) -> ContainerBehaviour:
     from devicemanager.cluster.container_behaviour import ContainerBehaviour
 
     given = {"start_delay": args.start_delay, "job_duration": args.job_duration}
+    # Omitted flags keep the defaults of ContainerBehaviour.
     chosen = {name: value for name, value in given.items() if value is not None}
     return ContainerBehaviour(**chosen, exit_code_on_delete=args.exit_code_on_delete)
 

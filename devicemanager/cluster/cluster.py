@@ -275,6 +275,7 @@ class Cluster:
         # A status update that fails during the join ends the node.
         if node.is_over:  # possibly before it was in ``_nodes``, where ``_on_left`` removes it
             self._on_left(node)
+            # Its warning has the reason, such as a missing permission.
             raise ClusterError("left right after joining; see the warning")
 
     # -- shards ----------------------------------------------------------------------

@@ -58,6 +58,7 @@ class Range:
     @classmethod
     def parse(cls, text: str) -> Range:
         """Parse ``1s`` or ``1s±0.5``; also ``1s+-0.5s``. Raises ValueError."""
+        # ``+-`` for keyboards without ±.
         middle, _, spread = text.replace("+-", "±").partition("±")
         return cls(seconds(middle.strip()), seconds(spread.strip()) if spread else 0.0)
 
@@ -131,6 +132,7 @@ def _shared(
 
 
 def _is_of_job(metadata: Mapping[str, Any]) -> bool:
+    # Only the controller: other owners do not define what a pod is for.
     owners = metadata.get("ownerReferences") or ()
     return any(each.get("kind") == "Job" and each.get("controller") for each in owners)
 
@@ -139,6 +141,7 @@ def _exit_code(annotations: Mapping[str, Any], default: int, errors: list[str]) 
     if EXIT_CODE not in annotations:
         return default
     text = str(annotations[EXIT_CODE])
+    # ``isdigit`` also accepts digits such as ², which ``int`` does not.
     if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255:
         return int(text)
     errors.append(

@@ -19,6 +19,7 @@ from devicemanager.io.clock import Clock
 __all__ = ["NodeContext", "ServerFeatures"]
 
 
+# Shared by all nodes, so that a cluster needs one probe and one warning.
 class ServerFeatures:
     """Features of the API server, detected by one node for all nodes of the cluster."""
 

@@ -23,6 +23,7 @@ __all__ = ["NodeSpecs", "address"]
 MAX_NODES: Final = 100_000
 MAX_FULL_NODES: Final = 100
 """Each needs an inotify instance, and the kernel allows 128 per user."""
+# 127.1.0.0, since many programs use addresses in 127.0.0.0/16.
 _FIRST_ADDRESS: Final = (127 << 24) + (1 << 16)
 
 

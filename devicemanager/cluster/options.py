@@ -30,6 +30,7 @@ VIRTUAL_TAINT: Final[Mapping[str, str]] = {
     "value": "true",
     "effect": "NoSchedule",
 }
+# Large, so that devices limit the pods of a node, and not CPU or memory.
 AMOUNTS: Final[Mapping[str, Quantity]] = {
     name: Quantity.parse(text)
     for name, text in {

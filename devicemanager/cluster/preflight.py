@@ -100,6 +100,8 @@ def check(
     Raises ClusterError, with a one-line text, if they cannot. Changes nothing.
     """
     try:
+        # First, because it needs no permission: its failure is about the server or the
+        # credentials.
         version = str(api.attempt("GET", "/version").get("gitVersion", ""))
         _check_permissions(api, required)
         return _check_nodes(api, set(names), label, version)

@@ -15,6 +15,7 @@ from devicemanager.cluster.client.protocol import JsonObject
 __all__ = ["decoded", "defect", "list_items", "list_metadata", "version_number"]
 
 _MAX_DIGITS = 20
+# Without these an object cannot be identified or ordered.
 _REQUIRED = ("name", "uid", "resourceVersion")
 _STRING_MAPS = ("labels", "annotations")
 _OBJECT_LISTS = ("conditions", "initContainerStatuses", "containerStatuses")
@@ -24,6 +25,7 @@ def decoded(data: bytes) -> JsonObject:
     """Decode a JSON object. Raises ValueError for any other content."""
     try:
         found = json.loads(data.decode())
+    # Deeply nested JSON from a hostile or broken proxy.
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(found, dict):
@@ -62,6 +64,7 @@ def _check(object_: Any) -> None:
     for name in _REQUIRED:
         if not isinstance(found := metadata.get(name), str) or not found:
             raise ValueError(f"metadata.{name} is not a string")
+    # Optional fields can be missing, null or empty; servers differ in that.
     for name in _STRING_MAPS:
         if found := metadata.get(name):
             values = _mapping(found, f"metadata.{name}").values()

@@ -224,6 +224,7 @@ class _NodeSource:
 
 def check_descriptors(nodes: int) -> None:
     """Raise ClusterError if this process may not open two connections for each node."""
+    # Checked in advance, because a watch without a descriptor would only fail and retry.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * nodes + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and needed > soft:

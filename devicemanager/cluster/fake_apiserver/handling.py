@@ -98,6 +98,7 @@ class RequestHandler:
         """Raise StatusError if a permission is missing or a fault fires."""
         if user := request.headers.get("Impersonate-User"):
             self._impersonate("users", user)
+            # Users and groups are separate permissions, as on a real server.
             self._impersonate("groups", request.headers.get("Impersonate-Group", ""))
         node = node_of(user)
         if node is not None:

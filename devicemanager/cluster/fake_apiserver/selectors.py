@@ -11,6 +11,7 @@ __all__ = ["Selector", "selector"]
 Selector = Callable[[Mapping[str, Any]], bool]
 
 _SET: Final = re.compile(r"(?P<key>\S+)\s+(?P<how>in|notin)\s+\((?P<values>[^)]*)\)")
+# Not inside parentheses: ``k in (a, b)``.
 _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 
@@ -36,6 +37,7 @@ def _test(text: str, get: _Get) -> Selector:
         values = {value.strip() for value in match["values"].split(",")}
         wanted = match["how"] == "in"
         return lambda object_: (get(object_, match["key"]) in values) is wanted
+    # The single sign last, because the others contain it.
     for sign in ("!=", "==", "="):
         key, found, value = text.partition(sign)
         if found:

@@ -24,6 +24,7 @@ from devicemanager.cluster.fake_apiserver.store import Object, Store
 __all__ = ["FakeApiServer"]
 
 _MAX_BODY: Final = 3 << 20
+# Paths that need no permission, on a real server either.
 _PLAIN: Final = {
     "/healthz": b"ok",
     "/readyz": b"ok",

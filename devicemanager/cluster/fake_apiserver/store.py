@@ -91,6 +91,7 @@ class Store:
     def _next(self, value: Object) -> Stored:
         self.version += 1
         value["metadata"]["resourceVersion"] = str(self.version)
+        # Compact, as a real server sends it: the watch filter searches for `"nodeName":"`.
         return Stored(value, self.version, json.dumps(value, separators=(",", ":")).encode())
 
     def _note(self, change: Change) -> None:

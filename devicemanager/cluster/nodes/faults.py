@@ -192,5 +192,6 @@ class NodeFaults:
             return
         try:
             action(self._node, fault.what, is_on)
+        # An unknown device or a node with real plugins: the other faults still apply.
         except RequestError as error:
             self._node.say(f"fault {truncate(str(fault))}: {str(error)[:_MAX_TEXT]}")

@@ -105,6 +105,7 @@ class ClusterNode:
             if self.options.topology
             else None
         )
+        # Last: an event can arrive at once.
         self._unsubscribe = kubelet.events.subscribe(self._on_kubelet_event)
 
     @property
@@ -311,6 +312,7 @@ class ClusterNode:
         with self._lock:
             if silent == self._is_silent:
                 return
+            # Before pausing, so that a status update that is queued is dropped, too.
             self._is_silent = silent
         self._leases.pause(self.name, silent)
         self._pods.pause(silent)

@@ -77,6 +77,7 @@ class NodeStatusUpdater:
         options = node.options
         # Before the rest: what changes from now on must count as a change next time.
         self._inputs_of_last = self._inputs()
+        # A resource is never removed from a Node, only set to 0, as in the kubelet.
         devices = self._with_removed(node.kubelet.node_status())
         return node_status_object(
             node.name,
@@ -101,6 +102,7 @@ class NodeStatusUpdater:
     def update(self, force: bool = False) -> None:
         """Write the status if it has changed, if it is due, or if ``force``. Raises ApiError."""
         node = self._node
+        # ``nodeStatusReportFrequency`` of the kubelet.
         due = node.clock.monotonic() - self._written_at >= node.options.report_interval
         must_write = force or due
         if not must_write and self._inputs() == self._inputs_of_written:

@@ -102,6 +102,7 @@ class PodAdmission:
         if rejected is not None:
             self._reject_early(pod, parsed, rejected)
             return
+        # Exit codes and restart counts of the earlier process continue.
         ran = container_statuses_of(status)
         with self._statuses.changing(pod):
             if was_here:

@@ -106,6 +106,7 @@ class Mirrors:
         with self._lock:
             record = self._node.kubelet.pods().get(static)
             mirror = self._mirrors.get(static)
+            # Neither a static pod nor a mirror pod: an event about a pod of the API server.
             if self._closed or (record is None and mirror is None):
                 return
             if mirror is None and record is not None:
@@ -190,6 +191,8 @@ class Mirrors:
             "annotations": {
                 _SOURCE: "file",
                 _SEEN: timestamp(record.start_time or self._node.clock.time()),
+                # The kubelet has a hash of the manifest here; like it, a UID differs for each
+                # static pod.
                 _HASH: static,
                 MIRROR: static,
             },

@@ -88,6 +88,7 @@ class PodState:
     @classmethod
     def of(cls, object_: JsonObject, behaviour: PodBehaviour) -> PodState:
         """Return the summary of a new pod."""
+        # The object itself is not stored: its JSON is several times as large as the summary.
         metadata, spec = object_["metadata"], object_["spec"]
         found = cls(
             metadata["uid"],
@@ -178,6 +179,8 @@ class PodManager:
 
     def get(self, uid: str) -> PodState | None:
         """Return a pod, or None."""
+        # Without the lock, because callers hold locks of the kubelet; a dict can be read at any
+        # time.
         return self._pods.get(uid)
 
     def known(self, uid: str) -> PodState:

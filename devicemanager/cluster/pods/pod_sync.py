@@ -127,6 +127,7 @@ class PodSync:
 
     def _replace(self, objects: Sequence[JsonObject]) -> None:
         listed = {each["metadata"]["uid"] for each in objects}
+        # Before the new pods, which may need the devices of deleted ones.
         for pod in self._pods.all():
             if pod.uid not in listed:
                 self._remove(pod.uid)
@@ -136,6 +137,7 @@ class PodSync:
         if not self._is_complete:
             self._is_complete = True
             self._node.kubelet.sources_ready()
+            # Static pods that the kubelet had before the node joined.
             for uid in self._node.kubelet.pods():
                 if self._pods.get(uid) is None:
                     self._mirrors.update(uid)
