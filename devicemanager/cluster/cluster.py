@@ -146,7 +146,7 @@ class Cluster:
             check_descriptors(len(names))
         required = list(preflight.required_permissions(as_nodes=self._as_nodes))
         if shards:
-            required += preflight.shard_permissions(namespace)
+            required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
         try:
             return preflight.check(api, names, _LABEL, required)

@@ -6,7 +6,7 @@ from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import Credentials
 from devicemanager.cluster.client.lease_controller import THREADS, LeaseController
 from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
-from devicemanager.cluster.client.watches import PerNodeWatches, SharedWatches, Watches
+from devicemanager.cluster.client.watches import PerNodeWatches, SharedWatches
 from devicemanager.cluster.client.work_queue import WorkQueue
 from devicemanager.cluster.options import AsNodes
 
@@ -39,7 +39,7 @@ class Connection:
             self._lease_api, duration=lease_duration, as_nodes=bool(as_nodes), warn=warn
         )
         watch_warning = RateLimitedWarning(warn)
-        self.watches: Watches = (
+        self.watches = (
             PerNodeWatches(self.api, watch_warning)
             if as_nodes == "strict"
             else SharedWatches(self.api, node_selector, watch_warning)

@@ -18,8 +18,8 @@ __all__ = [
     "PreflightResult",
     "RequiredPermission",
     "check",
+    "lease_permissions",
     "required_permissions",
-    "shard_permissions",
 ]
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -76,15 +76,11 @@ def _node_permissions(events: bool) -> Iterator[RequiredPermission]:
         "events": ("create", "patch") if events else (),
     }.items():
         yield from (RequiredPermission(verb, resource) for verb in verbs)
-    yield from _lease_permissions(_LEASES)
+    yield from lease_permissions(_LEASES)
 
 
-def shard_permissions(namespace: str) -> Iterator[RequiredPermission]:
-    """Yield the permissions that leases of shards require in addition."""
-    yield from _lease_permissions(namespace)
-
-
-def _lease_permissions(namespace: str) -> Iterator[RequiredPermission]:
+def lease_permissions(namespace: str) -> Iterator[RequiredPermission]:
+    """Yield the permissions that leases in a namespace require: those of nodes or of shards."""
     for verb in ("get", "create", "update"):
         yield RequiredPermission(verb, "leases", "coordination.k8s.io", namespace)
 

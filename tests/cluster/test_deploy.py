@@ -8,7 +8,7 @@ import yaml
 
 from devicemanager.cluster import Cluster, NodeOptions
 from devicemanager.cluster.fake_apiserver import Controllers, Permission, permissions_of
-from devicemanager.cluster.preflight import required_permissions, shard_permissions
+from devicemanager.cluster.preflight import lease_permissions, required_permissions
 from tests.cluster.objects import GPU, gpu_pod, granted
 from tests.paths import ROOT
 
@@ -32,7 +32,7 @@ SHARDS = roles("Role", "devicemanager")
 
 def test_roles_grant_exactly_the_required_permissions():
     assert granted(required_permissions()) == CLUSTER | LEASES
-    assert granted(shard_permissions("ns")) == SHARDS
+    assert granted(lease_permissions("ns")) == SHARDS
 
 
 def test_joining_uses_every_permission_of_the_roles(apiserver, tmp_path, until):

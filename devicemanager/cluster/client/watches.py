@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import resource
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Protocol
 
 from devicemanager.cluster.client.api import ApiClient, OpenStreams, node_path
 from devicemanager.cluster.client.errors import ClusterError, NotFound
@@ -23,7 +21,7 @@ from devicemanager.cluster.client.shared_informer import (
 from devicemanager.cluster.client.validation import defect, list_items
 from devicemanager.cluster.client.work_queue import join_threads
 
-__all__ = ["PerNodeWatches", "SharedWatches", "Watches", "check_descriptors"]
+__all__ = ["PerNodeWatches", "SharedWatches", "check_descriptors"]
 
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
@@ -31,25 +29,8 @@ _OTHER_FILES = 128
 """Open files of a process other than its watches."""
 
 
-class Watches(Protocol):
-    """Delivers Nodes and pods to nodes. Thread-safe."""
-
-    def expect(self, names: Collection[str]) -> None:
-        """Collect the events of nodes that are going to join."""
-
-    def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
-        """Deliver the events of a node that has joined. Raises ApiError."""
-
-    def drop(self, name: str) -> None:
-        """Stop the delivery to a node."""
-
-    def close(self, seconds: float) -> None:
-        """Stop notifications; wait up to ``seconds`` for calls in progress. The client must be
-        closed."""
-
-
 class SharedWatches:
-    """One watch of all pods and one of all Nodes of devicemanager."""
+    """One watch of all pods and one of all Nodes of devicemanager. Thread-safe."""
 
     def __init__(self, api: ApiClient, node_selector: str, warn: Warn) -> None:
         """``node_selector``: label of these Nodes, as ``key=value``."""
@@ -83,8 +64,11 @@ class SharedWatches:
         self._late: set[str] = set()
 
     def expect(self, names: Collection[str]) -> None:
-        """As in ``Watches``. The first call starts the watches, and its nodes get their pods
-        from the first LIST. Nodes of later calls need another LIST each."""
+        """Collect the events of nodes that are going to join.
+
+        The first call starts the watches, and its nodes get their pods from the first LIST. Nodes
+        of later calls need another LIST each.
+        """
         for name in names:
             self._pods.expect(name)
         with self._lock:
@@ -105,7 +89,7 @@ class SharedWatches:
         return _exists(self._api.attempt, name, uid)
 
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
-        """As in ``Watches``."""
+        """Deliver the events of a node that has joined. Raises ApiError."""
         self._nodes.add_handler(name, node)
         self._pods.add_handler(name, pods)
         with self._lock:
@@ -118,14 +102,14 @@ class SharedWatches:
             self._pods.complete(name, [each for each in list_items(found) if not defect(each)])
 
     def drop(self, name: str) -> None:
-        """As in ``Watches``."""
+        """Stop the delivery to a node."""
         with self._lock:
             self._late.discard(name)
         self._nodes.drop(name)
         self._pods.drop(name)
 
     def close(self, seconds: float) -> None:
-        """As in ``Watches``."""
+        """Wait up to ``seconds`` for the watches to end. The client must be closed."""
         join_threads(self._threads, seconds)
 
 
@@ -144,10 +128,10 @@ class PerNodeWatches:
         self._ending: list[threading.Thread] = []
 
     def expect(self, names: Collection[str]) -> None:
-        """As in ``Watches``. Does nothing: the first LIST of a node is complete."""
+        """As in ``SharedWatches``. Does nothing: the first LIST of a node is complete."""
 
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
-        """As in ``Watches``."""
+        """As in ``SharedWatches``."""
         source = _NodeSource(self._api, name)
         with self._lock:
             self._sources[name] = source
@@ -167,7 +151,7 @@ class PerNodeWatches:
             source.threads.append(watch.start())
 
     def drop(self, name: str) -> None:
-        """As in ``Watches``."""
+        """As in ``SharedWatches``."""
         with self._lock:
             source = self._sources.pop(name, None)
             if source is None:
@@ -176,7 +160,7 @@ class PerNodeWatches:
         source.end()
 
     def close(self, seconds: float) -> None:
-        """As in ``Watches``."""
+        """As in ``SharedWatches``."""
         for name in list(self._sources):
             self.drop(name)
         join_threads(self._ending, seconds)
@@ -187,9 +171,10 @@ class _NodeSource:
 
     def __init__(self, api: ApiClient, node: str) -> None:
         self._api = api
-        self._node = node
         self._streams = OpenStreams()
         self._ended = threading.Event()
+        self.attempt = partial(api.attempt, user=node)
+        self.stream = partial(api.stream, user=node, streams=self._streams)
         self.threads: list[threading.Thread] = []
         """Threads of the node's watches."""
 
@@ -201,20 +186,6 @@ class _NodeSource:
     def wait(self, seconds: float) -> bool:
         """As in ``reflector.Source``."""
         return self._ended.wait(seconds) or self._api.is_closing
-
-    def attempt(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None
-    ) -> JsonObject:
-        """As in ``reflector.Source``."""
-        return self._api.attempt(method, path, query=query, user=self._node)
-
-    def stream(
-        self, path: str, query: Mapping[str, str], *, silence: float
-    ) -> AbstractContextManager[Iterator[bytes]]:
-        """As in ``reflector.Source``."""
-        return self._api.stream(
-            path, query, silence=silence, user=self._node, streams=self._streams
-        )
 
     def end(self) -> None:
         """End the streams and allow no more requests."""

@@ -26,19 +26,16 @@ The tests in tests/cluster/peers run on this server and on a real control plane 
 
 from __future__ import annotations
 
-from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
-
-if TYPE_CHECKING:
-    from devicemanager.cluster.fake_apiserver.authorization import (
-        Permission,
-        Permissions,
-        permissions_of,
-    )
-    from devicemanager.cluster.fake_apiserver.controllers import Controllers
-    from devicemanager.cluster.fake_apiserver.errors import StatusError
-    from devicemanager.cluster.fake_apiserver.faults import Faults, Request
-    from devicemanager.cluster.fake_apiserver.server import FakeApiServer
-    from devicemanager.cluster.fake_apiserver.store import Object
+from devicemanager.cluster.fake_apiserver.authorization import (
+    Permission,
+    Permissions,
+    permissions_of,
+)
+from devicemanager.cluster.fake_apiserver.controllers import Controllers
+from devicemanager.cluster.fake_apiserver.errors import StatusError
+from devicemanager.cluster.fake_apiserver.faults import Faults, Request
+from devicemanager.cluster.fake_apiserver.server import FakeApiServer
+from devicemanager.cluster.fake_apiserver.store import Object
 
 __all__ = [
     "Controllers",
@@ -51,18 +48,3 @@ __all__ = [
     "StatusError",
     "permissions_of",
 ]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Controllers": "controllers",
-        "FakeApiServer": "server",
-        "Faults": "faults",
-        "Object": "store",
-        "Permission": "authorization",
-        "Permissions": "authorization",
-        "Request": "faults",
-        "StatusError": "errors",
-        "permissions_of": "authorization",
-    },
-)
