@@ -183,10 +183,10 @@ def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: floa
     """Report changes until a signal arrives."""
     last = ""
     while True:
-        text, facts = _report(cluster)
+        text, fields = _report(cluster)
         # Nothing changes for hours in an idle cluster; do not repeat the line.
         if text != last:
-            log.say("nodes", text, **facts)
+            log.say("nodes", text, **fields)
             last = text
         with signals.interruptible():
             time.sleep(every)
@@ -195,5 +195,5 @@ def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: floa
 def _report(cluster: Cluster) -> tuple[str, dict[str, int]]:
     count = cluster.pod_counts()
     pods = ", ".join(f"{number} {phase.lower()}" for phase, number in count.items() if number)
-    facts = {"nodes": len(cluster.nodes), **{k.lower(): v for k, v in count.items()}}
-    return f"{len(cluster.nodes)} nodes; pods: {pods or 'none'}", facts
+    fields = {"nodes": len(cluster.nodes), **{k.lower(): v for k, v in count.items()}}
+    return f"{len(cluster.nodes)} nodes; pods: {pods or 'none'}", fields

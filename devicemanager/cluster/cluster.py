@@ -276,7 +276,7 @@ class Cluster:
         if node.is_over:  # possibly before it was in ``_nodes``, where ``_on_left`` removes it
             self._on_left(node)
             # Its warning has the reason, such as a missing permission.
-            raise ClusterError("left right after joining; see the warning")
+            raise ClusterError("left immediately after joining; see the warning")
 
     # -- shards ----------------------------------------------------------------------
 

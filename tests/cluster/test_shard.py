@@ -73,9 +73,9 @@ def processes(world, count, shards):
     return [Process(leases, f"p{number}", shards, time) for number in range(count)]
 
 
-def steps(world, them, seconds):
+def steps(world, several, seconds):
     for _ in range(seconds):
-        for each in them:
+        for each in several:
             each.shards.expire()
             each.shards.step()
         world[1][0] += 1
@@ -89,22 +89,22 @@ def test_one_process_acquires_all_shards(world):
 
 
 def test_leases_are_renewed_on_time(world):
-    them = processes(world, 2, 1)
-    steps(world, them, 60)
-    assert [each.running for each in them] == [{0}, set()]
+    several = processes(world, 2, 1)
+    steps(world, several, 60)
+    assert [each.running for each in several] == [{0}, set()]
     assert world[0].version == pytest.approx(60 / RENEWAL, abs=2)
 
 
 def test_processes_share_equally(world):
-    them = processes(world, 3, 3)
-    for each in them:  # the first one starts alone
+    several = processes(world, 3, 3)
+    for each in several:  # the first one starts alone
         steps(world, [each], 1)
-    assert them[0].running == {0, 1, 2}
-    them[0].shards.stop()
-    assert them[0].running == set()
-    steps(world, them[1:], 2)
-    assert sum(len(each.running) for each in them) == 3
-    assert {number for each in them for number in each.running} == {0, 1, 2}
+    assert several[0].running == {0, 1, 2}
+    several[0].shards.stop()
+    assert several[0].running == set()
+    steps(world, several[1:], 2)
+    assert sum(len(each.running) for each in several) == 3
+    assert {number for each in several for number in each.running} == {0, 1, 2}
 
 
 def test_shard_of_a_dead_process_is_taken_over(world):
@@ -197,23 +197,23 @@ MOVES = st.lists(
 @given(MOVES)
 def test_no_shard_ever_has_two_holders(moves):
     world = Leases(), [0.0]
-    them = processes(world, 3, 2)
+    several = processes(world, 3, 2)
     hanging = set()
     for move, number in moves:
-        them[number].is_cut_off = move == "cut"
+        several[number].is_cut_off = move == "cut"
         (hanging.add if move == "hang" else hanging.discard)(number)
         for _ in range(4):
-            for index, each in enumerate(them):
+            for index, each in enumerate(several):
                 each.shards.expire()
                 if index not in hanging:
                     each.shards.step()
-                running = [shard for each in them for shard in each.running]
+                running = [shard for each in several for shard in each.running]
                 assert len(running) == len(set(running))
             world[1][0] += 1
-    for each in them:
+    for each in several:
         each.is_cut_off = False
-    steps(world, them, int(DURATION + GIVE_UP))
-    assert sorted(shard for each in them for shard in each.running) == [0, 1]
+    steps(world, several, int(DURATION + GIVE_UP))
+    assert sorted(shard for each in several for shard in each.running) == [0, 1]
 
 
 def test_shard_option_parses_k_of_n():

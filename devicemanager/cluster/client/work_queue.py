@@ -96,7 +96,7 @@ class WorkQueue:
             raise
 
     def _queue(self, key: str) -> None:
-        """Make a key ready. It can be in several lines; ``_first`` skips stale entries."""
+        """Make a key ready. It can have several entries; ``_first`` skips stale ones."""
         self._ready[min(work.priority for work in self._waiting[key])].append(key)
         if self._idle:
             # Count the thread as busy now, not when it wakes up: until then the next put would

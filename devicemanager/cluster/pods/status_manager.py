@@ -95,20 +95,20 @@ class StatusManager:
     def _write(self, pod: PodState, must_write: bool) -> None:
         """Patch the status if it has changed, or if ``must_write``. Raises ApiError, and
         RequestError if the kubelet cannot return the status."""
-        ours = self.status(pod)
-        if ours is None:
+        status = self.status(pod)
+        if status is None:
             return
-        digest = _digest(ours)
+        digest = _digest(status)
         if digest == pod.digest and not must_write:
             return
         path = pod_path(pod.namespace, pod.name, "status")
         # The UID is a precondition: another pod may have the name by now.
-        body = {"metadata": {"uid": pod.uid}, **status_patch(ours)}
+        body = {"metadata": {"uid": pod.uid}, **status_patch(status)}
         node = self._node
         response = node.api.request("PATCH", path, body, patch="strategic", user=node.user)
-        if self._drops_health(ours, response):
-            self._without_health(ours)
-            digest = _digest(ours)
+        if self._drops_health(status, response):
+            self._without_health(status)
+            digest = _digest(status)
         pod.version, pod.digest = response["metadata"]["resourceVersion"], digest
 
     def _delete(self, pod: PodState) -> None:
@@ -143,13 +143,13 @@ class StatusManager:
         self._without_health(made)
         return made
 
-    def _without_health(self, ours: JsonObject) -> None:
+    def _without_health(self, status: JsonObject) -> None:
         """Remove the health of devices if the API server does not store it."""
         if self._node.features.stores_resource_health is False:
-            for each in ours.get("containerStatuses", ()):
+            for each in status.get("containerStatuses", ()):
                 each.pop("allocatedResourcesStatus", None)
 
-    def _drops_health(self, ours: JsonObject, response: JsonObject) -> bool:
+    def _drops_health(self, status: JsonObject, response: JsonObject) -> bool:
         """Return True if the API server does not store the health of devices.
 
         Without the gate ResourceHealthStatus it drops the field silently. The first response
@@ -158,7 +158,7 @@ class StatusManager:
         features = self._node.features
         if features.stores_resource_health:
             return False
-        if features.stores_resource_health is None and held_devices(ours):
+        if features.stores_resource_health is None and held_devices(status):
             features.stores_resource_health = bool(held_devices(response.get("status") or {}))
             if not features.stores_resource_health:
                 self._node.warn(
@@ -174,8 +174,8 @@ class StatusManager:
         # Before the status is computed: most events are about our own writes.
         if not pod.must_match(object_):
             return
-        ours = self.status(pod)
-        if ours is not None and not is_told(object_.get("status") or {}, ours):
+        status = self.status(pod)
+        if status is not None and not is_told(object_.get("status") or {}, status):
             self._reconcile_later(pod)
 
     def _reconcile_later(self, pod: PodState) -> None:
