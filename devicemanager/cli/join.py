@@ -48,7 +48,7 @@ def add(subparsers: Subparsers) -> None:
         "add virtual nodes to a Kubernetes cluster",
         description="Add virtual nodes with devices to a Kubernetes cluster. The cluster's "
         "scheduler binds pods; each node admits or rejects them as a kubelet does. Containers do "
-        "not run. On SIGTERM or Ctrl-C, remove the nodes and exit. Shows the nodes live on a "
+        "not run. On SIGTERM or Ctrl-C the nodes leave (--leave). Shows the nodes live on a "
         "terminal, otherwise prints lines.",
     )
     join_options.add_cluster(parser)
