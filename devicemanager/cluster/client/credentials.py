@@ -169,7 +169,7 @@ def _server(found: Any, where: str) -> Server:
         "assert_hostname": found.assert_hostname,
         "server_hostname": found.tls_server_name,
     }
-    # Omit what is None: urllib3 has defaults of its own, and releases of the client differ in
+    # Omit what is None: urllib3 has its defaults, and releases of the client differ in
     # what they leave None.
     given = tuple(sorted((name, value) for name, value in tls.items() if value is not None))
     return Server(url, given, _proxy(found, str(parts.hostname)))
