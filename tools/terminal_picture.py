@@ -79,7 +79,9 @@ def crowd() -> ClusterView:
     with FakeApiServer() as stub, tempfile.TemporaryDirectory() as directory:
         kubeconfig = stub.kubeconfig(Path(directory) / "kubeconfig")
         with Cluster.connect(kubeconfig) as cluster:
-            nodes = cluster.join_light("rack", 6, {GPU: "8@0,1", NIC: "2@0,1"}, settings=settings)
+            nodes = cluster.join_in_memory(
+                "rack", 6, {GPU: "8@0,1", NIC: "2@0,1"}, settings=settings
+            )
             for number, devices in enumerate((4, 3, 2, 4, 4, 5, 1)):
                 _bound_pod(stub, f"train-{number}", nodes[number % 5].name, devices)
             nodes[2].fail_device(GPU, "gpu-6")

@@ -1,15 +1,22 @@
-"""``devicemanager join``: virtual nodes in a real cluster until SIGTERM or Ctrl-C."""
+"""``devicemanager join``: run virtual nodes in a Kubernetes cluster until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import control_option, files, join_options, live, settings_options
+from devicemanager.cli import (
+    control_option,
+    files,
+    join_demo,
+    join_options,
+    live,
+    settings_options,
+)
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
@@ -18,18 +25,18 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.demo_cluster import Demo
-    from devicemanager.cluster.node_specs import Members
+    from devicemanager.cluster.fake_apiserver import FakeApiServer
+    from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.observe.view import ClusterView
 
 _LEAVING = {
     "delete": "deleting the nodes",
-    "keep": "the nodes are kept",
+    "keep": "keeping the nodes",
     "shutdown": "shutting the nodes down",
 }
 _REPORT = 10.0
 _DEMO_REPORT = 1.0
-"""Seconds between two lines about what is going on."""
+"""Seconds between progress lines."""
 
 
 def add(subparsers: Subparsers) -> None:
@@ -38,11 +45,11 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "join",
         _run,
-        "add virtual nodes to a real cluster",
-        description="Add nodes to a Kubernetes cluster whose devices our device managers hand "
-        "out: the cluster's scheduler binds pods, each node admits or rejects them as a kubelet "
-        "would. No container runs. End at SIGTERM or Ctrl-C, and take the nodes away. Show the "
-        "nodes live on a terminal, and elsewhere print lines.",
+        "add virtual nodes to a Kubernetes cluster",
+        description="Add virtual nodes with devices to a Kubernetes cluster. The cluster's "
+        "scheduler binds pods; each node admits or rejects them as a kubelet does. Containers do "
+        "not run. On SIGTERM or Ctrl-C the nodes leave (--leave). Shows the nodes live on a "
+        "terminal, otherwise prints lines.",
     )
     join_options.add_cluster(parser)
     join_options.add_nodes(parser)
@@ -54,8 +61,8 @@ def add(subparsers: Subparsers) -> None:
         "--root",
         metavar="DIR",
         type=files.directory,
-        help="where full nodes have their directories, and the control API its socket (default: "
-        "a new one under /tmp, removed at the end)",
+        help="directory for full nodes and the socket of the control API (default: a temporary "
+        "one under /tmp, removed at exit)",
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
@@ -71,9 +78,9 @@ def _run(args: argparse.Namespace) -> int:
         failures: list[OSError] = []
         display = live.display_until(args, signals, failures, stack)
         try:
-            demo = stack.enter_context(_demo(args, display.log))
+            server = stack.enter_context(join_demo.demo(args, display.log))
             with contextlib.suppress(Stopped):
-                _join(args, display, signals, stack, demo)
+                _join(args, display, signals, stack, server)
         finally:
             display.close()
         if signals.came:
@@ -83,35 +90,21 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[Demo | None]:
-    """A cluster of its own for --demo."""
-    if not args.demo:
-        yield None
-        return
-    from devicemanager.cluster.demo_cluster import Demo
-
-    join_options.set_demo(args)
-    with Demo() as demo:
-        args.kubeconfig = str(demo.kubeconfig)
-        log.say("demo", f"demo: an API server in Python serves {demo.url}", url=demo.url)
-        yield demo
-
-
 def _join(
     args: argparse.Namespace,
     display: Display,
     signals: StopSignals,
     stack: contextlib.ExitStack,
-    demo: Demo | None,
+    demo_server: FakeApiServer | None,
 ) -> None:
     from devicemanager.cluster.cluster import Cluster
 
     log = display.log
-    members = join_options.members(args)
+    specs = join_options.node_specs(args)
     join_options.check_sharing(args)
     join_options.check_http(args)
     control_option.check_control(args)
+    # An exec plugin of the kubeconfig can take minutes.
     with signals.interruptible():
         cluster = Cluster.connect(
             args.kubeconfig,
@@ -120,6 +113,7 @@ def _join(
             lease_duration=args.lease_duration,
             warn=lambda text: log.warn("cluster", text),
         )
+    # First of all exits, so last to run: servers that show the nodes stop before the nodes leave.
     stack.callback(cluster.close, args.leave)
     if (server := join_options.http_server(args, cluster)) is not None:
         stack.enter_context(server)
@@ -128,27 +122,26 @@ def _join(
         control = control_option.nodes_control_server(args, cluster, _directory(args, stack))
         stack.enter_context(control)
         control_option.tell(control, log)
-    display.show(lambda: _look(cluster))
+    display.show(lambda: _view(cluster))
     began = time.monotonic()
-    with signals.interruptible(), display.waiting(f"for {len(members.names)} nodes to join"):
-        _start(args, cluster, members, log)
+    with signals.interruptible(), display.waiting(f"for {len(specs.names)} nodes to join"):
+        _start(args, cluster, specs, log)
     seconds = time.monotonic() - began
     count = len(cluster.nodes)
     if args.shards is None:
         text = f"{count} nodes joined in {seconds:.1f} s"
         log.say("joined", text, nodes=count, seconds=seconds)
     else:
-        text = f"claims shards of {len(members.names)} nodes, which join as theirs is taken"
+        text = f"acquiring shards of {len(specs.names)} nodes; the nodes of each shard then join"
         log.say("sharing", text, shards=args.shards)
-    if demo is not None:
-        demo.submit()
-        log.say("demo", "demo: a Job of 40 pods was created, each with one GPU")
-    log.say("ready", "ready; Ctrl-C leaves")
-    _follow(cluster, log, signals, _REPORT if demo is None else _DEMO_REPORT)
+    if demo_server is not None:
+        join_demo.submit_job(demo_server, log)
+    log.say("ready", "ready; press Ctrl-C to leave")
+    _follow(cluster, log, signals, _REPORT if demo_server is None else _DEMO_REPORT)
 
 
 def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
-    """Where the control API has its socket."""
+    """Return the directory for the socket of the control API."""
     if args.root is None:
         from devicemanager.kubelet.directories import TemporaryRoot
 
@@ -163,39 +156,38 @@ def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
     return root
 
 
-def _look(cluster: Cluster) -> Callable[[], ClusterView]:
+def _view(cluster: Cluster) -> Callable[[], ClusterView]:
     from devicemanager.observe.view import ClusterPictures
 
     return ClusterPictures(cluster.url, lambda: cluster.nodes).look
 
 
-def _start(args: argparse.Namespace, cluster: Cluster, members: Members, log: KubeletLog) -> None:
-    findings = cluster.check(
-        members.names, shards=args.shards is not None, namespace=args.namespace
-    )
-    log.say("cluster", f"cluster: {cluster.url}, {findings.version}", url=cluster.url)
-    if findings.cloud:
+def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: KubeletLog) -> None:
+    result = cluster.check(specs.names, shards=args.shards is not None, namespace=args.namespace)
+    log.say("cluster", f"cluster: {cluster.url}, {result.version}", url=cluster.url)
+    if result.cloud:
         log.warn(
             "cloud",
-            f"a cloud controller may delete our nodes, since no machine stands behind them: "
-            f"{findings.cloud}",
+            f"a cloud controller may delete the nodes because no machine exists for them: "
+            f"{result.cloud}",
         )
-    if findings.existing:
-        log.say("taken-over", f"{len(findings.existing)} of the nodes are there: taken over")
+    if result.existing:
+        log.say("taken-over", f"taking over {len(result.existing)} existing nodes")
     if args.shards is None:
-        cluster.join_members(members, args.shard)
+        cluster.join_specs(specs, args.shard)
         return
-    cluster.share(members, args.shards, args.namespace, join_options.identity())
+    cluster.join_shards(specs, args.shards, args.namespace, join_options.identity())
 
 
 def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: float) -> None:
-    """Say what changed, now and then, until a signal."""
-    said = ""
+    """Report changes until a signal arrives."""
+    last = ""
     while True:
-        text, facts = _report(cluster)
-        if text != said:
-            log.say("nodes", text, **facts)
-            said = text
+        text, fields = _report(cluster)
+        # Nothing changes for hours in an idle cluster; do not repeat the line.
+        if text != last:
+            log.say("nodes", text, **fields)
+            last = text
         with signals.interruptible():
             time.sleep(every)
 
@@ -203,5 +195,5 @@ def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: floa
 def _report(cluster: Cluster) -> tuple[str, dict[str, int]]:
     count = cluster.pod_counts()
     pods = ", ".join(f"{number} {phase.lower()}" for phase, number in count.items() if number)
-    facts = {"nodes": len(cluster.nodes), **{k.lower(): v for k, v in count.items()}}
-    return f"{len(cluster.nodes)} nodes; pods: {pods or 'none'}", facts
+    fields = {"nodes": len(cluster.nodes), **{k.lower(): v for k, v in count.items()}}
+    return f"{len(cluster.nodes)} nodes; pods: {pods or 'none'}", fields

@@ -1,4 +1,4 @@
-"""The flags of ``devicemanager join``, and what they stand for."""
+"""Flags of ``devicemanager join``, and what is made of them."""
 
 from __future__ import annotations
 
@@ -17,68 +17,71 @@ from devicemanager.cli.options import CommandError, rejected_server
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.facts import Facts
-    from devicemanager.cluster.node_specs import Members
+    from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
+    from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.options import NodeOptions
+    from devicemanager.cluster.shard import Shard
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+# 40 characters leave room for the number and for names of mirror pods.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+# As the API server validates labels; here the error comes before any request.
 _LABEL = re.compile(r"([a-zA-Z0-9.-]{1,253}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
 _VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
-_DEMO_NODES = 10
-_DEMO_DEVICES = "vendor.com/gpu=8"
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Which cluster, and as whom."""
+    """Add the flags for the cluster and the credentials."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="the cluster's (default: KUBECONFIG, ~/.kube/config or the pod's service account)",
+        help="kubeconfig of the cluster (default: KUBECONFIG, ~/.kube/config or the pod's "
+        "service account)",
     )
-    group.add_argument("--context", metavar="NAME", help="one of the kubeconfig's")
+    group.add_argument("--context", metavar="NAME", help="context in the kubeconfig")
     group.add_argument(
         "--demo",
         action="store_true",
-        help="no cluster: an API server in Python on loopback, ten nodes and a Job",
+        help="use a fake API server on loopback instead of a cluster, with ten nodes and a Job",
     )
     group.add_argument(
         "--as-nodes",
         nargs="?",
+        # Without a value it means writes only.
         const=True,
         default=False,
         choices=("strict",),
-        help="write as the user system:node:NAME, so that NodeRestriction applies; strict: list "
-        "and watch so, too, with two watches for each node; takes the right to impersonate",
+        help="impersonate system:node:NAME in writes, so that NodeRestriction applies; strict: "
+        "also in LIST and WATCH, with two watches per node; requires the verb impersonate",
     )
     group.add_argument(
         "--lease-duration",
         type=settings_options.number(int, 4),
         default=40,
         metavar="SECONDS",
-        help="of the nodes' leases, renewed after a quarter of it (default: 40)",
+        help="duration of the nodes' leases; they are renewed after a quarter of it (default: 40)",
     )
 
 
 def add_nodes(parser: argparse.ArgumentParser) -> None:
-    """How many, and what they are like."""
+    """Add the flags for number and properties of the nodes."""
     group = parser.add_argument_group("nodes")
     group.add_argument(
         "--nodes",
         type=settings_options.number(int, 1),
         default=1,
         metavar="N",
-        help="how many (default: 1)",
+        help="number of nodes (default: 1)",
     )
     group.add_argument(
         "--prefix",
         type=_prefix,
         default="virtual",
         metavar="NAME",
-        help="they are called NAME-0, NAME-1 and so on (default: virtual)",
+        help="name the nodes NAME-0, NAME-1 and so on (default: virtual)",
     )
     group.add_argument(
         "--simulate",
@@ -86,18 +89,23 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         type=device_option,
         action=OnePerResource,
         default=[],
-        help=f"virtual devices of each light node: {EXAMPLES}; may be repeated",
+        help=f"simulated devices of each in-memory node: {EXAMPLES}; can be repeated",
     )
     group.add_argument(
         "--full",
         type=settings_options.number(int, 0),
         default=0,
         metavar="N",
-        help="the first N are whole kubelets with sockets in ROOT/node-0 and so on, for plugins "
-        "that register there",
+        help="run the first N nodes as mock kubelets with sockets in ROOT/node-0 and so on, for "
+        "real plugins",
     )
     group.add_argument(
-        "--label", type=_label, action="append", default=[], metavar="KEY=VALUE", help="a label"
+        "--label",
+        type=_label,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="label of the nodes; can be repeated",
     )
     group.add_argument(
         "--taint",
@@ -105,92 +113,100 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE:EFFECT",
-        help="a taint; ours keeps pods away that do not tolerate devicemanager.io/virtual",
+        help="taint of the nodes, in addition to devicemanager.io/virtual; can be repeated",
     )
-    group.add_argument("--no-taint", action="store_true", help="without our own taint")
+    group.add_argument(
+        "--no-taint", action="store_true", help="do not add the devicemanager.io/virtual taint"
+    )
     group.add_argument(
         "--leave",
         choices=("delete", "keep", "shutdown"),
         default="delete",
-        help="at the end delete the nodes, keep them, or shut them down, which ends their pods "
+        help="at exit, delete the nodes, keep them, or shut them down, which stops their pods "
         "first (default: delete)",
     )
     group.add_argument(
         "--on-deleted",
         choices=("leave", "stay", "register"),
         default="leave",
-        help="when somebody deletes a node: it has left, it does as a kubelet, which only a "
-        "restart registers again, or it registers again (default: leave)",
+        help="when a node is deleted: leave, stay (like a kubelet, re-register only after a "
+        "restart) or register at once (default: leave)",
     )
     group.add_argument(
         "--node-resource-topology",
         action="store_true",
-        help="also keep a NodeResourceTopology object for each node, for schedulers that look "
-        "at NUMA nodes; takes the rights create, patch and delete on them",
+        help="publish a NodeResourceTopology object for each node, for schedulers that read NUMA "
+        "nodes; requires the verbs create, patch and delete on them",
     )
     group.add_argument(
-        "--events", action="store_true", help="also Pulled, Created, Started and Killing events"
+        "--events",
+        action="store_true",
+        help="also write the events Pulled, Created, Started and Killing",
     )
 
 
 def add_containers(parser: argparse.ArgumentParser) -> None:
-    """What containers do, since none runs."""
+    """Add the flags for the behaviour of containers."""
     group = parser.add_argument_group(
         "containers",
-        "Facts about all pods; annotations of a pod such as "
-        "devicemanager.io/run-for say otherwise.",
+        "Defaults for all pods. Annotations of a pod, such as devicemanager.io/run-for, override "
+        "them.",
     )
     group.add_argument(
-        "--start-delay", metavar="TIME", type=_span, help="until they run, such as 1s±0.5"
+        "--start-delay",
+        metavar="TIME",
+        type=duration,
+        help="time from admission until containers start, such as 1s±0.5",
     )
     group.add_argument(
         "--job-duration",
         metavar="TIME",
-        type=_span,
-        help="how long those of Jobs run (default: 1s); others run for ever",
+        type=duration,
+        help="run time of containers of Jobs (default: 1s); other containers do not end",
     )
     group.add_argument(
         "--exit-code-on-delete",
         type=settings_options.number(int, 0),
         default=143,
         metavar="CODE",
-        help="of containers that are told to end (default: 143, as SIGTERM leaves it)",
+        help="exit code of containers that are stopped (default: 143, for SIGTERM)",
     )
 
 
 def add_http(parser: argparse.ArgumentParser) -> None:
-    """What kubelets serve over HTTP."""
+    """Add the flags for the kubelets' HTTP server."""
     group = parser.add_argument_group("HTTP")
     group.add_argument(
         "--http",
         metavar="ADDRESS:PORT",
-        help="serve /nodes/NAME/pods, /nodes/NAME/metrics, logs and /healthz of all nodes there",
+        help="serve /nodes/NAME/pods, /nodes/NAME/metrics, logs and /healthz of all nodes",
     )
     group.add_argument(
         "--http-allow-remote",
         action="store_true",
-        help="let --http be an address that other hosts can reach; whoever does may read",
+        help="allow an address that other hosts can reach; they can then read everything",
     )
     group.add_argument(
         "--http-certificate",
         nargs=2,
         metavar=("CERTIFICATE", "KEY"),
-        help="files in PEM form: serve HTTPS, which the API server needs for `kubectl logs`",
+        help="serve HTTPS with these PEM files; the API server requires it for `kubectl logs`",
     )
 
 
 def check_http(args: argparse.Namespace) -> None:
-    """Raises CommandError for flags that are of no use."""
+    """Raise CommandError for HTTP flags without effect."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
-        raise CommandError("--http-allow-remote and --http-certificate go with --http")
+        raise CommandError("--http-allow-remote and --http-certificate require --http")
     if args.http_certificate and not _port(args.http):
         raise CommandError(
-            f"--http {args.http}: nodes announce where their logs are, so give the port as a number"
+            f"invalid --http {args.http}: --http-certificate requires a port number, which the "
+            "nodes announce for logs"
         )
 
 
 def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | None:
-    """The server that was asked for, not started. Raises CommandError."""
+    """Create the HTTP server, if requested; it is not started. Raises CommandError."""
     if args.http is None:
         return None
     certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
@@ -199,6 +215,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
         return {name: node.kubelet for name, node in cluster.nodes.items()}
 
     with rejected_server("http"):
+        # Imported here, because it needs the extra ``http``.
         from devicemanager.observe.web.nodes import NodesServer
 
         return NodesServer(
@@ -211,7 +228,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
 
 
 def add_sharing(parser: argparse.ArgumentParser) -> None:
-    """Several processes."""
+    """Add the flags for several processes."""
     group = parser.add_argument_group("several processes")
     group.add_argument(
         "--shard", metavar="K/N", type=_shard, help="run only every Nth node, from node K on"
@@ -220,70 +237,59 @@ def add_sharing(parser: argparse.ArgumentParser) -> None:
         "--shards",
         type=settings_options.number(int, 1),
         metavar="N",
-        help="claim parts of N: several processes share the nodes, and one takes over what "
-        "another leaves",
+        help="divide the nodes into N shards, which all processes share; a process takes over the "
+        "shards of one that exits",
     )
     group.add_argument(
         "--namespace",
+        # The role in deploy/join.yaml allows leases in the namespace of the pod.
         default=os.environ.get("POD_NAMESPACE", "default"),
         metavar="NAME",
-        help="where claims are (default: POD_NAMESPACE, or default)",
+        help="namespace of the shards' leases (default: POD_NAMESPACE, or default)",
     )
 
 
-# -- what they stand for ---------------------------------------------------------------
-
-
-def set_demo(args: argparse.Namespace) -> None:
-    """Fill in what --demo leaves open. Raises CommandError for what does not go with it."""
-    for name in ("kubeconfig", "context"):
-        if getattr(args, name) is not None:
-            raise CommandError(f"--demo has a cluster of its own: leave --{name} out")
-    if not args.simulate:
-        args.simulate = [device_option(_DEMO_DEVICES)]
-    if args.nodes == 1:
-        args.nodes = _DEMO_NODES
-    if args.job_duration is None:
-        args.job_duration = _span("2s±1")
+# -- from flags to options -------------------------------------------------------------
 
 
 def check_sharing(args: argparse.Namespace) -> None:
-    """Raises CommandError for flags that contradict each other."""
+    """Raise CommandError for flags that exclude each other."""
     if args.shard is not None and args.shards is not None:
-        raise CommandError("--shard is by hand and --shards by claim: give one of them")
+        raise CommandError("--shard and --shards exclude each other: use one of them")
     if args.full and args.root is None and args.shards is not None:
-        raise CommandError("--full with --shards: give a --root that all processes can reach")
+        raise CommandError("--full with --shards requires a --root that all processes can reach")
 
 
 def identity() -> str:
-    """Who claims: the pod's name, or one of this process alone."""
+    """Return the identity of this process in leases: the pod's name, or a random one."""
+    # Random outside a pod: two processes on a machine must not have the same identity.
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
-def members(args: argparse.Namespace) -> Members:
-    """The nodes that are asked for. Raises CommandError."""
-    from devicemanager.cluster.node_specs import light_members
+def node_specs(args: argparse.Namespace) -> NodeSpecs:
+    """Return the requested nodes. Raises CommandError."""
+    from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.kubelet.inmemory.devices import numbered
 
     simulate = {
         option.resource: tuple(numbered(option.resource, option.nodes).values())
         for option in args.simulate
     }
+    # The NUMA nodes of the machine are those of the devices, unless flags define them.
     numa = {node for option in args.simulate for node in option.nodes if node is not None}
-    return light_members(
+    return NodeSpecs.numbered(
         args.prefix,
         args.nodes,
         simulate,
-        settings_options.settings_from(args, numa),
-        node_options(args),
-        facts(args),
+        settings=settings_options.settings_from(args, numa),
+        options=_node_options(args),
+        behaviour=_container_behaviour(args),
         full=args.full,
         root=None if args.root is None else Path(args.root).absolute(),
     )
 
 
-def node_options(args: argparse.Namespace) -> NodeOptions:
-    """What the nodes are like."""
+def _node_options(args: argparse.Namespace) -> NodeOptions:
     from devicemanager.cluster.options import VIRTUAL_TAINT, NodeOptions
 
     return NodeOptions(
@@ -296,34 +302,34 @@ def node_options(args: argparse.Namespace) -> NodeOptions:
     )
 
 
-def facts(args: argparse.Namespace) -> Facts:
-    """What containers do."""
-    from devicemanager.cluster.facts import Facts
+def _container_behaviour(args: argparse.Namespace) -> ContainerBehaviour:
+    from devicemanager.cluster.container_behaviour import ContainerBehaviour
 
     given = {"start_delay": args.start_delay, "job_duration": args.job_duration}
+    # Omitted flags keep the defaults of ContainerBehaviour.
     chosen = {name: value for name, value in given.items() if value is not None}
-    return Facts(**chosen, exit_code_on_delete=args.exit_code_on_delete)
+    return ContainerBehaviour(**chosen, exit_code_on_delete=args.exit_code_on_delete)
 
 
 def _port(address: str | None) -> int:
-    """The port that nodes announce, which the API server dials."""
+    """Return the port of an address, which nodes announce; 0 if it is not a number."""
     text = (address or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else 0
 
 
-# -- reading ---------------------------------------------------------------------------
+# -- parsing ---------------------------------------------------------------------------
 
 
 def _prefix(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name: use a to z, 0 to 9 and -")
+        raise argparse.ArgumentTypeError(f"invalid name {text!r}: use a to z, 0 to 9 and -")
     return text
 
 
 def _label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not like KEY=VALUE")
+        raise argparse.ArgumentTypeError(f"invalid label {text!r}: expected KEY=VALUE")
     return key, value
 
 
@@ -331,13 +337,16 @@ def _taint(text: str) -> dict[str, str]:
     pair, _, effect = text.rpartition(":")
     key, _, value = pair.partition("=")
     if effect not in _EFFECTS or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
-        effects = " or ".join(_EFFECTS)
-        raise argparse.ArgumentTypeError(f"{text!r} is not like KEY=VALUE:EFFECT with {effects}")
+        effects = ", ".join(_EFFECTS)
+        raise argparse.ArgumentTypeError(
+            f"invalid taint {text!r}: expected KEY=VALUE:EFFECT, with EFFECT one of {effects}"
+        )
     return {"key": key, "value": value, "effect": effect}
 
 
-def _span(text: str) -> object:
-    from devicemanager.cluster.facts import Range
+def duration(text: str) -> Range:
+    """Parse a duration, as argparse does. Raises ArgumentTypeError."""
+    from devicemanager.cluster.container_behaviour import Range
 
     try:
         return Range.parse(text)
@@ -345,7 +354,7 @@ def _span(text: str) -> object:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _shard(text: str) -> object:
+def _shard(text: str) -> Shard:
     from devicemanager.cluster.shard import shard_option
 
     try:

@@ -1,9 +1,10 @@
-"""Cluster: virtual nodes in one Kubernetes cluster, as many as one process runs."""
+"""Cluster: the virtual nodes of one process in a Kubernetes cluster."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -12,20 +13,22 @@ from types import MappingProxyType
 from typing import Self
 
 from devicemanager.cluster import preflight
-from devicemanager.cluster.client.api import ApiClient, Scoped
+from devicemanager.cluster.client.api import ApiClient, ScopedApi
 from devicemanager.cluster.client.credentials import Credentials, load
 from devicemanager.cluster.client.errors import ClientClosing, ClusterError
-from devicemanager.cluster.client.protocol import Api, Priority
+from devicemanager.cluster.client.lease_controller import LeaseLag
+from devicemanager.cluster.client.protocol import Api
 from devicemanager.cluster.client.rate_limited_warning import Warn
 from devicemanager.cluster.client.watches import check_descriptors
+from devicemanager.cluster.client.work_queue import Priority
 from devicemanager.cluster.connection import Connection
-from devicemanager.cluster.facts import Facts
+from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.node_specs import Members, light_members
-from devicemanager.cluster.nodecontext import Shared
+from devicemanager.cluster.node_context import ServerFeatures
+from devicemanager.cluster.node_specs import NodeSpecs
 from devicemanager.cluster.nodes.node import ClusterNode, Leave
 from devicemanager.cluster.options import VIRTUAL_LABEL, AsNodes, NodeOptions
-from devicemanager.cluster.shard import Shard, ShardClaims
+from devicemanager.cluster.shard import Shard, ShardRunner
 from devicemanager.io.clock import Clock, SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated
 from devicemanager.kubelet.settings import Settings
@@ -33,12 +36,14 @@ from devicemanager.kubelet.settings import Settings
 __all__ = ["Cluster"]
 
 _LABEL = (VIRTUAL_LABEL, "true")
-_LEAVING = 60.0
+_LEAVE_TIMEOUT = 60.0
 
 
 class Cluster:
-    """The nodes of this process in one cluster, from ``connect`` to ``close`` or the end of
-    ``with``. May be used from any thread."""
+    """The nodes of this process in one cluster; ``connect`` creates it.
+
+    Use it as a context manager, or call ``close``. Thread-safe.
+    """
 
     def __init__(
         self,
@@ -63,13 +68,13 @@ class Cluster:
             as_nodes=as_nodes,
             warn=warn,
         )
-        self._shared = Shared()
+        self._features = ServerFeatures()
         # Guards the fields below.
         self._lock = threading.Lock()
         self._nodes: dict[str, ClusterNode] = {}
-        # By node, not by its name: a shard that is taken again has others of the same names.
+        # By node, not by name: a shard that is acquired again has new nodes with the same names.
         self._ends: dict[ClusterNode, Callable[[], None]] = {}
-        self._claims: list[ShardClaims] = []
+        self._shard_runners: list[ShardRunner] = []
 
     @classmethod
     def connect(
@@ -83,12 +88,12 @@ class Cluster:
         warn: Warn = lambda text: None,
         clock: Clock | None = None,
     ) -> Self:
-        """A cluster by its kubeconfig; see ``credentials.load`` for what None means.
+        """Read the credentials of a cluster. No request is sent yet. Raises ClusterError.
 
-        ``as_nodes`` writes as the user ``system:node:NAME``, and ``"strict"`` also lists and
-        watches so; ``lease_duration`` is in seconds;
-        ``leave`` says what becomes of the nodes at the end; ``warn`` takes lines for people.
-        Nothing is asked of the API server yet. Raises ClusterError.
+        Without ``kubeconfig``, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service
+        account, whichever exists first. ``as_nodes`` impersonates ``system:node:NAME`` in writes,
+        with ``"strict"`` also in LIST and WATCH. ``lease_duration`` is in seconds. ``leave`` is
+        what ``close`` does with the nodes. ``warn`` gets one-line warnings for the user.
         """
         return cls(
             load(kubeconfig, context),
@@ -101,23 +106,28 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """The API server's."""
+        """URL of the API server."""
         return self._credentials.server.url
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:
-        """Our nodes that have joined, by name, but those that have left."""
+        """Nodes that have joined and not left, by name."""
         with self._lock:
             nodes = list(self._nodes.values())
         return MappingProxyType({node.name: node for node in nodes if not node.is_over})
 
     @property
-    def connection(self) -> Connection:
-        """What our nodes share: for measures, and requests of one's own."""
-        return self._connection
+    def lease_lag(self) -> LeaseLag:
+        """How late the leases of the nodes are renewed."""
+        return self._connection.leases.lag
+
+    @property
+    def pending_requests(self) -> int:
+        """Number of requests that wait or are in flight, other than leases and watches."""
+        return self._connection.work_queue.pending
 
     def pod_counts(self) -> dict[str, int]:
-        """How many pods of our nodes are in each phase."""
+        """Return the number of pods on the nodes by phase."""
         found: Counter[str] = Counter()
         for node in self.nodes.values():
             found.update(str(record.phase) for record in node.kubelet.pods().values())
@@ -127,16 +137,19 @@ class Cluster:
 
     def check(
         self, names: Collection[str], *, shards: bool = False, namespace: str = "default"
-    ) -> preflight.Findings:
-        """Look whether nodes of these names can join. Raises ClusterError; changes nothing."""
+    ) -> preflight.PreflightResult:
+        """Check whether nodes with these names can join. Changes nothing. Raises ClusterError.
+
+        With ``shards``, also check the permissions for leases of shards in ``namespace``.
+        """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
-        wanted = list(preflight.needs(as_nodes=self._as_nodes))
+        required = list(preflight.required_permissions(as_nodes=self._as_nodes))
         if shards:
-            wanted += preflight.shard_needs(namespace)
+            required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
         try:
-            return preflight.check(api, names, _LABEL, wanted)
+            return preflight.check(api, names, _LABEL, required)
         finally:
             api.close()
 
@@ -146,14 +159,13 @@ class Cluster:
         name: str,
         *,
         options: NodeOptions | None = None,
-        facts: Facts | None = None,
+        behaviour: ContainerBehaviour | None = None,
     ) -> ClusterNode:
-        """Make a kubelet a node, which may be a ``MockKubelet``. Raises ClusterError."""
+        """Add a node with an existing kubelet, such as a ``MockKubelet``. Raises ClusterError."""
         self.check([name])
-        member = Members.single(name, kubelet, options or NodeOptions(), facts or Facts())
-        return self.join_members(member)[0]
+        return self.join_specs(NodeSpecs.single(name, kubelet, options, behaviour))[0]
 
-    def join_light(
+    def join_in_memory(
         self,
         prefix: str,
         count: int = 1,
@@ -161,23 +173,25 @@ class Cluster:
         *,
         settings: Settings | None = None,
         options: NodeOptions | None = None,
-        facts: Facts | None = None,
+        behaviour: ContainerBehaviour | None = None,
         shard: Shard | None = None,
     ) -> list[ClusterNode]:
-        """Add light nodes ``PREFIX-0`` and so on with virtual devices; of these the ones of
-        ``shard``. Raises ClusterError."""
-        members = light_members(
-            prefix, count, simulate or {}, settings, options or NodeOptions(), facts or Facts()
+        """Add in-memory nodes ``PREFIX-0`` and so on with simulated devices, or those of them
+        that are in ``shard``. Raises ClusterError."""
+        specs = NodeSpecs.numbered(
+            prefix, count, simulate, settings=settings, options=options, behaviour=behaviour
         )
-        self.check(members.names)
-        return self.join_members(members, shard)
+        self.check(specs.names)
+        return self.join_specs(specs, shard)
 
-    def join_members(self, members: Members, shard: Shard | None = None) -> list[ClusterNode]:
-        """Add nodes that were looked at before; of these the ones of ``shard``. Raises
-        ClusterError if one cannot join; the others have joined then."""
-        chosen = [index for index in members.indexes if shard is None or shard.has(index)]
+    def join_specs(self, specs: NodeSpecs, shard: Shard | None = None) -> list[ClusterNode]:
+        """Add nodes without checks, or those of them that are in ``shard``.
+
+        Raises ClusterError if a node cannot join; the others have joined then.
+        """
+        indexes = [index for index in specs.indexes if shard is None or shard.has(index)]
         number = 0 if shard is None else shard.number
-        nodes = self._made(members, chosen, number, self._connection.api)
+        nodes = self._create(specs, indexes, number, self._connection.api)
         errors = self._join_all(nodes)
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -186,41 +200,40 @@ class Cluster:
             raise ClusterError(f"node {name}: {why}{more}")
         return nodes
 
-    def _made(
-        self, members: Members, indexes: Iterable[int], shard: int, api: Api
+    def _create(
+        self, specs: NodeSpecs, indexes: Iterable[int], shard: int, api: Api
     ) -> list[ClusterNode]:
-        """The nodes, which have not joined: all of them, or whatever is raised and none."""
+        """Create nodes that have not joined: all of them, or none and raise."""
         nodes: list[ClusterNode] = []
         try:
             for index in indexes:
-                nodes.append(self._node(members, index, shard, api))
+                nodes.append(self._create_one(specs, index, shard, api))
         except BaseException:
-            self._give_up(*nodes)
+            self._discard(*nodes)
             raise
         return nodes
 
-    def _node(self, members: Members, index: int, shard: int, api: Api) -> ClusterNode:
-        kubelet = members.make(index)
+    def _create_one(self, specs: NodeSpecs, index: int, shard: int, api: Api) -> ClusterNode:
+        kubelet = specs.make(index)
         node = ClusterNode(
-            members.name(index),
+            specs.names[index],
             kubelet,
-            options=members.options_of(index, as_nodes=bool(self._as_nodes), shard=shard),
-            facts=members.facts,
+            options=specs.options_of(index, as_nodes=bool(self._as_nodes), shard=shard),
+            behaviour=specs.behaviour,
             api=api,
-            lane=self._connection.lane,
-            heartbeat=self._connection.heartbeat,
+            work_queue=self._connection.work_queue,
+            leases=self._connection.leases,
             clock=self._clock,
-            shared=self._shared,
+            features=self._features,
             warn=self._warn,
-            left=lambda name: self._has_left(node),
+            on_left=lambda name: self._on_left(node),
         )
         with self._lock:
-            self._ends[node] = partial(members.end, kubelet)
+            self._ends[node] = partial(specs.end, kubelet)
         return node
 
-    def _join_all(self, nodes: Iterable[ClusterNode]) -> list[tuple[str, Exception]]:
-        """Let them join, many at once; returns which could not, and why."""
-        nodes = list(nodes)
+    def _join_all(self, nodes: Collection[ClusterNode]) -> list[tuple[str, Exception]]:
+        """Let nodes join, in parallel; return the names and errors of those that cannot."""
         connection = self._connection
         errors: list[tuple[str, Exception]] = []
 
@@ -230,25 +243,27 @@ class Cluster:
             except Exception as error:
                 failed(node, error)
                 if not isinstance(error, ClusterError):
-                    raise
+                    raise  # a bug: the work queue reports it
 
         def failed(node: ClusterNode, error: Exception) -> None:
             errors.append((node.name, error))
             connection.watches.drop(node.name)
+            # A node that failed after it joined leaves like all others.
             with self._lock:
                 has_joined = self._nodes.get(node.name) is node
-            if not has_joined:  # nobody will have it leave
-                self._give_up(node)
+            if not has_joined:  # else ``close`` removes it
+                self._discard(node)
 
         try:
+            # Before the nodes join, so that no pod that is bound at once is missed.
             connection.watches.expect([node.name for node in nodes])
             self._for_each(
                 nodes, Priority.NODE_STATUS, join, lambda node: failed(node, ClientClosing())
             )
-        except RuntimeError:  # there is no thread, and none can be started
+        except RuntimeError:  # no thread can be started
             for node in nodes:
                 connection.watches.drop(node.name)
-            self._give_up(*nodes)
+            self._discard(*nodes)
             raise
         return errors
 
@@ -256,66 +271,41 @@ class Cluster:
         node.join()
         with self._lock:
             self._nodes[node.name] = node
-        self._connection.watches.joined(node.name, node, node.pods)
-        if node.is_over:  # perhaps before there was anything to forget
-            self._has_left(node)
-            raise ClusterError("it has left already, as a warning says")
+        self._connection.watches.add_handlers(node.name, node, node)
+        # A status update that fails during the join ends the node.
+        if node.is_over:  # possibly before it was in ``_nodes``, where ``_on_left`` removes it
+            self._on_left(node)
+            # Its warning has the reason, such as a missing permission.
+            raise ClusterError("left immediately after joining; see the warning")
 
     # -- shards ----------------------------------------------------------------------
 
-    def share(self, members: Members, shards: int, namespace: str, identity: str) -> ShardClaims:
-        """Run the shards of the members that this process can claim, and give them up where it
-        cannot keep them. Returns at once; nodes join as their shards are taken."""
-        api = ApiClient(self._credentials, connections=2, timeout=3.0)
-        tenures: dict[int, _Tenure] = {}
+    def join_shards(self, specs: NodeSpecs, shards: int, namespace: str, identity: str) -> None:
+        """Run the nodes of the shards that this process can acquire.
 
-        def taken(number: int) -> None:
-            self._warn(f"shard {number} of {shards} is ours: its nodes join")
-            before, tenure = tenures.get(number), _Tenure(lambda: number not in claims.ours)
-            arguments = (members, Shard(number, shards), tenure, before)
-            thread = threading.Thread(target=self._join_shard, args=arguments, daemon=True)
-            tenures[number] = tenure
-            try:
-                thread.start()
-            except RuntimeError:
-                # The next one waits until all of this one have joined: nobody would say so.
-                tenures.pop(number)
-                if before is not None:
-                    tenures[number] = before
-                raise
-
-        def lost(number: int) -> None:
-            # There is none yet as long as nobody takes the line that ``taken`` prints.
-            if tenure := tenures.get(number):
-                tenure.lost.set()
-            names = [members.name(i) for i in members.indexes if i % shards == number]
-            self.abandon(names)
-
-        claims = ShardClaims(
-            api, namespace, shards, identity, taken=taken, lost=lost, warn=self._warn
+        Returns at once. Nodes join when their shard is acquired, and are abandoned if it is
+        lost. ``namespace`` has the Leases; ``identity`` must be unique among the processes.
+        """
+        runner = ShardRunner(
+            # The timeout must be well below the time after which a shard is given up.
+            ApiClient(self._credentials, connections=2, timeout=3.0),
+            namespace,
+            shards,
+            identity,
+            join=partial(self._join_shard, specs),
+            abandon=lambda shard: self.abandon(
+                [specs.names[index] for index in specs.indexes if shard.has(index)]
+            ),
+            warn=self._warn,
         )
         with self._lock:
-            self._claims.append(claims)
-        claims.start()
-        return claims
+            self._shard_runners.append(runner)
+        runner.start()
 
-    def _join_shard(
-        self, members: Members, shard: Shard, tenure: _Tenure, before: _Tenure | None
-    ) -> None:
-        if before is not None:
-            # Its nodes have the same names, and some may be about to join still.
-            before.joined.wait()
-        try:
-            self._join_until_over(members, shard, tenure.is_over)
-        except Exception as error:  # such as of a kubelet that cannot start
-            self._warn(f"shard {shard.number}: {error}")
-        finally:
-            tenure.joined.set()
-
-    def _join_until_over(self, members: Members, shard: Shard, is_over: Callable[[], bool]) -> None:
-        indexes = [index for index in members.indexes if shard.has(index)]
-        api = Scoped(self._connection.api, is_over)
-        nodes = self._made(members, indexes, shard.number, api)
+    def _join_shard(self, specs: NodeSpecs, shard: Shard, is_over: Callable[[], bool]) -> None:
+        indexes = [index for index in specs.indexes if shard.has(index)]
+        api = ScopedApi(self._connection.api, is_over)
+        nodes = self._create(specs, indexes, shard.number, api)
         for name, error in self._join_all(nodes)[:1]:
             if not isinstance(error, ClientClosing):
                 self._warn(f"shard {shard.number}: node {name}: {error}")
@@ -325,18 +315,17 @@ class Cluster:
     # -- leaving ---------------------------------------------------------------------
 
     def abandon(self, names: Iterable[str]) -> None:
-        """Have nothing to do with these nodes any more; in the cluster they stay as they are."""
-        self._part([self._forget(name) for name in names], "keep")
+        """Stop running nodes; their objects on the API server do not change."""
+        self._leave_all([self._forget(name) for name in names], "keep")
 
     def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None:
-        """Nodes leave, all of ours unless some are named."""
+        """Let nodes leave: those with these names, or all."""
         with self._lock:
             chosen = list(self._nodes) if names is None else list(names)
-        nodes = [node for name in chosen if (node := self._forget(name)) is not None]
-        self._part(nodes, how or self._leave)
+        self._leave_all([self._forget(name) for name in chosen], how or self._leave)
 
-    def _has_left(self, node: ClusterNode) -> None:
-        """By itself: somebody deleted its Node, or we may not write it."""
+    def _on_left(self, node: ClusterNode) -> None:
+        """Handle a node that left by itself."""
         with self._lock:
             has_successor = self._nodes.get(node.name, node) is not node
         if not has_successor:
@@ -347,23 +336,24 @@ class Cluster:
         with self._lock:
             node = self._nodes.pop(name, None)
         self._connection.watches.drop(name)
-        self._connection.heartbeat.remove(name)
+        self._connection.leases.remove(name)
         return node
 
-    def _part(self, nodes: Iterable[ClusterNode | None], how: Leave) -> None:
-        def part(node: ClusterNode) -> None:
+    def _leave_all(self, nodes: Iterable[ClusterNode | None], how: Leave) -> None:
+        def leave(node: ClusterNode) -> None:
             try:
+                # The node is abandoned in any case; its Node stays if the server is unreachable.
                 with suppress(ClusterError, ClientClosing):
                     node.leave(how)
             finally:
                 self._end(node)
 
-        there = [node for node in nodes if node is not None]
-        self._for_each(there, Priority.DELETION, part, self._give_up, _LEAVING)
+        known = [node for node in nodes if node is not None]
+        self._for_each(known, Priority.DELETION, leave, self._discard, _LEAVE_TIMEOUT)
 
-    def _give_up(self, *nodes: ClusterNode) -> None:
-        """Have nothing to do with nodes any more, without a request."""
-        with ExitStack() as stack:
+    def _discard(self, *nodes: ClusterNode) -> None:
+        """Stop running nodes, without a request."""
+        with ExitStack() as stack:  # all of them, even if one raises
             for node in nodes:
                 stack.callback(self._end, node)
                 stack.callback(node.leave, "keep")
@@ -373,83 +363,59 @@ class Cluster:
         nodes: Collection[ClusterNode],
         priority: Priority,
         act: Callable[[ClusterNode], None],
-        dropped: Callable[[ClusterNode], None],
+        on_dropped: Callable[[ClusterNode], None],
         seconds: float | None = None,
     ) -> None:
-        """Do something with nodes, many at once, and wait until that is done, or so long.
-        ``dropped`` is done with those for which it never will be."""
-        open_ = _Countdown(len(nodes))
+        """Run ``act`` for nodes in parallel; wait for all, or up to ``seconds``.
+
+        ``on_dropped`` runs for the nodes whose work the queue drops.
+        """
+        done = threading.Semaphore(0)
 
         def work(do: Callable[[ClusterNode], None], node: ClusterNode) -> None:
             try:
                 do(node)
             finally:
-                open_.one()
+                done.release()
 
+        # Under the node's key, so that joining, leaving and status updates of a node keep their
+        # order.
         for node in nodes:
-            self._connection.lane.put(
+            self._connection.work_queue.put(
                 priority,
                 f"node/{node.name}",
                 partial(work, act, node),
-                dropped=partial(work, dropped, node),
+                on_dropped=partial(work, on_dropped, node),
             )
-        open_.wait(seconds)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for _ in nodes:
+            rest = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not done.acquire(timeout=rest):
+                return
 
     def _end(self, node: ClusterNode) -> None:
+        """Dispose of a node's kubelet, once."""
         with self._lock:
             end = self._ends.pop(node, None)
         if end is not None:
             end()
 
     def close(self, leave: Leave | None = None) -> None:
-        """All our nodes leave, and nothing more is asked of the API server."""
+        """Let all nodes leave, and send no more requests."""
         with self._lock:
-            claims, self._claims = self._claims, []
+            runners, self._shard_runners = self._shard_runners, []
         how = leave or self._leave
         if how != "keep":
+            # Before the shards are released: another process would take the nodes over.
             self.leave(how=how)
-        for each in claims:
-            each.stop()
+        for runner in runners:
+            runner.stop()
         self.leave(how=how)
         self._connection.close()
-        self.abandon(self.nodes)  # what another thread had join meanwhile
+        self.abandon(self.nodes)  # nodes that joined meanwhile, on another thread
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Tenure:
-    """A shard from when it is taken until it is lost."""
-
-    def __init__(self, is_others: Callable[[], bool]) -> None:
-        """``is_others`` says so before ``lost`` is set, and not any more if it is taken again."""
-        self._is_others = is_others
-        self.lost = threading.Event()
-        self.joined = threading.Event()
-        """Set once no more of its nodes join; those of one that is over are gone then."""
-
-    def is_over(self) -> bool:
-        """Whether nothing may be written for it."""
-        return self.lost.is_set() or self._is_others()
-
-
-class _Countdown:
-    """Waits for so many things."""
-
-    def __init__(self, count: int) -> None:
-        self._changed = threading.Condition()
-        self._left = count
-
-    def one(self) -> None:
-        """One of them is done."""
-        with self._changed:
-            self._left -= 1
-            self._changed.notify_all()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Until all are done, or for so many seconds; returns whether they are."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._left <= 0, seconds)

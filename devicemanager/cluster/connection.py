@@ -1,4 +1,4 @@
-"""What all nodes of one process share: two lanes to the API server, and who watches it."""
+"""What all nodes of one process share: connections, work queue, leases and watches."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import Credentials
 from devicemanager.cluster.client.lease_controller import THREADS, LeaseController
 from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
-from devicemanager.cluster.client.watches import OwnWatches, SharedWatches, Watches
+from devicemanager.cluster.client.watches import PerNodeWatches, SharedWatches
 from devicemanager.cluster.client.work_queue import WorkQueue
 from devicemanager.cluster.options import AsNodes
 
 __all__ = ["Connection"]
 
 CONNECTIONS = 32
-"""Requests at once, besides leases."""
+"""Maximum number of requests in flight, without leases."""
 _LEASE_TIMEOUT = 10.0
 
 
 class Connection:
-    """To one API server, from the making to ``close``. May be used from any thread."""
+    """Everything for the requests to one API server, until ``close``. Thread-safe."""
 
     def __init__(
         self,
@@ -29,24 +29,27 @@ class Connection:
         as_nodes: AsNodes = False,
         warn: Warn = lambda text: None,
     ) -> None:
-        """``node_selector``: the label that our Nodes have, as ``key=value``."""
+        """``node_selector``: label of devicemanager's Nodes, as ``key=value``."""
         self.api = ApiClient(credentials, connections=CONNECTIONS, warn=warn)
-        self._leases = ApiClient(credentials, connections=THREADS, timeout=_LEASE_TIMEOUT)
-        self.lane = WorkQueue(CONNECTIONS, warn=warn)
-        self.heartbeat = LeaseController(
-            self._leases, duration=lease_duration, as_nodes=bool(as_nodes), warn=warn
+        # A separate pool: in a burst of pods, leases would otherwise wait until nodes are
+        # NotReady.
+        self._lease_api = ApiClient(credentials, connections=THREADS, timeout=_LEASE_TIMEOUT)
+        self.work_queue = WorkQueue(CONNECTIONS, warn=warn)
+        self.leases = LeaseController(
+            self._lease_api, duration=lease_duration, as_nodes=bool(as_nodes), warn=warn
         )
-        told = RateLimitedWarning(warn)
-        self.watches: Watches = (
-            OwnWatches(self.api, told)
+        watch_warning = RateLimitedWarning(warn)
+        self.watches = (
+            PerNodeWatches(self.api, watch_warning)
             if as_nodes == "strict"
-            else SharedWatches(self.api, node_selector, told)
+            else SharedWatches(self.api, node_selector, watch_warning)
         )
 
     def close(self, seconds: float = 5.0) -> None:
-        """Make no more requests; waits so long for those under way."""
-        self.heartbeat.close(seconds)
+        """Send no more requests; wait up to ``seconds`` for each kind in flight."""
+        # Leases first: a renewal after the deletion of its node would recreate the Lease.
+        self.leases.close(seconds)
         self.api.close()
-        self._leases.close()
-        self.lane.close(seconds)
+        self._lease_api.close()
+        self.work_queue.close(seconds)
         self.watches.close(seconds)

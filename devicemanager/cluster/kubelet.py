@@ -1,47 +1,37 @@
-"""What a node in the cluster needs of its kubelet: MockKubelet and InMemoryKubelet have it all."""
+"""What a node of the cluster needs of its kubelet.
+
+``MockKubelet`` and ``InMemoryKubelet`` both have these members. The parts of a node see a kubelet
+only through this protocol, so that they cannot depend on its internals.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
-from devicemanager.core.node import NodeStatus
-from devicemanager.core.pods import Pod
-from devicemanager.core.podstatus.conditions import Gates
-from devicemanager.core.podstatus.containers import ContainerStatus
-from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.status import PodStatus
-from devicemanager.events.stream import Event
-from devicemanager.kubelet.inventory import DeviceStatus
-from devicemanager.kubelet.manager.healthupdates import HealthUpdates
-from devicemanager.kubelet.pods.records import PodRecord
 from devicemanager.kubelet.telemetry import NodeInfo
 
+if TYPE_CHECKING:
+    from devicemanager.core.node import NodeStatus
+    from devicemanager.core.pods import Pod
+    from devicemanager.core.podstatus.conditions import Gates
+    from devicemanager.core.podstatus.containers import ContainerStatus
+    from devicemanager.core.podstatus.phase import Phase
+    from devicemanager.core.podstatus.status import PodStatus
+    from devicemanager.events.stream import EventStream
+    from devicemanager.kubelet.inventory import DeviceStatus
+    from devicemanager.kubelet.manager.healthupdates import HealthUpdates
+    from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.kubelet.pods.records import PodRecord
+
 __all__ = ["DeviceFaults", "NodeKubelet"]
-
-
-class _Decision(Protocol):
-    """The answer to an admission; see ``Admission``."""
-
-    @property
-    def admitted(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-
-
-class _Events(Protocol):
-    """What happens in the kubelet; see ``EventStream``."""
-
-    def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]: ...
 
 
 class NodeKubelet(NodeInfo, Protocol):
     """A kubelet of either kind; ``MockKubelet`` documents each member."""
 
     @property
-    def events(self) -> _Events: ...
+    def events(self) -> EventStream: ...
     @property
     def health_updates(self) -> HealthUpdates: ...
 
@@ -49,7 +39,7 @@ class NodeKubelet(NodeInfo, Protocol):
     def reboot(self) -> None: ...
     def sources_ready(self) -> None: ...
 
-    def admit(self, manifest: Pod, *, start: bool = True) -> _Decision: ...
+    def admit(self, manifest: Pod, *, start: bool = True) -> Admission: ...
     def restore(
         self,
         manifest: Pod,
@@ -57,7 +47,7 @@ class NodeKubelet(NodeInfo, Protocol):
         *,
         statuses: Mapping[str, ContainerStatus] | None = None,
         start_time: float | None = None,
-    ) -> _Decision: ...
+    ) -> Admission: ...
     def start_pod(self, uid: str) -> None: ...
     def exit_container(
         self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""
@@ -83,10 +73,10 @@ class NodeKubelet(NodeInfo, Protocol):
 
 
 class DeviceFaults(Protocol):
-    """A kubelet whose devices are ours; a whole one's belong to its plugins."""
+    """A kubelet with simulated devices: ``InMemoryKubelet``. A ``MockKubelet`` has real plugins."""
 
     def fail_device(self, resource: str, device: str) -> None: ...
-    def heal_device(self, resource: str, device: str) -> None: ...
+    def recover_device(self, resource: str, device: str) -> None: ...
     def lose_device(self, resource: str, device: str) -> None: ...
     def return_device(self, resource: str, device: str) -> None: ...
     def lose_all(self, resource: str) -> None: ...

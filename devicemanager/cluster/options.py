@@ -1,4 +1,4 @@
-"""What a node in the cluster is told to be."""
+"""Options of nodes in the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal
 import attrs
 
 from devicemanager.core.quantity import Quantity
-from devicemanager.objects.status.node import NodeInfo
+from devicemanager.objects.status.node import NodeSystemInfo
 
 __all__ = [
     "AMOUNTS",
@@ -30,6 +30,7 @@ VIRTUAL_TAINT: Final[Mapping[str, str]] = {
     "value": "true",
     "effect": "NoSchedule",
 }
+# Large, so that devices limit the pods of a node, and not CPU or memory.
 AMOUNTS: Final[Mapping[str, Quantity]] = {
     name: Quantity.parse(text)
     for name, text in {
@@ -39,44 +40,47 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
         "pods": "110",
     }.items()
 }
-"""What a node has besides devices, where its kubelet's settings do not say."""
+"""Default capacity of native resources."""
 
-INFO: Final = NodeInfo("v1.32.0+devicemanager")
-"""What a node says that it is."""
+# The suffix marks virtual nodes in `kubectl get nodes`, and the version stays valid.
+INFO: Final = NodeSystemInfo("v1.32.0+devicemanager")
+"""Default ``status.nodeInfo``."""
 
 AsNodes = bool | Literal["strict"]
-"""Whether requests are made as the user ``system:node:NAME``: none, all that write, or ``strict``:
-those that LIST and WATCH, too."""
+"""Requests that impersonate ``system:node:NAME``: none (False), the writes that a kubelet may make
+(True), or also LIST and WATCH (``strict``)."""
 
 OnDeleted = Literal["leave", "stay", "register"]
-"""When somebody deletes the Node: it has left; it goes on as a kubelet does, which only a restart
-registers again; it registers again at once."""
+"""What a node does when its Node is deleted: ``leave``, ``stay`` (like a kubelet, re-register only
+after a restart) or ``register`` again at once."""
 
 
 @attrs.frozen
 class NodeOptions:
-    """Of one node; nodes that are alike may share it."""
+    """Options of a node. Equal nodes can share one object."""
 
     labels: Mapping[str, str] = attrs.field(factory=dict)
-    """Besides the kubelet's own and ours."""
+    """Labels in addition to those of the kubelet and of devicemanager."""
     annotations: Mapping[str, str] = attrs.field(factory=dict)
     taints: tuple[Mapping[str, str], ...] = (VIRTUAL_TAINT,)
     address: str = ""
-    """InternalIP; empty for none. The API server dials it for logs."""
+    """InternalIP, where the API server gets logs; empty for none."""
     port: int = 0
-    """Of the kubelet's HTTP server at that address; 0 without one."""
-    info: NodeInfo = INFO
+    """Port of the kubelet's HTTP server at that address; 0 for none."""
+    info: NodeSystemInfo = INFO
+    """``status.nodeInfo``."""
     amounts: Mapping[str, Quantity] = attrs.field(factory=lambda: AMOUNTS)
+    """Capacity of native resources."""
     shard: str = "0"
+    """Value of the label ``devicemanager.io/shard``."""
     on_deleted: OnDeleted = "leave"
     all_events: bool = False
-    """Whether the kubelet's everyday events are written, too: Pulled, Created, Started, Killing.
-    Rejections and what happens to the node always are."""
+    """True: also write the events Pulled, Created, Started and Killing."""
     as_nodes: bool = False
-    """Whether writes are made in the name of the node."""
+    """True: impersonate ``system:node:NAME`` in writes."""
     status_interval: float = 10.0
-    """Seconds between two looks at whether the status has changed."""
+    """Seconds between checks whether the status has changed."""
     report_interval: float = 300.0
-    """Seconds after which it is told also if it has not."""
+    """Seconds after which an unchanged status is written."""
     topology: bool = False
-    """Whether a NodeResourceTopology object shows the NUMA nodes."""
+    """True: publish a NodeResourceTopology object."""

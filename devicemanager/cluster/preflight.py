@@ -1,5 +1,4 @@
-"""What is looked at before anything is touched: who answers, what we may do, whose the names
-are."""
+"""Checks before anything is changed: credentials, permissions, existing nodes."""
 
 from __future__ import annotations
 
@@ -10,22 +9,28 @@ import attrs
 
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.errors import ApiError, ClusterError, Unauthorized, Unavailable
-from devicemanager.cluster.client.listing import pages
 from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.reflector import pages
 from devicemanager.cluster.client.validation import defect, list_items
 from devicemanager.cluster.options import AsNodes
 
-__all__ = ["Findings", "Need", "check", "needs", "shard_needs"]
+__all__ = [
+    "PreflightResult",
+    "RequiredPermission",
+    "check",
+    "lease_permissions",
+    "required_permissions",
+]
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _LEASES: Final = "kube-node-lease"
 _LOCAL: Final = ("kind://", "k3s://", "k3d://", "minikube://", "docker://")
-"""How ``spec.providerID`` begins where no cloud controller looks after nodes."""
+"""Prefixes of ``spec.providerID`` in clusters without a cloud controller."""
 
 
 @attrs.frozen
-class Need:
-    """One right: a verb on a resource."""
+class RequiredPermission:
+    """A verb on a resource."""
 
     verb: str
     resource: str
@@ -38,29 +43,31 @@ class Need:
 
 
 @attrs.frozen
-class Findings:
-    """What was found; nothing of it keeps anybody from joining."""
+class PreflightResult:
+    """What the checks found; none of it prevents nodes from joining."""
 
     version: str
-    """The API server's, such as ``v1.32.13``."""
+    """Version of the API server, such as ``v1.32.13``."""
     existing: frozenset[str]
-    """Wanted nodes that are there already and are ours."""
+    """Requested names of Nodes that devicemanager created earlier."""
     cloud: str = ""
-    """What speaks for a cloud controller, or empty."""
+    """A sign of a cloud controller, or empty."""
 
 
-def needs(*, as_nodes: AsNodes = False, events: bool = True) -> Iterator[Need]:
-    """The rights that joining takes."""
+def required_permissions(
+    *, as_nodes: AsNodes = False, events: bool = True
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions that joining requires."""
     if as_nodes == "strict":
-        # To look at what is there, and what no node may do itself.
-        yield from (Need(verb, "nodes") for verb in ("list", "delete"))
+        # For the checks, and for what no node may do itself.
+        yield from (RequiredPermission(verb, "nodes") for verb in ("list", "delete"))
     else:
-        yield from _own_needs(events)
+        yield from _node_permissions(events)
     if as_nodes:
-        yield from (Need("impersonate", what) for what in ("users", "groups"))
+        yield from (RequiredPermission("impersonate", what) for what in ("users", "groups"))
 
 
-def _own_needs(events: bool) -> Iterator[Need]:
+def _node_permissions(events: bool) -> Iterator[RequiredPermission]:
     for resource, verbs in {
         "nodes": ("get", "list", "watch", "create", "patch", "delete"),
         "nodes/status": ("patch",),
@@ -68,66 +75,71 @@ def _own_needs(events: bool) -> Iterator[Need]:
         "pods/status": ("patch",),
         "events": ("create", "patch") if events else (),
     }.items():
-        yield from (Need(verb, resource) for verb in verbs)
-    for verb in ("get", "create", "update"):
-        yield Need(verb, "leases", "coordination.k8s.io", _LEASES)
+        yield from (RequiredPermission(verb, resource) for verb in verbs)
+    yield from lease_permissions(_LEASES)
 
 
-def shard_needs(namespace: str) -> Iterator[Need]:
-    """The rights that claiming shards takes besides."""
+def lease_permissions(namespace: str) -> Iterator[RequiredPermission]:
+    """Yield the permissions that leases in a namespace require: those of nodes or of shards."""
     for verb in ("get", "create", "update"):
-        yield Need(verb, "leases", "coordination.k8s.io", namespace)
+        yield RequiredPermission(verb, "leases", "coordination.k8s.io", namespace)
 
 
 def check(
-    api: ApiClient, names: Collection[str], label: tuple[str, str], wanted: Iterable[Need]
-) -> Findings:
-    """Look at the cluster. ``label``: what our Nodes have.
+    api: ApiClient,
+    names: Collection[str],
+    label: tuple[str, str],
+    required: Iterable[RequiredPermission],
+) -> PreflightResult:
+    """Check whether nodes with these names can join. ``label``: the label of our Nodes.
 
-    Raises ClusterError, in one line, if we cannot join; nothing was changed then.
+    Raises ClusterError, with a one-line text, if they cannot. Changes nothing.
     """
     try:
+        # First, because it needs no permission: its failure is about the server or the
+        # credentials.
         version = str(api.attempt("GET", "/version").get("gitVersion", ""))
-        _check_rights(api, wanted)
-        return _look_at_nodes(api, set(names), label, version)
+        _check_permissions(api, required)
+        return _check_nodes(api, set(names), label, version)
     except Unauthorized as error:
-        text = f"the API server does not accept the credentials ({error.message or error.code})"
-        raise ClusterError(f"{text}: they have expired, or are another cluster's") from None
+        text = f"the API server rejects the credentials ({error.message or error.code})"
+        raise ClusterError(f"{text}: they have expired or belong to another cluster") from None
     except ApiError as error:
-        raise ClusterError(f"this is no API server that can be joined: {error}") from None
+        raise ClusterError(f"not an API server that nodes can join: {error}") from None
     except Unavailable as error:
-        raise ClusterError(f"the API server cannot be reached at {api.url}: {error}") from None
+        raise ClusterError(f"cannot reach the API server at {api.url}: {error}") from None
 
 
-def _check_rights(api: ApiClient, wanted: Iterable[Need]) -> None:
-    missing = [need for need in wanted if not _may(api, need)]
+def _check_permissions(api: ApiClient, required: Iterable[RequiredPermission]) -> None:
+    # All of them, so that an administrator can grant them at once.
+    missing = [each for each in required if not _is_granted(api, each)]
     if missing:
         text = ", ".join(map(str, missing))
-        raise ClusterError(f"rights are missing: {text}: deploy/join.yaml has a role with all")
+        raise ClusterError(f"missing permissions: {text}; deploy/join.yaml has a role with all")
 
 
-def _may(api: ApiClient, need: Need) -> bool:
-    resource, _, below = need.resource.partition("/")
-    attributes = {"verb": need.verb, "group": need.group, "resource": resource}
-    if below:
-        attributes["subresource"] = below
-    if need.namespace:
-        attributes["namespace"] = need.namespace
+def _is_granted(api: ApiClient, permission: RequiredPermission) -> bool:
+    resource, _, subresource = permission.resource.partition("/")
+    attributes = {"verb": permission.verb, "group": permission.group, "resource": resource}
+    if subresource:
+        attributes["subresource"] = subresource
+    if permission.namespace:
+        attributes["namespace"] = permission.namespace
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = api.attempt("POST", _REVIEWS, review)
-    status = answer.get("status")
+    response = api.attempt("POST", _REVIEWS, review)
+    status = response.get("status")
     if not isinstance(status, dict):
-        raise Unavailable(f"POST {_REVIEWS}: the answer has no status")
+        raise Unavailable(f"POST {_REVIEWS}: response without status")
     return bool(status.get("allowed"))
 
 
-def _look_at_nodes(
+def _check_nodes(
     api: ApiClient, names: set[str], label: tuple[str, str], version: str
-) -> Findings:
+) -> PreflightResult:
     key, value = label
     existing, foreign, cloud = set[str](), list[str](), ""
     for node in _nodes(api):
@@ -138,15 +150,17 @@ def _look_at_nodes(
             else:
                 foreign.append(metadata["name"])
         provider = str((node.get("spec") or {}).get("providerID") or "")
+        # Cloud controllers delete Nodes without a machine. One node with a provider ID is a sign
+        # that such a controller runs.
         if provider and not provider.startswith(_LOCAL):
             cloud = cloud or f"node {metadata['name']} has providerID {provider}"
     if foreign:
         shown = ", ".join(sorted(foreign)[:3]) + (", …" if len(foreign) > 3 else "")
         raise ClusterError(
-            f"{len(foreign)} of the names are nodes that are not ours (no label {key}={value}): "
-            f"{shown}: choose another name"
+            f"{len(foreign)} of the names are nodes that devicemanager did not create "
+            f"(no label {key}={value}): {shown}; use another name"
         )
-    return Findings(version, frozenset(existing), cloud)
+    return PreflightResult(version, frozenset(existing), cloud)
 
 
 def _nodes(api: ApiClient) -> Iterator[JsonObject]:

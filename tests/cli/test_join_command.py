@@ -1,4 +1,4 @@
-"""``devicemanager join``: what it rejects in one line, and that it joins and leaves."""
+"""``devicemanager join``: errors about its input, joining and leaving."""
 
 import json
 import signal
@@ -18,19 +18,19 @@ COMMAND = Path(sys.executable).with_name("devicemanager")
 
 
 @pytest.fixture
-def stub():
+def apiserver():
     with FakeApiServer() as server:
         yield server
 
 
 @pytest.fixture
-def kubeconfig(stub, tmp_path):
-    return str(stub.kubeconfig(tmp_path / "kubeconfig"))
+def kubeconfig(apiserver, tmp_path):
+    return str(apiserver.kubeconfig(tmp_path / "kubeconfig"))
 
 
 @pytest.fixture
 def rejected(capsys):
-    """The one line of a command that is rejected."""
+    """Run a command that fails; return its error line."""
 
     def rejected(*args):
         try:
@@ -46,48 +46,48 @@ def rejected(capsys):
 
 
 @pytest.mark.parametrize(
-    "args, said",
+    "args, message",
     [
         (["--nodes", "0"], "--nodes"),
-        (["--nodes", "100001"], "100001 nodes: give a number from 1 to 100000"),
-        (["--full", "2"], "2 full nodes: give a number from 0 to 1"),
-        (["--prefix", "No"], "'No' is no name"),
-        (["--label", "a"], "'a' is not like KEY=VALUE"),
-        (["--label", "a=b c"], "'a=b c' is not like KEY=VALUE"),
-        (["--taint", "a=b:Never"], "'a=b:Never' is not like KEY=VALUE:EFFECT with NoSchedule or"),
+        (["--nodes", "100001"], "invalid number of nodes 100001: use 1 to 100000"),
+        (["--full", "2"], "invalid number of full nodes 2: use 0 to 1"),
+        (["--prefix", "No"], "invalid name 'No': use a to z, 0 to 9 and -"),
+        (["--label", "a"], "invalid label 'a': expected KEY=VALUE"),
+        (["--label", "a=b c"], "invalid label 'a=b c': expected KEY=VALUE"),
+        (["--taint", "a=b:Never"], "invalid taint 'a=b:Never': expected KEY=VALUE:EFFECT, with"),
         (["--simulate", "vendor.com/gpu"], "is not like vendor.com/gpu=8"),
         (["--simulate", "cpu=8"], "cpu"),
         (["--simulate", "v.com/g=1", "--simulate", "v.com/g=2"], "v.com/g is given twice"),
-        (["--start-delay", "soon"], "'soon' is not a time"),
-        (["--shard", "3/3"], "'3/3' is not like 0/3"),
-        (["--shard", "0/3", "--shards", "3"], "give one of them"),
+        (["--start-delay", "soon"], "invalid duration 'soon': use a form such as 30s"),
+        (["--shard", "3/3"], "invalid shard '3/3': expected K/N"),
+        (["--shard", "0/3", "--shards", "3"], "--shard and --shards exclude each other"),
         (["--lease-duration", "1"], "--lease-duration"),
         (["--leave", "never"], "--leave"),
-        (["--http-allow-remote"], "go with --http"),
+        (["--http-allow-remote"], "--http-certificate require --http"),
         (
             ["--http", "127.0.0.1:0", "--http-certificate", "c", "k"],
-            "--http 127.0.0.1:0: nodes announce where their logs are, so give the port",
+            "invalid --http 127.0.0.1:0: --http-certificate requires a port number",
         ),
         (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
-        (["--demo", "--kubeconfig", "x"], "--demo has a cluster of its own"),
+        (["--demo", "--kubeconfig", "x"], "--demo has its own cluster: remove --kubeconfig"),
         (["--kubeconfig", "/nowhere/config"], "kubeconfig /nowhere/config: No such file"),
     ],
 )
-def test_bad_input_is_one_line(rejected, args, said):
-    assert said in rejected(*args)
+def test_invalid_input_is_a_one_line_error(rejected, args, message):
+    assert message in rejected(*args)
 
 
-def test_expired_credentials_touch_nothing(rejected, tmp_path):
-    with FakeApiServer(token="new") as stub:
-        path = stub.kubeconfig(tmp_path / "kubeconfig")
+def test_expired_credentials_change_nothing(rejected, tmp_path):
+    with FakeApiServer(token="new") as apiserver:
+        path = apiserver.kubeconfig(tmp_path / "kubeconfig")
         path.write_text(path.read_text().replace('"new"', '"old"'))
         line = rejected("--kubeconfig", str(path))
-        assert "the API server does not accept the credentials" in line
-        assert stub.all("nodes") == []
+        assert "the API server rejects the credentials" in line
+        assert apiserver.all("nodes") == []
 
 
 @pytest.mark.parametrize(
-    "args, said",
+    "args, message",
     [
         (["--http", "0.0.0.0:1"], "use 127.0.0.1; or give --http-allow-remote, too"),
         (["--control", "x"], "--control: 'x' is no address with a port"),
@@ -95,27 +95,27 @@ def test_expired_credentials_touch_nothing(rejected, tmp_path):
         (["--control", "--root", "/dev/null/x"], "--root /dev/null/x: Not a directory"),
     ],
 )
-def test_a_control_api_that_cannot_be_touches_nothing(rejected, stub, kubeconfig, args, said):
-    assert said in rejected("--kubeconfig", kubeconfig, *args)
-    assert stub.all("nodes") == []
+def test_unusable_control_api_changes_nothing(rejected, apiserver, kubeconfig, args, message):
+    assert message in rejected("--kubeconfig", kubeconfig, *args)
+    assert apiserver.all("nodes") == []
 
 
-def test_missing_rights_touch_nothing(rejected, stub, kubeconfig):
-    stub.rights.allowed = frozenset()
-    assert "rights are missing: get nodes, list nodes" in rejected("--kubeconfig", kubeconfig)
-    assert stub.all("nodes") == []
+def test_missing_permissions_change_nothing(rejected, apiserver, kubeconfig):
+    apiserver.permissions.allowed = frozenset()
+    assert "missing permissions: get nodes, list nodes" in rejected("--kubeconfig", kubeconfig)
+    assert apiserver.all("nodes") == []
 
 
-def test_names_of_others_touch_nothing(rejected, stub, kubeconfig):
-    stub.create("nodes", {"metadata": {"name": "virtual-1"}})
+def test_join_rejects_existing_foreign_node(rejected, apiserver, kubeconfig):
+    apiserver.create("nodes", {"metadata": {"name": "virtual-1"}})
     line = rejected("--kubeconfig", kubeconfig, "--nodes", "2")
-    assert "1 of the names are nodes that are not ours" in line
-    assert [each["metadata"]["name"] for each in stub.all("nodes")] == ["virtual-1"]
+    assert "1 of the names are nodes that devicemanager did not create" in line
+    assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["virtual-1"]
 
 
-def test_nobody_there(rejected, stub, kubeconfig):
-    stub.stop()
-    assert "the API server cannot be reached at http://127.0.0.1:" in rejected(
+def test_unreachable_server_is_an_error(rejected, apiserver, kubeconfig):
+    apiserver.stop()
+    assert "cannot reach the API server at http://127.0.0.1:" in rejected(
         "--kubeconfig", kubeconfig
     )
 
@@ -124,15 +124,15 @@ def started(*args):
     return subprocess.Popen([COMMAND, "join", "-o", "json", *args], stdout=subprocess.PIPE)
 
 
-def test_it_joins_and_leaves(stub, kubeconfig):
-    stub.create("nodes", {"metadata": {"name": "cloud"}, "spec": {"providerID": "aws:///x"}})
+def test_join_adds_nodes_and_removes_them_on_sigterm(apiserver, kubeconfig):
+    apiserver.create("nodes", {"metadata": {"name": "cloud"}, "spec": {"providerID": "aws:///x"}})
     args = ["--nodes", "3", "--simulate", "vendor.com/gpu=8", "--label", "a=b"]
     taint = ["--taint", "k=v:NoExecute", "--no-taint", "--http", "127.0.0.1:0", "--control"]
     process = started("--kubeconfig", kubeconfig, *args, *taint)
     with process:
         lines = until_ready(process)
         assert [line for line in lines if line["kind"] == "cloud" and line["warning"]]
-        node = stub.get("nodes", "virtual-2")
+        node = apiserver.get("nodes", "virtual-2")
         assert node["metadata"]["labels"]["a"] == "b"
         assert node["spec"]["taints"][0] == {"key": "k", "value": "v", "effect": "NoExecute"}
         assert "devicemanager.io/virtual" not in {each["key"] for each in node["spec"]["taints"]}
@@ -143,16 +143,16 @@ def test_it_joins_and_leaves(stub, kubeconfig):
         fail = ["ctl", "nodes", "fail-device", "virtual-1", "vendor.com/gpu", "gpu-3"]
         assert main([*fail, "--control", str(control)]) == 0
         end = time.monotonic() + 20
-        while stub.get("nodes", "virtual-1")["status"]["allocatable"]["vendor.com/gpu"] != "7":
+        while apiserver.get("nodes", "virtual-1")["status"]["allocatable"]["vendor.com/gpu"] != "7":
             assert time.monotonic() < end
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
-    assert [each["metadata"]["name"] for each in stub.all("nodes")] == ["cloud"]
+    assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["cloud"]
     assert not control.parent.exists()
 
 
-def test_the_demo_does_its_job():
+def test_demo_completes_its_job():
     with started("--demo", "--nodes", "4", "--job-duration", "10ms") as process:
         until(process, lambda line: line.get("succeeded") == 40)
         process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A stub API server and a client of it."""
+"""A fake API server and clients of it."""
 
 import time
 
@@ -10,18 +10,18 @@ from devicemanager.cluster.fake_apiserver import FakeApiServer
 
 
 @pytest.fixture
-def stub():
+def apiserver():
     with FakeApiServer() as server:
         yield server
 
 
 @pytest.fixture
-def connect(stub, tmp_path):
-    """Makes clients; all are closed at the end."""
+def connect(apiserver, tmp_path):
+    """Create clients, which are closed at the end."""
     clients = []
 
     def connect(**options):
-        client = ApiClient(load(stub.kubeconfig(tmp_path / "kubeconfig")), **options)
+        client = ApiClient(load(apiserver.kubeconfig(tmp_path / "kubeconfig")), **options)
         clients.append(client)
         return client
 
@@ -37,7 +37,7 @@ def api(connect):
 
 @pytest.fixture
 def until():
-    """Waits until something is so."""
+    """Wait until a test returns True."""
 
     def until(test, seconds=50):
         end = time.monotonic() + seconds

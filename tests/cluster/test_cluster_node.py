@@ -1,4 +1,4 @@
-"""A node in the cluster: its Node object, its faults and how it leaves, in virtual time."""
+"""One node: registration, status, faults and leaving, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from devicemanager.cluster.client.errors import ClusterError
-from devicemanager.cluster.fake_apiserver.rights import Right
+from devicemanager.cluster.fake_apiserver.authorization import Permission
 from devicemanager.cluster.nodes.faults import Fault, parse_faults
+from devicemanager.cluster.nodes.status import NodeStatusUpdater
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.events.stream import EventKind
@@ -28,13 +29,13 @@ def world() -> World:
 
 def node_patches(world: World) -> list[dict[str, Any]]:
     path = "/api/v1/nodes/n/status"
-    return [body["status"] for method, at, body in world.asked if at == path]
+    return [body["status"] for method, at, body in world.requests if at == path]
 
 
 # -- joining -------------------------------------------------------------------------------
 
 
-def test_a_node_registers_as_a_kubelet_does(world: World) -> None:
+def test_join_registers_node_as_a_kubelet_does(world: World) -> None:
     taint = {"key": "example.com/t", "value": "v", "effect": "NoSchedule"}
     node = world.join(
         labels={"zone": "a"},
@@ -56,25 +57,25 @@ def test_a_node_registers_as_a_kubelet_does(world: World) -> None:
     assert status["capacity"]["cpu"] == "64"
     assert status["nodeInfo"]["kubeletVersion"] == "v1.32.0+devicemanager"
     assert world.condition()["reason"] == "KubeletReady"
-    assert world.heartbeat.uids == {"n": node.uid} == {"n": found["metadata"]["uid"]}
+    assert world.leases.uids == {"n": node.uid} == {"n": found["metadata"]["uid"]}
     assert [each["message"] for each in world.events("NodeReady")] == [
         "Node n status is now: NodeReady"
     ]
     assert world.warnings == [] and node_patches(world) == []
 
 
-def test_a_node_of_somebody_else_is_left_alone(world: World) -> None:
-    world.ask("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
-    with pytest.raises(ClusterError, match="node n is there already and has no label"):
+def test_join_rejects_existing_foreign_node(world: World) -> None:
+    world.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+    with pytest.raises(ClusterError, match="node n exists without the label"):
         world.join()
-    assert [method for method, _, _ in world.asked] == ["POST", "GET"]
-    assert world.heartbeat.uids == {}
+    assert [method for method, _, _ in world.requests] == ["POST", "GET"]
+    assert world.leases.uids == {}
 
 
-def test_a_node_that_was_there_is_taken_over(world: World) -> None:
+def test_join_takes_over_node_of_an_earlier_process(world: World) -> None:
     world.join(settings=None, gpus=4)
     old = world.node()
-    world.nodes.pop("n").pods.close()
+    world.nodes.pop("n")._pods.close()
     world.clock.advance(5.0)
     kubelet = InMemoryKubelet(None, {"vendor.com/nic": 2}, clock=world.clock)
     node = world.join(kubelet=kubelet, labels={"zone": "b"}, shard="1")
@@ -83,7 +84,7 @@ def test_a_node_that_was_there_is_taken_over(world: World) -> None:
     assert found["metadata"]["labels"]["zone"] == "b"
     assert found["metadata"]["labels"]["devicemanager.io/shard"] == "1"
     capacity = found["status"]["capacity"]
-    assert (capacity[GPU], capacity["vendor.com/nic"]) == ("0", "2"), "what is gone stays, at 0"
+    assert (capacity[GPU], capacity["vendor.com/nic"]) == ("0", "2"), "removed resources stay at 0"
     times = [each["lastTransitionTime"] for each in old["status"]["conditions"]]
     assert [each["lastTransitionTime"] for each in found["status"]["conditions"]] == times
 
@@ -91,10 +92,10 @@ def test_a_node_that_was_there_is_taken_over(world: World) -> None:
 # -- status ---------------------------------------------------------------------------------
 
 
-def test_the_status_is_told_when_it_changes_and_every_five_minutes(world: World) -> None:
+def test_status_is_written_on_change_and_every_five_minutes(world: World) -> None:
     node = world.join()
     world.pass_time(60.0)
-    assert node_patches(world) == [], "nothing has changed"
+    assert node_patches(world) == [], "no change"
     node.kubelet.fail_device(GPU, "gpu-0")
     world.pass_time(11.0)
     (patch,) = node_patches(world)
@@ -103,10 +104,25 @@ def test_the_status_is_told_when_it_changes_and_every_five_minutes(world: World)
     world.pass_time(290.0)
     assert len(node_patches(world)) == 1
     world.pass_time(11.0)
-    assert len(node_patches(world)) == 2, "a heartbeat of the status itself"
+    assert len(node_patches(world)) == 2, "an unchanged status is written every five minutes"
 
 
-def test_a_plugin_that_leaves_takes_its_capacity_with_it_after_the_grace_period(
+def test_periodic_check_without_a_change_builds_no_status(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.join()
+    build, built = NodeStatusUpdater.status, []
+
+    def counted(self: NodeStatusUpdater) -> Any:
+        built.append(self)
+        return build(self)
+
+    monkeypatch.setattr(NodeStatusUpdater, "status", counted)
+    world.pass_time(60.0)
+    assert built == []
+
+
+def test_stopped_plugin_zeroes_capacity_after_the_grace_period(
     world: World,
 ) -> None:
     node = world.join()
@@ -118,10 +134,10 @@ def test_a_plugin_that_leaves_takes_its_capacity_with_it_after_the_grace_period(
     assert world.node()["status"]["capacity"][GPU] == "0"
 
 
-# -- what goes wrong ---------------------------------------------------------------------------
+# -- what can go wrong ---------------------------------------------------------------------------
 
 
-def test_a_node_is_not_ready_and_ready_again(world: World) -> None:
+def test_not_ready_sets_and_clears_the_condition(world: World) -> None:
     node = world.join()
     node.not_ready("container runtime is down")
     world.settle()
@@ -138,7 +154,7 @@ def test_a_node_is_not_ready_and_ready_again(world: World) -> None:
     assert reasons.count("NodeNotReady") == 1 and reasons.count("NodeReady") == 1
 
 
-def test_equal_events_are_counted(world: World) -> None:
+def test_equal_events_increase_the_count(world: World) -> None:
     node = world.join()
     for number in range(6):
         node.not_ready("broken" if number % 2 == 0 else "")
@@ -147,18 +163,18 @@ def test_equal_events_are_counted(world: World) -> None:
     assert counts == {"NodeReady": 4, "NodeNotReady": 3}
 
 
-def test_nobody_is_flooded_with_events(world: World) -> None:
+def test_similar_events_are_combined_and_limited(world: World) -> None:
     node = world.join()
     for number in range(100):
         node.record("Warning", "Odd", f"the {number}th odd thing")
         world.settle()
     odd = world.events("Odd")
-    assert len(odd) == 11, "ten of their own, and one for all others"
+    assert len(odd) == 11, "ten individual events, and a combined one"
     assert odd[-1]["message"].startswith("(combined from similar events): ")
-    assert sum(each["count"] for each in odd) == 24, "a burst of 25, one went to NodeReady"
+    assert sum(each["count"] for each in odd) == 24, "the burst is 25, and NodeReady used one"
 
 
-def test_a_node_under_pressure_rejects_pods(world: World) -> None:
+def test_node_under_pressure_rejects_pods(world: World) -> None:
     node = world.join()
     node.pressure([Pressure.MEMORY])
     world.settle()
@@ -176,7 +192,7 @@ def test_a_node_under_pressure_rejects_pods(world: World) -> None:
     assert world.status("next")["phase"] == "Running"
 
 
-def test_a_pod_is_evicted(world: World) -> None:
+def test_evict_fails_the_pod(world: World) -> None:
     node = world.join()
     uid = world.run("train")
     node.evict(uid)
@@ -191,25 +207,33 @@ def test_a_pod_is_evicted(world: World) -> None:
         node.evict("x")
 
 
-def test_nobody_hears_of_a_silent_node(world: World) -> None:
+def test_silent_node_sends_no_request_until_it_resumes(world: World) -> None:
     node = world.join()
     world.run("before")
     node.silent()
-    asked = len(world.asked)
+    before = len(world.requests)
     node.kubelet.fail_device(GPU, "gpu-0")
     world.run("meanwhile")
     world.delete("before")
     world.pass_time(400.0)
-    assert len(world.asked) == asked and world.heartbeat.silent == {"n"}
+    assert len(world.requests) == before and world.leases.paused == {"n"}
     node.silent(False)
     world.settle()
-    assert world.heartbeat.silent == set()
+    assert world.leases.paused == set()
     assert [each["metadata"]["name"] for each in world.all("pods")] == ["meanwhile"]
     assert world.status("meanwhile")["phase"] == "Running"
     assert world.node()["status"]["allocatable"][GPU] == "3"
 
 
-def test_after_a_reboot_what_holds_devices_is_rejected(world: World) -> None:
+def test_node_that_resumes_writes_only_what_changed(world: World) -> None:
+    node = world.join()
+    world.run("train")
+    node.silent()
+    node.silent(False)
+    assert {key for _, key, _ in world.work_queue.waiting} == {"node/n"}
+
+
+def test_reboot_rejects_pods_with_devices(world: World) -> None:
     node = world.join()
     world.run("train")
     world.run("plain", gpus=0)
@@ -224,7 +248,7 @@ def test_after_a_reboot_what_holds_devices_is_rejected(world: World) -> None:
     assert world.status("next")["phase"] == "Running"
 
 
-def test_a_restart_of_the_kubelet_is_no_news(world: World) -> None:
+def test_kubelet_restart_writes_no_status(world: World) -> None:
     node = world.join()
     world.run("train")
     node.restart()
@@ -232,30 +256,29 @@ def test_a_restart_of_the_kubelet_is_no_news(world: World) -> None:
     assert world.patches("train") == 1 and node_patches(world) == []
 
 
-def test_devices_break_by_calls(world: World) -> None:
-    node = world.join()
+DEVICE_CALLS = [
+    ("fail_device", (GPU, "gpu-0"), ("4", "3")),
+    ("recover_device", (GPU, "gpu-0"), ("4", "4")),
+    ("lose_device", (GPU, "gpu-1"), ("3", "3")),
+    ("return_device", (GPU, "gpu-1"), ("4", "4")),
+    ("zero_capacity", (GPU,), ("0", "0")),
+    ("zero_capacity", (GPU, False), ("4", "4")),
+    ("stop_plugin", (GPU,), ("4", "0")),
+    ("start_plugin", (GPU,), ("4", "4")),
+]
 
-    def counts() -> tuple[str, str]:
+
+def test_device_calls_update_the_status_at_once(world: World) -> None:
+    """Each call writes the status itself: no time passes, so the periodic check does not run."""
+    node = world.join()
+    for call, arguments, expected in DEVICE_CALLS:
+        getattr(node, call)(*arguments)
         world.settle()
         status = world.node()["status"]
-        return status["capacity"][GPU], status["allocatable"][GPU]
-
-    node.fail_device(GPU, "gpu-0")
-    assert counts() == ("4", "3")
-    node.heal_device(GPU, "gpu-0")
-    node.lose_device(GPU, "gpu-1")
-    assert counts() == ("3", "3")
-    node.return_device(GPU, "gpu-1")
-    node.zero_capacity(GPU)
-    assert counts() == ("0", "0")
-    node.zero_capacity(GPU, False)
-    node.stop_plugin(GPU)
-    assert counts() == ("4", "0")
-    node.start_plugin(GPU)
-    assert counts() == ("4", "4")
+        assert (status["capacity"][GPU], status["allocatable"][GPU]) == expected, call
 
 
-def test_a_whole_kubelet_has_the_devices_of_its_plugin(world: World, tmp_path: Path) -> None:
+def test_mock_kubelet_node_has_the_devices_of_its_plugin(world: World, tmp_path: Path) -> None:
     with MockKubelet(tmp_path / "k", clock=world.clock) as kubelet:
         node = world.join(kubelet=kubelet)
         plugin = FakePlugin(GPU)
@@ -263,7 +286,7 @@ def test_a_whole_kubelet_has_the_devices_of_its_plugin(world: World, tmp_path: P
         plugin.send_list(numbered(GPU, (None, None)).values())
         world.pass_time(11.0)
         assert world.node()["status"]["allocatable"][GPU] == "2"
-        with pytest.raises(RequestError, match="the node has plugins of its own"):
+        with pytest.raises(RequestError, match="the node has real plugins"):
             node.fail_device(GPU, "gpu-0")
         uid = world.run("train")
         assert world.status("train")["phase"] == "Running"
@@ -291,7 +314,7 @@ def test_a_whole_kubelet_has_the_devices_of_its_plugin(world: World, tmp_path: P
         ("plugin-gone=v.com/gpu;silent", (Fault("plugin-gone", "v.com/gpu"), Fault("silent"))),
     ],
 )
-def test_faults_as_text(text: str, faults: tuple[Fault, ...]) -> None:
+def test_parse_faults_and_back(text: str, faults: tuple[Fault, ...]) -> None:
     assert parse_faults(text) == faults
     assert parse_faults("; ".join(map(str, faults))) == faults
 
@@ -299,18 +322,18 @@ def test_faults_as_text(text: str, faults: tuple[Fault, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("broken", "'broken' is no fault: choose from device-unhealthy, device-lost"),
-        ("silent=yes", "'silent=yes' is not like silent$"),
-        ("plugin-gone", "'plugin-gone' is not like plugin-gone=RESOURCE"),
-        ("device-lost=gpu-1", "is not like device-lost=vendor.com/gpu/gpu-2"),
+        ("broken", "^unknown fault 'broken': use one of device-unhealthy, device-lost"),
+        ("silent=yes", "^invalid fault 'silent=yes': expected silent$"),
+        ("plugin-gone", "^invalid fault 'plugin-gone': expected plugin-gone=RESOURCE$"),
+        ("device-lost=gpu-1", "expected a form such as device-lost=vendor.com/gpu/gpu-2"),
     ],
 )
-def test_what_is_no_fault(text: str, error: str) -> None:
+def test_parse_faults_rejects_invalid_text(text: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         parse_faults(text)
 
 
-def test_an_annotation_breaks_devices_and_mends_them(world: World) -> None:
+def test_annotation_sets_and_clears_device_faults(world: World) -> None:
     world.join()
 
     def counts() -> tuple[str, str]:
@@ -329,33 +352,33 @@ def test_an_annotation_breaks_devices_and_mends_them(world: World) -> None:
     assert counts() == ("4", "4") and world.warnings == []
 
 
-def test_an_annotation_breaks_nodes_and_mends_them(world: World) -> None:
+def test_annotation_sets_and_clears_node_faults(world: World) -> None:
     node = world.join()
     world.annotate("not-ready; disk-pressure")
     assert world.condition()["message"] == "made not ready on purpose"
     assert world.condition("DiskPressure")["status"] == "True"
     assert [str(each) for each in node.faults.active] == ["not-ready", "disk-pressure"]
     world.annotate("silent")
-    assert world.heartbeat.silent == {"n"}
+    assert world.leases.paused == {"n"}
     world.annotate("")
-    assert world.heartbeat.silent == set() and world.condition()["status"] == "True"
+    assert world.leases.paused == set() and world.condition()["status"] == "True"
     assert world.condition("DiskPressure")["status"] == "False"
 
 
-def test_a_reboot_happens_once_for_each_new_text(world: World) -> None:
+def test_reboot_fault_fires_once_per_text(world: World) -> None:
     world.join()
     world.annotate("reboot=1")
     world.annotate("reboot=1; not-ready")
     assert world.node()["status"]["nodeInfo"]["bootID"] == "1"
     world.annotate("reboot=2")
     assert world.node()["status"]["nodeInfo"]["bootID"] == "2"
-    world.nodes.pop("n").pods.close()
+    world.nodes.pop("n")._pods.close()
     node = world.join()
     assert node.faults.active == (Fault("reboot", "2"),)
-    assert world.node()["status"]["nodeInfo"]["bootID"] == "", "that was before us"
+    assert world.node()["status"]["nodeInfo"]["bootID"] == "", "the reboot was before this process"
 
 
-def test_a_restart_happens_once_for_each_new_text(world: World) -> None:
+def test_restart_fault_fires_once_per_text(world: World) -> None:
     node = world.join()
 
     def starts() -> int:
@@ -369,13 +392,15 @@ def test_a_restart_happens_once_for_each_new_text(world: World) -> None:
     assert world.warnings == []
 
 
-def test_wrong_faults_are_said_and_change_nothing(world: World) -> None:
+def test_invalid_faults_warn_and_change_nothing(world: World) -> None:
     world.join()
     world.annotate("not-ready")
     world.annotate("nonsense")
     assert world.condition()["status"] == "False"
     (warning,) = world.warnings
-    assert warning.startswith("node n: annotation devicemanager.io/faults: 'nonsense' is no fault")
+    assert warning.startswith(
+        "node n: annotation devicemanager.io/faults: unknown fault 'nonsense'"
+    )
     world.annotate(f"device-lost={GPU}/gpu-9")
     assert world.warnings[-1] == (
         f"node n: fault device-lost={GPU}/gpu-9: {GPU} has no device 'gpu-9': it has gpu-0, "
@@ -386,74 +411,74 @@ def test_wrong_faults_are_said_and_change_nothing(world: World) -> None:
 # -- leaving --------------------------------------------------------------------------------------
 
 
-def test_a_deleted_node_has_left(world: World) -> None:
+def test_deleted_node_leaves(world: World) -> None:
     node = world.join()
-    world.ask("DELETE", "/api/v1/nodes/n")
+    world.call("DELETE", "/api/v1/nodes/n")
     world.settle()
-    assert node.is_over and world.left == ["n"] and world.heartbeat.uids == {}
+    assert node.is_over and world.left == ["n"] and world.leases.uids == {}
     assert world.warnings == ["node n was deleted: it has left"]
-    asked = len(world.asked)
+    before = len(world.requests)
     world.pass_time(400.0)
-    assert len(world.asked) == asked
+    assert len(world.requests) == before
 
 
-def test_the_end_of_another_node_of_this_name_is_no_news(world: World) -> None:
+def test_deletion_of_another_node_with_the_same_name_is_ignored(world: World) -> None:
     node = world.join()
-    gone = {"metadata": {"name": "n", "uid": "of-another"}}
-    node.seen("DELETED", gone)
+    another = {"metadata": {"name": "n", "uid": "of-another"}}
+    node.on_node_event("DELETED", another)
     world.settle()
     assert not node.is_over
 
 
-def test_a_deleted_node_registers_again_if_it_is_to(world: World) -> None:
+def test_deleted_node_registers_again_with_on_deleted_register(world: World) -> None:
     node = world.join(on_deleted="register")
 
-    def asks() -> int:
-        """In so many seconds, in which a node writes its status now and then."""
-        before = len(world.asked)
+    def requests() -> int:
+        """Return the number of requests in a time with several periodic status updates."""
+        before = len(world.requests)
         world.pass_time(1000.0)
-        return len(world.asked) - before
+        return len(world.requests) - before
 
-    once = asks()
+    usual = requests()
     for _ in range(3):
-        world.ask("DELETE", "/api/v1/nodes/n")
+        world.call("DELETE", "/api/v1/nodes/n")
         world.settle()
-    assert asks() == once > 0, "it looks as often as before"
+    assert requests() == usual > 0, "the periodic check must not be started again"
     first = node.uid
-    world.ask("DELETE", "/api/v1/nodes/n")
+    world.call("DELETE", "/api/v1/nodes/n")
     world.settle()
-    assert node.uid != first and world.heartbeat.uids == {"n": node.uid}
+    assert node.uid != first and world.leases.uids == {"n": node.uid}
     world.run("train")
     assert world.status("train")["phase"] == "Running"
 
 
-def test_a_deleted_node_goes_on_as_a_kubelets_does(world: World) -> None:
+def test_deleted_node_stays_with_on_deleted_stay(world: World) -> None:
     node = world.join(on_deleted="stay")
-    world.ask("DELETE", "/api/v1/nodes/n")
+    world.call("DELETE", "/api/v1/nodes/n")
     world.settle()
     world.pass_time(20.0)
     assert not node.is_over and world.all("nodes") == [] and world.left == []
 
 
-def test_leaving_deletes_the_node(world: World) -> None:
+def test_leave_deletes_the_node_once(world: World) -> None:
     node = world.join()
     node.leave()
     node.leave()
-    assert world.all("nodes") == [] and world.heartbeat.uids == {} and world.left == []
-    assert [method for method, _, _ in world.asked].count("DELETE") == 1
+    assert world.all("nodes") == [] and world.leases.uids == {} and world.left == []
+    assert [method for method, _, _ in world.requests].count("DELETE") == 1
     world.settle()
     assert world.warnings == []
 
 
-def test_leaving_may_keep_everything(world: World) -> None:
+def test_leave_keep_changes_nothing(world: World) -> None:
     node = world.join()
     world.run("train")
     node.leave("keep")
     assert len(world.all("nodes")) == 1 and world.status("train")["phase"] == "Running"
-    assert world.heartbeat.uids == {}
+    assert world.leases.uids == {}
 
 
-def test_a_machine_that_shuts_down_ends_its_pods(world: World) -> None:
+def test_shutdown_fails_pods_and_rejects_new_ones(world: World) -> None:
     node = world.join()
     world.run("train")
     node.shut_down()
@@ -471,13 +496,13 @@ def test_a_machine_that_shuts_down_ends_its_pods(world: World) -> None:
         "Pod was rejected: Pod was rejected as the node is shutting down.",
     )
     node.leave("shutdown")
-    assert world.heartbeat.uids == {} and len(world.all("nodes")) == 1
+    assert world.leases.uids == {} and len(world.all("nodes")) == 1
 
 
-def test_without_rights_a_node_leaves_with_one_line(world: World) -> None:
+def test_node_without_permissions_leaves_with_one_warning(world: World) -> None:
     node = world.join()
-    everything = [Right("", "pods", verb) for verb in ("create", "get", "list", "delete")]
-    world.rights.allowed = frozenset(everything)
+    everything = [Permission("", "pods", verb) for verb in ("create", "get", "list", "delete")]
+    world.permissions.allowed = frozenset(everything)
     world.run("train")
     world.run("another")
     assert node.is_over and world.left == ["n"]
@@ -485,16 +510,16 @@ def test_without_rights_a_node_leaves_with_one_line(world: World) -> None:
     assert warning.startswith("node n has left: pods is forbidden") and "pods/status" in warning
 
 
-def test_one_settings_object_serves_many_nodes(world: World) -> None:
+def test_nodes_can_share_one_settings_object(world: World) -> None:
     settings = Settings(node_allocatable={"pods": 110})
     nodes = [world.join(f"n-{number}", settings=settings) for number in range(5)]
-    assert len(world.all("nodes")) == 5 and len(world.heartbeat.uids) == 5
+    assert len(world.all("nodes")) == 5 and len(world.leases.uids) == 5
     for number, node in enumerate(nodes):
         world.run(f"p-{number}", node.name)
     assert {each["status"]["phase"] for each in world.all("pods")} == {"Running"}
 
 
-def test_a_status_asked_for_while_the_kubelet_restarts_is_written_after_it(world: World) -> None:
+def test_status_update_is_retried_after_a_kubelet_restart(world: World) -> None:
     kubelet = InMemoryKubelet(None, {GPU: 4}, clock=world.clock)
     node = world.join(kubelet=kubelet)
     kubelet.stop()
@@ -507,9 +532,9 @@ def test_a_status_asked_for_while_the_kubelet_restarts_is_written_after_it(world
     assert world.warnings == []
 
 
-def test_a_fault_as_long_as_a_book_is_told_in_a_line(world: World) -> None:
+def test_warning_about_a_long_fault_is_truncated(world: World) -> None:
     node = world.join()
-    node.faults.annotated({"devicemanager.io/faults": "plugin-gone=" + "x" * 100_000})
+    node.faults.update({"devicemanager.io/faults": "plugin-gone=" + "x" * 100_000})
     world.settle()
     (line,) = world.warnings
     assert "fault plugin-gone=xxx" in line and len(line) < 500

@@ -1,4 +1,4 @@
-"""`deploy/`: exactly the rights that joining takes, and an image made from what is there."""
+"""`deploy/`: roles with exactly the required permissions, and an image from existing files."""
 
 import re
 import tomllib
@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from devicemanager.cluster import Cluster, NodeOptions
-from devicemanager.cluster.fake_apiserver import Controllers
-from devicemanager.cluster.fake_apiserver.rights import Right, rights_of
-from devicemanager.cluster.preflight import needs, shard_needs
-from tests.cluster.objects import GPU, gpu_pod
+from devicemanager.cluster.fake_apiserver import Controllers, Permission, permissions_of
+from devicemanager.cluster.preflight import lease_permissions, required_permissions
+from tests.cluster.objects import GPU, gpu_pod, granted
 from tests.paths import ROOT
 
 TOP = ROOT
@@ -18,7 +17,7 @@ DOCUMENTS = list(yaml.safe_load_all((TOP / "deploy/join.yaml").read_text()))
 
 
 def roles(kind, namespace=None):
-    return rights_of(
+    return permissions_of(
         rule
         for each in DOCUMENTS
         if each["kind"] == kind and each["metadata"].get("namespace") == namespace
@@ -31,62 +30,61 @@ LEASES = roles("Role", "kube-node-lease")
 SHARDS = roles("Role", "devicemanager")
 
 
-def test_what_is_looked_at_before_joining_is_what_the_roles_have():
-    asked = {Right(need.group, need.resource, need.verb) for need in needs()}
-    assert asked == CLUSTER | LEASES
-    assert {Right(need.group, need.resource, need.verb) for need in shard_needs("ns")} == SHARDS
+def test_roles_grant_exactly_the_required_permissions():
+    assert granted(required_permissions()) == CLUSTER | LEASES
+    assert granted(lease_permissions("ns")) == SHARDS
 
 
-def test_joining_uses_each_right_and_no_other(stub, tmp_path, until):
-    """A node's whole life, with nothing allowed but the roles."""
+def test_joining_uses_every_permission_of_the_roles(apiserver, tmp_path, until):
+    """A node joins, runs pods and leaves, with the permissions of the roles only."""
     options = NodeOptions(labels={"rack": "7"})
-    stub.rights.allowed = CLUSTER | LEASES
-    said = []
-    kubeconfig = stub.kubeconfig(tmp_path / "kubeconfig")
+    apiserver.permissions.allowed = CLUSTER | LEASES
+    warnings = []
+    kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
 
     def phase(name):
-        found = stub.get("pods", name)
+        found = apiserver.get("pods", name)
         return found and found["status"]["phase"]
 
-    with Controllers(stub), Cluster.connect(kubeconfig, warn=said.append) as cluster:
-        (node,) = cluster.join_light("n", 1, {GPU: 1})
+    with Controllers(apiserver), Cluster.connect(kubeconfig, warn=warnings.append) as cluster:
+        (node,) = cluster.join_in_memory("n", 1, {GPU: 1})
         cluster.leave([node.name], "keep")
-        # Takes over: GET of Node and Lease, and another label.
-        (node,) = cluster.join_light("n", 1, {GPU: 1}, options=options)
-        stub.create("pods", gpu_pod("a"))
+        # Taking over needs GET of Node and Lease, and a PATCH of the labels.
+        (node,) = cluster.join_in_memory("n", 1, {GPU: 1}, options=options)
+        apiserver.create("pods", gpu_pod("a"))
         until(lambda: phase("a") == "Running")
-        stub.create("pods", gpu_pod("b", nodeName=node.name))
+        apiserver.create("pods", gpu_pod("b", nodeName=node.name))
         until(lambda: phase("b") == "Failed")
-        for _ in range(2):  # the same event once more: it is counted up
-            node.record("Normal", "Looked", "as before")
-        until(lambda: Right("", "events", "patch") in stub.rights.used)
-        stub.delete("pods", "a")
+        for _ in range(2):  # an equal event is a PATCH of the count
+            node.record("Normal", "Repeated", "the same text")
+        until(lambda: Permission("", "events", "patch") in apiserver.permissions.used)
+        apiserver.delete("pods", "a")
         until(lambda: phase("a") is None)
         node.kubelet.fail_device(GPU, "gpu-0")
-        node.look()
-        until(lambda: stub.get("nodes", "n-0")["status"]["allocatable"][GPU] == "0")
-        cluster.connection.heartbeat.add(node.name, node.uid)
-        until(lambda: stub.requests["update", "leases"] > 0)
-    assert stub.all("nodes") == []
-    assert not [line for line in said if "forbidden" in line]
-    assert stub.rights.used == CLUSTER | LEASES
+        node.refresh()
+        until(lambda: apiserver.get("nodes", "n-0")["status"]["allocatable"][GPU] == "0")
+        cluster._connection.leases.add(node.name, node.uid)
+        until(lambda: apiserver.requests["update", "leases"] > 0)
+    assert apiserver.all("nodes") == []
+    assert not [line for line in warnings if "forbidden" in line]
+    assert apiserver.permissions.used == CLUSTER | LEASES
 
 
-def test_the_stateful_set_calls_the_command_with_flags_that_it_has():
+def test_stateful_set_uses_valid_flags():
     from devicemanager.cli import whole_parser
 
     (state,) = (each for each in DOCUMENTS if each["kind"] == "StatefulSet")
     (container,) = state["spec"]["template"]["spec"]["containers"]
-    given = {each["name"]: each.get("value", "x") for each in container["env"]}
-    args = [each.replace("$(SHARDS)", given["SHARDS"]) for each in container["args"]]
+    env = {each["name"]: each.get("value", "x") for each in container["env"]}
+    args = [each.replace("$(SHARDS)", env["SHARDS"]) for each in container["args"]]
     parsed = whole_parser().parse_args(["join", *args])
     assert parsed.shards == 2
     assert parsed.leave == "keep"
-    assert {"POD_NAME", "POD_NAMESPACE", "POD_IP"} <= given.keys()
+    assert {"POD_NAME", "POD_NAMESPACE", "POD_IP"} <= env.keys()
 
 
 @pytest.mark.parametrize("recipe", ["deploy/Dockerfile"])
-def test_the_image_is_made_from_what_is_there(recipe):
+def test_dockerfile_copies_existing_files(recipe):
     lines = (TOP / recipe).read_text().splitlines()
     copied = [part for line in lines if line.startswith("COPY ") for part in line.split()[1:-1]]
     sources = [source for source in copied if not source.startswith(("/", "--"))]

@@ -1,4 +1,4 @@
-"""Static pods of a node, and their likenesses in the API."""
+"""Static pods of a node and their mirror pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def names(world: World) -> list[str]:
     return [each["metadata"]["name"] for each in world.all("pods")]
 
 
-def test_a_static_pod_is_shown_in_the_api(world: World, kubelet: InMemoryKubelet) -> None:
+def test_static_pod_gets_a_mirror_pod(world: World, kubelet: InMemoryKubelet) -> None:
     node = world.join(kubelet=kubelet, address="127.1.0.1")
     uid = kubelet.admit(manifest()).uid
     world.settle()
@@ -64,7 +64,7 @@ def test_a_static_pod_is_shown_in_the_api(world: World, kubelet: InMemoryKubelet
     assert world.status("static-n")["containerStatuses"][0]["restartCount"] == 1
 
 
-def test_what_was_there_before_the_node_joined_is_shown_too(
+def test_static_pod_from_before_the_join_gets_a_mirror_pod(
     world: World, kubelet: InMemoryKubelet
 ) -> None:
     kubelet.admit(manifest())
@@ -72,7 +72,7 @@ def test_what_was_there_before_the_node_joined_is_shown_too(
     assert world.status("static-n")["phase"] == "Running"
 
 
-def test_a_likeness_goes_with_its_pod(world: World, kubelet: InMemoryKubelet) -> None:
+def test_mirror_pod_is_deleted_with_its_static_pod(world: World, kubelet: InMemoryKubelet) -> None:
     world.join(kubelet=kubelet)
     uid = kubelet.admit(manifest()).uid
     world.settle()
@@ -82,7 +82,7 @@ def test_a_likeness_goes_with_its_pod(world: World, kubelet: InMemoryKubelet) ->
 
 
 @pytest.mark.parametrize("grace", [None, 0])
-def test_a_likeness_that_somebody_deletes_is_made_again(
+def test_deleted_mirror_pod_is_recreated(
     world: World, kubelet: InMemoryKubelet, grace: int | None
 ) -> None:
     world.join(kubelet=kubelet)
@@ -92,10 +92,10 @@ def test_a_likeness_that_somebody_deletes_is_made_again(
     world.delete("static-n", grace)
     assert world.pod("static-n")["metadata"]["uid"] != first
     assert world.status("static-n")["phase"] == "Running"
-    assert kubelet.devices(uid) == {"main": {GPU: ["gpu-0"]}}, "it runs on"
+    assert kubelet.devices(uid) == {"main": {GPU: ["gpu-0"]}}, "the static pod keeps its device"
 
 
-def test_a_likeness_is_taken_over_and_an_orphan_removed(
+def test_existing_mirror_pod_is_adopted_and_an_orphan_deleted(
     world: World, kubelet: InMemoryKubelet
 ) -> None:
     world.join(kubelet=kubelet)
@@ -103,7 +103,7 @@ def test_a_likeness_is_taken_over_and_an_orphan_removed(
     kubelet.admit(manifest("other"))
     world.settle()
     uid = world.pod("static-n")["metadata"]["uid"]
-    world.nodes.pop("n").pods.close()
+    world.nodes.pop("n")._pods.close()
     new = InMemoryKubelet(None, {GPU: 2}, clock=world.clock)
     new.admit(manifest())
     world.join(kubelet=new)
@@ -112,27 +112,39 @@ def test_a_likeness_is_taken_over_and_an_orphan_removed(
     assert world.patches("other-n") == 1
 
 
-def test_a_name_that_is_taken_is_said(world: World, kubelet: InMemoryKubelet) -> None:
+def test_name_of_another_pod_causes_a_warning(world: World, kubelet: InMemoryKubelet) -> None:
     world.run("static-n", node="elsewhere")
     world.join(kubelet=kubelet)
     kubelet.admit(manifest())
     world.settle()
     assert world.warnings == [
-        "node n: pod default/static-n is there and is no mirror pod: the static pod is not shown "
-        "in the API"
+        "node n: pod default/static-n exists and is not a mirror pod: the static pod has no "
+        "mirror pod"
     ]
 
 
-def test_a_namespace_that_is_not_there_is_said(
+def test_mirror_pod_of_another_static_pod_is_replaced(
+    world: World, kubelet: InMemoryKubelet
+) -> None:
+    mirror = {"kubernetes.io/config.mirror": "another"}
+    old = world.run("static-n", node="elsewhere", annotations=mirror)
+    world.join(kubelet=kubelet)
+    kubelet.admit(manifest())
+    world.settle()
+    assert world.pod("static-n")["metadata"]["uid"] != old
+    assert world.status("static-n")["phase"] == "Running"
+
+
+def test_missing_namespace_causes_a_warning(
     world: World, kubelet: InMemoryKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.join(kubelet=kubelet)
-    ask = world.request
+    send = world.request
 
     def request(method: str, path: str, *args: Any, **more: Any) -> Any:
         if (method, path) == ("POST", PODS):
             raise NotFound(404, "NotFound", 'namespaces "default" not found', method, path)
-        return ask(method, path, *args, **more)
+        return send(method, path, *args, **more)
 
     monkeypatch.setattr(world, "request", request)
     kubelet.admit(manifest())
@@ -140,7 +152,9 @@ def test_a_namespace_that_is_not_there_is_said(
     assert world.warnings == ['node n: mirror pod static-n: namespaces "default" not found']
 
 
-def test_a_rejected_static_pod_has_failed(world: World, kubelet: InMemoryKubelet) -> None:
+def test_mirror_pod_of_a_rejected_static_pod_is_failed(
+    world: World, kubelet: InMemoryKubelet
+) -> None:
     world.join(kubelet=kubelet)
     world.run("train", gpus=2)
     kubelet.admit(manifest())

@@ -1,4 +1,4 @@
-"""Nodes under many threads: pods come and go while nodes restart, reboot and fall silent."""
+"""Nodes on many threads: pods come and go while nodes restart, reboot and stop reporting."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from tests.cluster.world import GPU, World
 NODES, PODS, SEED = 6, 150, 7
 
 
-def test_nothing_is_lost_and_nothing_is_held_in_the_end() -> None:
+def test_no_pod_is_lost_and_no_device_stays_allocated() -> None:
     world, clock, chance = World(), SystemClock(), random.Random(SEED)
-    lane = WorkQueue(16, warn=world.warnings.append)
+    work_queue = WorkQueue(16, warn=world.warnings.append)
     for name in (f"n-{number}" for number in range(NODES)):
         kubelet = InMemoryKubelet(None, {GPU: 8}, clock=clock)
         node = ClusterNode(
             name,
             kubelet,
             api=world,
-            lane=lane,
-            heartbeat=world.heartbeat,
+            work_queue=work_queue,
+            leases=world.leases,
             clock=clock,
             warn=world.warnings.append,
         )
         node.join()
-        node.pods.listed([])
+        node.on_pod_list([])
         world.nodes[name] = node
     over = threading.Event()
     watch = threading.Thread(target=lambda: follow(world, over))
     watch.start()
     try:
-        play(world, chance)
+        run_pods(world, chance)
         until(lambda: not world.all("pods"), world)
         until(lambda: all(map(is_empty, world.nodes.values())), world)
     finally:
@@ -47,15 +47,15 @@ def test_nothing_is_lost_and_nothing_is_held_in_the_end() -> None:
         watch.join()
         for node in world.nodes.values():
             node.leave("keep")
-        lane.close()
+        work_queue.close()
     for node in world.nodes.values():
         node.kubelet.self_check()
         assert not any(each.pod for each in node.kubelet.inventory()), node.name
-        assert node.pods.pods() == ()
+        assert node._pods.pods() == ()
     assert world.warnings == []
 
 
-def play(world: World, chance: random.Random) -> None:
+def run_pods(world: World, chance: random.Random) -> None:
     live: list[str] = []
     nodes = list(world.nodes.values())
     for number in range(PODS):
@@ -76,18 +76,18 @@ def play(world: World, chance: random.Random) -> None:
 def remove(world: World, name: str, by_force: bool) -> None:
     body = {"gracePeriodSeconds": 0} if by_force else {}
     with contextlib.suppress(ApiError):
-        world.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}", body)
+        world.call("DELETE", f"/api/v1/namespaces/default/pods/{name}", body)
 
 
 def follow(world: World, over: threading.Event) -> None:
-    """As a watch: tell the nodes what changes, in order."""
+    """Deliver changes in order, as a watch does."""
     while not over.is_set():
-        if not world.tell():
+        if not world.deliver():
             over.wait(0.002)
 
 
 def is_empty(node: ClusterNode) -> bool:
-    return not node.kubelet.pods() and not node.pods.pods()
+    return not node.kubelet.pods() and not node._pods.pods()
 
 
 def until(condition: Callable[[], bool], world: World) -> None:

@@ -1,4 +1,4 @@
-"""NodeResourceTopology objects: what is free on which NUMA node."""
+"""NodeResourceTopology objects: available devices by NUMA node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.fake_apiserver.rights import Right
+from devicemanager.cluster.fake_apiserver.authorization import Permission
 from devicemanager.core.topology import NumaTopology
 from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import GPU, World
@@ -32,7 +32,7 @@ def available(world: World) -> list[str]:
 PLURAL = "noderesourcetopologies"
 
 
-def test_the_object_of_a_node(world: World) -> None:
+def test_join_publishes_numa_nodes_and_devices(world: World) -> None:
     node = join(world)
     (found,) = world.all(PLURAL)
     assert found["topologyPolicies"] == ["SingleNUMANodeContainerLevel"]
@@ -57,7 +57,7 @@ def test_the_object_of_a_node(world: World) -> None:
     ]
 
 
-def test_what_is_free_follows_pods_and_devices(world: World) -> None:
+def test_available_devices_follow_pods_and_health(world: World) -> None:
     node = join(world)
     world.run("wide", gpus=3)
     assert available(world) == ["2", "1"]
@@ -68,28 +68,28 @@ def test_what_is_free_follows_pods_and_devices(world: World) -> None:
     assert available(world) == ["0", "1"]
     world.delete("wide")
     assert available(world) == ["0", "4"]
-    asked = len(world.asked)
+    before = len(world.requests)
     world.pass_time(60.0)
-    assert len(world.asked) == asked, "nothing has changed"
+    assert len(world.requests) == before, "no change"
 
 
-def test_it_goes_with_its_node(world: World) -> None:
+def test_leave_deletes_the_object(world: World) -> None:
     node = join(world)
     node.leave()
     assert world.all(PLURAL) == []
 
 
-def test_it_is_taken_over(world: World) -> None:
+def test_next_process_takes_the_object_over(world: World) -> None:
     join(world)
-    world.nodes.pop("n").pods.close()
+    world.nodes.pop("n")._pods.close()
     join(world)
     world.run("narrow")
     assert len(world.all(PLURAL)) == 1 and available(world) == ["1", "4"]
 
 
-def test_without_its_definition_there_is_none_and_one_line(world: World) -> None:
-    world.rights.allowed = frozenset(
-        Right("", resource, verb)
+def test_missing_definition_causes_one_warning(world: World) -> None:
+    world.permissions.allowed = frozenset(
+        Permission("", resource, verb)
         for resource in ("nodes", "nodes/status", "pods", "pods/status", "events")
         for verb in ("create", "get", "list", "patch", "delete")
     )

@@ -1,4 +1,4 @@
-"""A storm of rejections on many nodes, and the command that explains one of them."""
+"""Rejections on many nodes at once, and ``explain`` for one of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.cluster.world import World
 NODES = 200
 
 
-def test_a_storm_on_two_hundred_nodes_is_explained(
+def test_explain_shows_why_200_nodes_reject_a_pod(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each node has two devices left, one on either NUMA node; a scheduler that only counts
-    sends a pod that needs two together."""
+    """Each node has two free devices, one on each NUMA node. A scheduler that only counts binds
+    a pod there that needs two on one NUMA node."""
     world = World()
     settings = Settings(topology_policy="single-numa-node", numa=NumaTopology.of([0, 1]))
     for number in range(NODES):
@@ -40,6 +40,6 @@ def test_a_storm_on_two_hundred_nodes_is_explained(
         files[-1].write_text(json.dumps(world.pod(name)))
     command = ["explain", *map(str, files), "--devices", "vendor.com/gpu=6@0,1"]
     assert cli.main([*command, "--topology-policy", "single-numa-node"]) == 1
-    said = capsys.readouterr().out
-    assert "TopologyAffinityError" in said and world.status("wide-7")["reason"] in said
-    assert "in use:" in said and "default/a-7" in said
+    output = capsys.readouterr().out
+    assert "TopologyAffinityError" in output and world.status("wide-7")["reason"] in output
+    assert "in use:" in output and "default/a-7" in output

@@ -1,4 +1,4 @@
-"""Who has which shard: never two at once, and none for long without anybody."""
+"""Leases of shards: at most one holder at a time, and no shard without a holder for long."""
 
 import threading
 
@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.cluster.client.errors import Conflict, NotFound, Unavailable
-from devicemanager.cluster.shard import DURATION, GIVE_UP, RENEWAL, Shard, ShardClaims, shard_option
+from devicemanager.cluster.shard import DURATION, GIVE_UP, RENEWAL, Shard, ShardLeases, shard_option
 
 
 class Leases:
-    """The Leases of all processes, and whether one of them can be reached."""
+    """The Leases on the API server."""
 
     def __init__(self):
         self.objects = {}
@@ -39,21 +39,21 @@ class Leases:
 
 
 class Process:
-    """One of several that claim."""
+    """One of several processes that share the shards."""
 
-    def __init__(self, leases, name, shards, time):
+    def __init__(self, leases, name, count, time):
         self.is_cut_off = False
         self.leases = leases
         self.running = set()
-        self.said = []
-        self.claims = ShardClaims(
+        self.warnings = []
+        self.shards = ShardLeases(
             self,
             "ns",
-            shards,
+            count,
             name,
-            taken=self.running.add,
-            lost=self.running.discard,
-            warn=self.said.append,
+            on_acquired=self.running.add,
+            on_lost=self.running.discard,
+            warn=self.warnings.append,
             monotonic=lambda: time[0],
         )
 
@@ -73,41 +73,41 @@ def processes(world, count, shards):
     return [Process(leases, f"p{number}", shards, time) for number in range(count)]
 
 
-def steps(world, them, seconds):
+def steps(world, several, seconds):
     for _ in range(seconds):
-        for each in them:
-            each.claims.expire()
-            each.claims.step()
+        for each in several:
+            each.shards.expire()
+            each.shards.step()
         world[1][0] += 1
 
 
-def test_one_process_takes_all(world):
+def test_one_process_acquires_all_shards(world):
     (only,) = processes(world, 1, 3)
     steps(world, [only], 1)
     assert only.running == {0, 1, 2}
-    assert only.claims.ours == {0, 1, 2}
+    assert only.shards.held == {0, 1, 2}
 
 
-def test_the_claims_are_kept_by_renewing(world):
-    them = processes(world, 2, 1)
-    steps(world, them, 60)
-    assert [each.running for each in them] == [{0}, set()]
+def test_leases_are_renewed_on_time(world):
+    several = processes(world, 2, 1)
+    steps(world, several, 60)
+    assert [each.running for each in several] == [{0}, set()]
     assert world[0].version == pytest.approx(60 / RENEWAL, abs=2)
 
 
-def test_several_share(world):
-    them = processes(world, 3, 3)
-    for each in them:  # the first one comes alone
+def test_processes_share_equally(world):
+    several = processes(world, 3, 3)
+    for each in several:  # the first one starts alone
         steps(world, [each], 1)
-    assert them[0].running == {0, 1, 2}
-    them[0].claims.stop()
-    assert them[0].running == set()
-    steps(world, them[1:], 2)
-    assert sum(len(each.running) for each in them) == 3
-    assert {number for each in them for number in each.running} == {0, 1, 2}
+    assert several[0].running == {0, 1, 2}
+    several[0].shards.stop()
+    assert several[0].running == set()
+    steps(world, several[1:], 2)
+    assert sum(len(each.running) for each in several) == 3
+    assert {number for each in several for number in each.running} == {0, 1, 2}
 
 
-def test_a_process_that_dies_is_followed(world):
+def test_shard_of_a_dead_process_is_taken_over(world):
     first, second = processes(world, 2, 1)
     steps(world, [first, second], 7)
     assert first.running == {0}
@@ -115,7 +115,7 @@ def test_a_process_that_dies_is_followed(world):
     assert second.running == {0}
 
 
-def test_who_cannot_renew_stops_before_another_starts(world):
+def test_process_without_renewal_stops_before_another_starts(world):
     first, second = processes(world, 2, 1)
     steps(world, [first, second], 1)
     first.is_cut_off = True
@@ -123,20 +123,20 @@ def test_who_cannot_renew_stops_before_another_starts(world):
         steps(world, [first, second], 1)
         assert not (first.running and second.running)
     assert second.running == {0}
-    assert first.said
+    assert first.warnings
 
 
-def test_a_request_that_hangs_keeps_no_shard(world):
+def test_hanging_request_does_not_keep_a_shard(world):
     first, second = processes(world, 2, 1)
     steps(world, [first], 1)
     for _ in range(int(DURATION) + 3):
-        first.claims.expire()  # its other thread hangs
+        first.shards.expire()  # the thread of ``step`` hangs
         steps(world, [second], 1)
         assert not (first.running and second.running)
     assert second.running == {0}
 
 
-def test_a_lease_that_somebody_deleted_is_claimed_again(world):
+def test_deleted_lease_is_acquired_again(world):
     (only,) = processes(world, 1, 1)
     steps(world, [only], 1)
     world[0].objects.clear()
@@ -144,37 +144,37 @@ def test_a_lease_that_somebody_deleted_is_claimed_again(world):
     assert only.running == {0}
 
 
-def test_a_shard_that_cannot_be_begun_is_given_back(world):
+def test_shard_is_released_if_its_callback_raises(world):
     first, second = processes(world, 2, 1)
-    begin = first.running.add
+    start = first.running.add
 
-    def none(number):
+    def fail(number):
         raise RuntimeError("can't start new thread")
 
-    first.claims._taken = none
-    first.claims.step()
-    assert first.claims.ours == frozenset()
+    first.shards._on_acquired = fail
+    first.shards.step()
+    assert first.shards.held == frozenset()
     assert world[0].objects["devicemanager-shard-0"]["spec"]["holderIdentity"] == ""
-    assert first.said == ["shard 0 is given back: can't start new thread"]
-    first.claims._taken = begin
+    assert first.warnings == ["shard 0 released: can't start new thread"]
+    first.shards._on_acquired = start
     steps(world, [first, second], 1)
     assert first.running == {0}
 
 
-def test_an_answer_that_is_none_ends_no_claiming(world, monkeypatch):
-    monkeypatch.setattr("devicemanager.cluster.shard.LOOK", 0.0)
+def test_malformed_response_does_not_end_the_threads(world, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.shard.INTERVAL", 0.0)
     (only,) = processes(world, 1, 1)
     attempt, begun = only.leases.attempt, threading.Event()
-    answers = iter([{"kind": "Status"}])
-    only.leases.attempt = lambda *asked: next(answers, None) or attempt(*asked)
-    only.claims._taken = lambda number: begun.set()
-    only.claims.start()
+    malformed = iter([{"kind": "Status"}])
+    only.leases.attempt = lambda *request: next(malformed, None) or attempt(*request)
+    only.shards._on_acquired = lambda number: begun.set()
+    only.shards.start()
     assert begun.wait(20)
-    only.claims.stop()
-    assert only.said == ["shards: unexpected KeyError: 'metadata'"]
+    only.shards.stop()
+    assert only.warnings == ["shards: unexpected KeyError: 'metadata'"]
 
 
-def test_claims_whose_second_thread_cannot_start_can_be_stopped(world, monkeypatch):
+def test_stop_works_if_a_thread_could_not_start(world, monkeypatch):
     (only,) = processes(world, 1, 1)
     start = threading.Thread.start
 
@@ -185,8 +185,8 @@ def test_claims_whose_second_thread_cannot_start_can_be_stopped(world, monkeypat
 
     monkeypatch.setattr(threading.Thread, "start", one)
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        only.claims.start()
-    only.claims.stop()
+        only.shards.start()
+    only.shards.stop()
 
 
 MOVES = st.lists(
@@ -195,48 +195,48 @@ MOVES = st.lists(
 
 
 @given(MOVES)
-def test_never_two_at_once(moves):
+def test_no_shard_ever_has_two_holders(moves):
     world = Leases(), [0.0]
-    them = processes(world, 3, 2)
+    several = processes(world, 3, 2)
     hanging = set()
     for move, number in moves:
-        them[number].is_cut_off = move == "cut"
+        several[number].is_cut_off = move == "cut"
         (hanging.add if move == "hang" else hanging.discard)(number)
         for _ in range(4):
-            for index, each in enumerate(them):
-                each.claims.expire()
+            for index, each in enumerate(several):
+                each.shards.expire()
                 if index not in hanging:
-                    each.claims.step()
-                running = [shard for each in them for shard in each.running]
+                    each.shards.step()
+                running = [shard for each in several for shard in each.running]
                 assert len(running) == len(set(running))
             world[1][0] += 1
-    for each in them:
+    for each in several:
         each.is_cut_off = False
-    steps(world, them, int(DURATION + GIVE_UP))
-    assert sorted(shard for each in them for shard in each.running) == [0, 1]
+    steps(world, several, int(DURATION + GIVE_UP))
+    assert sorted(shard for each in several for shard in each.running) == [0, 1]
 
 
-def test_shards_by_hand():
+def test_shard_option_parses_k_of_n():
     shard = shard_option("1/3")
     assert [index for index in range(7) if shard.has(index)] == [1, 4]
     assert shard == Shard(1, 3)
     for text in ("", "1", "3/3", "-1/3", "a/b", "1/0", "00000/1"):
-        with pytest.raises(ValueError, match="is not like 0/3"):
+        with pytest.raises(ValueError, match=r"^invalid shard .*: expected K/N"):
             shard_option(text)
 
 
 @pytest.mark.parametrize("seconds", [30, None])
-def test_a_claim_holds_as_long_as_its_lease_says(world, seconds):
-    """That of another one whose settings are others; 15 seconds if it says nothing."""
+def test_lease_of_another_process_is_valid_for_its_own_duration(world, seconds):
+    """Another process can use another duration; without one it is 15 seconds."""
     leases, time = world
     spec = {"holderIdentity": "another", "leaseDurationSeconds": seconds}
     leases.objects["devicemanager-shard-0"] = {"metadata": {"resourceVersion": "0"}, "spec": spec}
     (only,) = processes(world, 1, 1)
     free_at = seconds or 15
-    only.claims.step()
+    only.shards.step()
     time[0] = free_at - 0.1
-    only.claims.step()
+    only.shards.step()
     assert only.running == set()
     time[0] = free_at
-    only.claims.step()
+    only.shards.step()
     assert only.running == {0}

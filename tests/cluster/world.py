@@ -1,7 +1,7 @@
-"""A cluster in memory: the stub's objects without sockets, threads and real time.
+"""A cluster in memory: the fake API server without sockets, threads and real time.
 
-Requests go straight to the stub's rules; what changes is told to the nodes at once. Work waits
-in the lane until ``World.settle``, so that a test sees every step.
+Requests go straight to the request handler, and changes straight to the nodes. Work waits in the
+work queue until ``World.settle``, so that a test can observe every step.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from devicemanager.cluster.client.errors import ClientClosing, api_error
-from devicemanager.cluster.client.protocol import JsonObject, Priority
-from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.fake_apiserver.answers import Rejection
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.work_queue import Priority
+from devicemanager.cluster.container_behaviour import ContainerBehaviour
+from devicemanager.cluster.fake_apiserver.authorization import Permissions
+from devicemanager.cluster.fake_apiserver.errors import StatusError
 from devicemanager.cluster.fake_apiserver.faults import Faults
-from devicemanager.cluster.fake_apiserver.handling import Handling
-from devicemanager.cluster.fake_apiserver.objects import Objects
-from devicemanager.cluster.fake_apiserver.rights import Rights
+from devicemanager.cluster.fake_apiserver.handling import RequestHandler
+from devicemanager.cluster.fake_apiserver.registry import Registry
 from devicemanager.cluster.fake_apiserver.store import Store
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.nodecontext import Shared
+from devicemanager.cluster.node_context import ServerFeatures
 from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.io.clock import ManualClock
@@ -38,8 +39,8 @@ _GROUPS = {"noderesourcetopologies": "/apis/topology.node.k8s.io/v1alpha2"}
 _PODS = "/api/v1/namespaces/default/pods"
 
 
-class FakeLane:
-    """Keeps work until it is run, by one thread."""
+class FakeWorkQueue:
+    """Stores work until ``run``."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Priority, str, Callable[[], None]]] = deque()
@@ -48,22 +49,22 @@ class FakeLane:
         self.waiting.append((priority, key, work))
 
     def run(self) -> int:
-        """Everything there is to do; how many works that were."""
+        """Run all work, including work that is added meanwhile; return how much it was."""
         done = 0
         while self.waiting:
             done += 1
-            assert done < 10_000, "this never comes to rest"
+            assert done < 10_000, "endless loop"
             _, _, work = self.waiting.popleft()
             work()
         return done
 
 
-class FakeHeartbeats:
-    """Notes who has a lease."""
+class FakeLeases:
+    """Records which nodes have a Lease."""
 
     def __init__(self) -> None:
         self.uids: dict[str, str] = {}
-        self.silent: set[str] = set()
+        self.paused: set[str] = set()
 
     def add(self, node: str, uid: str) -> None:
         self.uids[node] = uid
@@ -71,27 +72,27 @@ class FakeHeartbeats:
     def remove(self, node: str) -> None:
         self.uids.pop(node, None)
 
-    def silence(self, node: str, silent: bool) -> None:
-        (self.silent.add if silent else self.silent.discard)(node)
+    def pause(self, node: str, paused: bool) -> None:
+        (self.paused.add if paused else self.paused.discard)(node)
 
 
 class World:
-    """The API server, its nodes, and what was asked of it."""
+    """An API server with nodes, and the requests that the nodes sent."""
 
-    def __init__(self, *, keeps_health: bool = True) -> None:
+    def __init__(self, *, stores_resource_health: bool = True) -> None:
         self.clock = ManualClock(1_800_000_000.0)
-        self.lane = FakeLane()
-        self.heartbeat = FakeHeartbeats()
+        self.work_queue = FakeWorkQueue()
+        self.leases = FakeLeases()
         self.warnings: list[str] = []
         self.left: list[str] = []
-        self.asked: list[tuple[str, str, Any]] = []
+        self.requests: list[tuple[str, str, Any]] = []
         self.nodes: dict[str, ClusterNode] = {}
-        self.shared = Shared()
+        self.features = ServerFeatures()
         self._store = Store()
-        objects = Objects(self._store, keeps_resource_health=keeps_health)
-        self.rights = Rights()
-        self._handling = Handling(objects, Faults(), self.rights, None)
-        self._told = 0
+        registry = Registry(self._store, stores_resource_health=stores_resource_health)
+        self.permissions = Permissions()
+        self._handler = RequestHandler(registry, Faults(), self.permissions, None)
+        self._delivered = 0
         self.is_closed = False
 
     # -- as the client ---------------------------------------------------------------
@@ -108,22 +109,20 @@ class World:
     ) -> JsonObject:
         if self.is_closed:
             raise ClientClosing
-        self.asked.append((method, path, body))
-        return self.ask(method, path, body, patch=patch)
+        self.requests.append((method, path, body))
+        return self.call(method, path, body, patch=patch)
 
-    def ask(self, method: str, path: str, body: Any = None, *, patch: Any = None) -> JsonObject:
-        """As somebody else."""
+    def call(self, method: str, path: str, body: Any = None, *, patch: Any = None) -> JsonObject:
+        """Send a request that does not come from a node."""
         headers = {"Content-Type": _CONTENT[patch]}
         text = b"" if body is None else json.dumps(body).encode()
         try:
-            asked = self._handling.read(method, path, headers, text)
-            self._handling.authorize(asked)
-            _, answer = self._handling.answer(asked)
-        except Rejection as rejection:
-            raise api_error(
-                rejection.code, rejection.reason, rejection.message, method, path
-            ) from None
-        found: JsonObject = json.loads(answer)
+            request = self._handler.parse(method, path, headers, text)
+            self._handler.authorize(request)
+            _, response = self._handler.respond(request)
+        except StatusError as error:
+            raise api_error(error.code, error.reason, error.message, method, path) from None
+        found: JsonObject = json.loads(response)
         return found
 
     # -- nodes -----------------------------------------------------------------------
@@ -133,66 +132,66 @@ class World:
         name: str = "n",
         kubelet: NodeKubelet | None = None,
         *,
-        facts: Facts | None = None,
+        behaviour: ContainerBehaviour | None = None,
         gpus: int | str = 4,
         settings: Settings | None = None,
         **options: Any,
     ) -> ClusterNode:
-        """A node that has joined and knows its pods."""
+        """Add a node that knows its pods."""
         node = ClusterNode(
             name,
             kubelet or InMemoryKubelet(settings, {GPU: gpus}, clock=self.clock),
             api=self,
-            lane=self.lane,
-            heartbeat=self.heartbeat,
+            work_queue=self.work_queue,
+            leases=self.leases,
             clock=self.clock,
             options=NodeOptions(**options),
-            facts=facts,
-            shared=self.shared,
+            behaviour=behaviour,
+            features=self.features,
             warn=self.warnings.append,
-            left=self.left.append,
+            on_left=self.left.append,
         )
         node.join()
         self.nodes[name] = node
-        self.tell()
-        node.pods.listed([each for each in self.all("pods") if _on(each) == name])
+        self.deliver()
+        node.on_pod_list([each for each in self.all("pods") if _node_of(each) == name])
         self.settle()
         return node
 
     def settle(self) -> None:
-        """Until nothing is left to do now."""
-        while self.tell() or self.lane.run():
+        """Deliver changes and run work until neither is left."""
+        while self.deliver() or self.work_queue.run():
             pass
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, in steps, and do what comes."""
+        """Advance the clock in steps of a second, and settle after each."""
         while seconds > 0:
             step = min(seconds, 1.0)
             self.clock.advance(step)
             self.settle()
             seconds -= step
 
-    def tell(self) -> int:
-        """Tell the nodes what has changed; how much it was."""
-        changes = list(self._store.after(self._told, 0.0, lambda: True))
+    def deliver(self) -> int:
+        """Deliver all changes to the nodes; return how many there were."""
+        changes = list(self._store.after(self._delivered, 0.0, lambda: True))
         for change in changes:
-            self._told = change.version
-            self._tell_one(change)
+            self._delivered = change.version
+            self._deliver_one(change)
         return len(changes)
 
-    def _tell_one(self, change: Any) -> None:
+    def _deliver_one(self, change: Any) -> None:
         stored = change.after or change.before
         value = json.loads(stored.text)
         kind = "DELETED" if change.after is None else "MODIFIED"
         if change.before is None:
             kind = "ADDED"
         if change.kind.name == "Pod":
-            before = change.before is not None and _on(change.before.value)
-            node = self.nodes.get(_on(value))
+            before = change.before is not None and _node_of(change.before.value)
+            node = self.nodes.get(_node_of(value))
             if node is not None:
-                node.pods.seen(kind if before else "ADDED", value)
+                node.on_pod_event(kind if before else "ADDED", value)
         elif change.kind.name == "Node" and value["metadata"]["name"] in self.nodes:
-            self.nodes[value["metadata"]["name"]].seen(kind, value)
+            self.nodes[value["metadata"]["name"]].on_node_event(kind, value)
 
     # -- as a user -------------------------------------------------------------------
 
@@ -207,7 +206,7 @@ class World:
         settle: bool = True,
         **spec: Any,
     ) -> str:
-        """A pod that is bound to a node; its UID."""
+        """Create a pod that is bound to a node; return its UID."""
         limits = {GPU: str(gpus)} if gpus else {}
         container = {"name": "main", "image": "i:1", "resources": {"limits": limits}}
         metadata: JsonObject = {"name": name, "annotations": dict(annotations or {})}
@@ -217,13 +216,13 @@ class World:
             "metadata": metadata,
             "spec": {"containers": [container], "nodeName": node, **spec},
         }
-        uid: str = self.ask("POST", _PODS, made)["metadata"]["uid"]
+        uid: str = self.call("POST", _PODS, made)["metadata"]["uid"]
         if settle:
             self.settle()
         return uid
 
     def pod(self, name: str) -> JsonObject:
-        return self.ask("GET", f"{_PODS}/{name}")
+        return self.call("GET", f"{_PODS}/{name}")
 
     def status(self, name: str) -> JsonObject:
         found: JsonObject = self.pod(name)["status"]
@@ -231,11 +230,11 @@ class World:
 
     def delete(self, name: str, grace: int | None = None) -> None:
         body = {} if grace is None else {"gracePeriodSeconds": grace}
-        self.ask("DELETE", f"{_PODS}/{name}", body)
+        self.call("DELETE", f"{_PODS}/{name}", body)
         self.settle()
 
     def node(self, name: str = "n") -> JsonObject:
-        return self.ask("GET", f"/api/v1/nodes/{name}")
+        return self.call("GET", f"/api/v1/nodes/{name}")
 
     def condition(self, kind: str = "Ready", name: str = "n") -> JsonObject:
         found = {each["type"]: each for each in self.node(name)["status"]["conditions"]}
@@ -243,9 +242,9 @@ class World:
         return condition
 
     def annotate(self, text: str | None, name: str = "n") -> None:
-        """Faults of a node, as ``kubectl annotate`` says them."""
+        """Set the faults annotation of a node, as ``kubectl annotate`` does."""
         body = {"metadata": {"annotations": {"devicemanager.io/faults": text}}}
-        self.ask("PATCH", f"/api/v1/nodes/{name}", body, patch="merge")
+        self.call("PATCH", f"/api/v1/nodes/{name}", body, patch="merge")
         self.settle()
 
     def events(self, reason: str = "") -> list[JsonObject]:
@@ -254,14 +253,14 @@ class World:
 
     def all(self, plural: str) -> list[JsonObject]:
         group = _GROUPS.get(plural, "/api/v1")
-        found: list[JsonObject] = self.ask("GET", f"{group}/{plural}")["items"]
+        found: list[JsonObject] = self.call("GET", f"{group}/{plural}")["items"]
         return found
 
     def patches(self, name: str) -> int:
-        """How often a pod's status was told."""
+        """Return how often a pod's status was written."""
         path = f"{_PODS}/{name}/status"
-        return sum(method == "PATCH" and at == path for method, at, _ in self.asked)
+        return sum(method == "PATCH" and at == path for method, at, _ in self.requests)
 
 
-def _on(pod: Mapping[str, Any]) -> str:
+def _node_of(pod: Mapping[str, Any]) -> str:
     return str(pod["spec"].get("nodeName", ""))

@@ -1,12 +1,11 @@
-"""A real plugin, in Go, serves one whole node among a hundred light ones."""
+"""A real plugin, in Go, serves one mock kubelet among a hundred in-memory nodes."""
 
 import time
 
 import pytest
 
-from devicemanager.cluster import Cluster, Facts, NodeOptions
+from devicemanager.cluster import Cluster, NodeSpecs
 from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
-from devicemanager.cluster.node_specs import light_members
 from tests.cluster.objects import GPU, gpu_pod
 
 
@@ -20,36 +19,35 @@ def until(test, seconds=60):
 
 @pytest.fixture
 def cluster(tmp_path):
-    with FakeApiServer() as stub, Controllers(stub):
-        kubeconfig = stub.kubeconfig(tmp_path / "kubeconfig")
+    with FakeApiServer() as apiserver, Controllers(apiserver):
+        kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
         with Cluster.connect(kubeconfig) as found:
-            yield stub, found
+            yield apiserver, found
 
 
 def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin):
-    stub, joined = cluster
-    options, facts = NodeOptions(), Facts()
-    members = light_members("n", 101, {GPU: 1}, None, options, facts, full=1, root=node_dir)
-    nodes = joined.join_members(members)
+    apiserver, joined = cluster
+    nodes = joined.join_specs(NodeSpecs.numbered("n", 101, {GPU: 1}, full=1, root=node_dir))
 
     def allocatable(name):
-        return stub.get("nodes", name)["status"]["allocatable"].get(GPU)
+        return apiserver.get("nodes", name)["status"]["allocatable"].get(GPU)
 
-    assert allocatable("n-0") is None, "nobody has registered there"
+    assert allocatable("n-0") is None, "no plugin has registered"
     plugin = spawn(go_bin / "plugin", "-dir", nodes[0].kubelet.plugin_dir, "-count", "2")
     plugin.wait_for("registered", unless="register-failed")
     until(lambda: allocatable("n-0") == "2")
     for number in range(102):
-        stub.create("pods", gpu_pod(f"p-{number}"))
+        apiserver.create("pods", gpu_pod(f"p-{number}"))
     until(lambda: joined.pod_counts() == {"Running": 102})
     assert sorted(event["ids"] for event in plugin.events("allocate")) == [["gpu-0"], ["gpu-1"]]
-    on_it = [each for each in stub.all("pods") if each["spec"]["nodeName"] == "n-0"]
+    on_it = [each for each in apiserver.all("pods") if each["spec"]["nodeName"] == "n-0"]
     assert len(on_it) == 2
-    stub.create("pods", gpu_pod("one-more", nodeName="n-0"))
-    rejected = until(lambda: stub.get("pods", "one-more")["status"].get("reason"))
+    apiserver.create("pods", gpu_pod("one-more", nodeName="n-0"))
+    rejected = until(lambda: apiserver.get("pods", "one-more")["status"].get("reason"))
     assert rejected == "UnexpectedAdmissionError"
     plugin.terminate()
     until(lambda: allocatable("n-0") == "0")
     assert all(
-        stub.get("pods", each["metadata"]["name"])["status"]["phase"] == "Running" for each in on_it
+        apiserver.get("pods", each["metadata"]["name"])["status"]["phase"] == "Running"
+        for each in on_it
     )

@@ -1,7 +1,7 @@
-"""Builds etcd, kube-apiserver, kube-scheduler and the controllers.
+"""Build etcd, kube-apiserver, kube-scheduler and the controllers.
 
-``python -m tools.cluster.build`` takes 20 minutes of a processor the first time; what is built is
-kept in ``.cache``.
+``python -m tools.cluster.build`` takes 20 minutes of CPU time the first time and stores the
+programs in ``.cache``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 __all__ = ["BINARIES", "VARIABLE", "BuildError", "binaries", "build"]
 
 VARIABLE: Final = "DEVICEMANAGER_CLUSTER_BINARIES"
-"""Names a directory with the programs, such as those of a distribution."""
+"""Environment variable with a directory of programs, such as those of a distribution."""
 SOURCES: Final = Path(__file__).parent / "go"
 BINARIES: Final = Path(__file__).parents[2] / ".cache" / "cluster" / "bin"
 _KUBERNETES: Final = "v1.32.13"
@@ -33,39 +33,39 @@ _PROGRAMS: Final = {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "controllers": "./controllers",
 }
-"""Program to the package it is built of."""
+"""Go package by program."""
 
 
 class BuildError(Exception):
-    """A program cannot be built here, or is not there; one line for the user."""
+    """A program cannot be built, or is missing; the text is one line for the user."""
 
 
 def binaries() -> Path:
-    """The directory with all programs. Raises BuildError with the reason if there is none."""
+    """Return the directory with all programs. Raises BuildError if there is none."""
     directory = Path(os.environ.get(VARIABLE) or BINARIES)
     missing = [name for name in _PROGRAMS if not (directory / name).is_file()]
     if missing:
         raise BuildError(
-            f"no {', '.join(missing)} in {directory}: `python -m tools.cluster.build` builds "
-            f"them, or {VARIABLE} names a directory that has them"
+            f"no {', '.join(missing)} in {directory}: run `python -m tools.cluster.build`, or set "
+            f"{VARIABLE} to a directory that has them"
         )
     return directory
 
 
 def build(jobs: int = 2) -> Path:
-    """Build what is not there yet, or of other sources; returns the directory.
+    """Build programs that are missing or outdated; return the directory.
 
-    ``jobs`` is how many packages are compiled at a time. Raises BuildError.
+    ``jobs``: packages to compile in parallel. Raises BuildError.
     """
     go = shutil.which("go")
     if go is None:
-        raise BuildError("Go is not installed: the control plane is written in it")
+        raise BuildError("Go is not installed; it is required to build the control plane")
     BINARIES.mkdir(parents=True, exist_ok=True)
     for name, package in _PROGRAMS.items():
         stamp = BINARIES / f"{name}.sources"
         if (BINARIES / name).exists() and stamp.exists() and stamp.read_text() == _digest(name):
             continue
-        print(f"building {name} of {package}", file=sys.stderr, flush=True)
+        print(f"building {name} from {package}", file=sys.stderr, flush=True)
         command = [go, "build", f"-p={jobs}", "-ldflags", _LINK, "-o", str(BINARIES / name)]
         _run([*command, package])
         stamp.write_text(_digest(name))
@@ -73,7 +73,7 @@ def build(jobs: int = 2) -> Path:
 
 
 def _digest(program: str) -> str:
-    """Of the pinned modules; of our own sources only for what is made of them."""
+    """Return a hash of the pinned modules, and for ``controllers`` of our own files."""
     found = hashlib.sha256(_LINK.encode())
     names = ["go.mod", "go.sum"]
     if program == "controllers":
@@ -87,7 +87,7 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(
         command,
         cwd=SOURCES,
-        # A release that asks for a newer Go is rejected, not a reason to download one.
+        # Reject modules that require a newer Go, instead of downloading it.
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false -mod=readonly"},
         stderr=subprocess.PIPE,
         text=True,
@@ -100,7 +100,9 @@ def _run(command: list[str]) -> None:
 
 def _main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.cluster.build", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=2, help="packages at a time (default: 2)")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="packages to compile in parallel (default: 2)"
+    )
     try:
         print(build(parser.parse_args().jobs))
     except BuildError as error:

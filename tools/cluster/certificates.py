@@ -1,4 +1,4 @@
-"""One certificate authority and what it signs, by openssl."""
+"""A certificate authority and the certificates it signs, made with openssl."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Pair:
 
 @attrs.frozen
 class Authority:
-    """Signs in a directory of its own; nothing of it leaves the machine or lasts."""
+    """Signs certificates in one directory, for this machine, valid for two days."""
 
     directory: Path
 
     @classmethod
     def create(cls, directory: Path) -> Authority:
-        """A new one. Raises OSError if openssl is not installed."""
+        """Create an authority. Raises OSError if openssl is not installed."""
         if shutil.which("openssl") is None:
-            raise FileNotFoundError("openssl is not installed: certificates are made with it")
+            raise FileNotFoundError("openssl is not installed; it is required for certificates")
         directory.mkdir(parents=True, exist_ok=True)
         authority = cls(directory)
         authority.key("ca")
@@ -45,22 +45,22 @@ class Authority:
 
     @property
     def certificate(self) -> Path:
-        """Of the authority itself."""
+        """Certificate of the authority."""
         return self.directory / "ca.crt"
 
     def key(self, name: str) -> Path:
-        """A new private key."""
+        """Create a private key."""
         curve = ["-pkeyopt", "ec_paramgen_curve:P-256"]
         _openssl(self.directory, ["genpkey", "-algorithm", "EC", *curve, "-out", f"{name}.key"])
         return self.directory / f"{name}.key"
 
     def public(self, name: str) -> Path:
-        """The public half of a key."""
+        """Write the public half of a key."""
         _openssl(self.directory, ["pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"])
         return self.directory / f"{name}.pub"
 
     def sign(self, name: str, user: str, *groups: str, days: str = _DAYS) -> Pair:
-        """A certificate for loopback, of a user in groups as Kubernetes reads them."""
+        """Sign a certificate for loopback, with user and groups as Kubernetes reads them."""
         key = self.key(name)
         subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
         extensions = self.directory / f"{name}.ext"

@@ -1,9 +1,8 @@
-"""What nodes in a cluster cost, on a real control plane: ``python -m tools.cluster.measure``.
+"""Measure what nodes in a cluster cost: ``python -m tools.cluster.measure``.
 
-Prints a line a figure. Everything is on one machine, so seconds say as much about the control
-plane as about us; processor time per operation is ours alone. Net is what an operation adds: what
-the nodes take when idle in the same run, leases above all, and what this measurement takes to
-look are not in it.
+Prints one figure per line. Everything runs on one machine, so wall-clock times include the
+control plane; CPU time per operation is that of this process alone. "Net" excludes the CPU time
+of idle nodes in the same run, mostly for leases, and that of the measurement itself.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ class Measuring:
     soak: float
     """Seconds."""
     rate: float
-    """Pods a second while soaking."""
+    """Pods per second in the soak test."""
     _idle: float = 0.0
-    """Seconds of processor time that idle nodes take in a second."""
+    """CPU time of idle nodes, in seconds per second."""
 
     def say(self, what: str, value: float, unit: str) -> None:
-        """A figure, with the load of the machine at that time."""
+        """Print a figure with the current load of the machine."""
         print(f"{what:45} {value:10.2f} {unit:8} load {os.getloadavg()[0]:.0f}", flush=True)
 
     def run(self) -> None:
-        """Join, idle, run pods, delete them."""
+        """Let nodes join and idle; run pods and delete them."""
         with Cluster.connect(self.plane.kubeconfig, warn=_warn) as cluster:
             self._join(cluster)
             self._leases(cluster)
@@ -69,50 +68,50 @@ class Measuring:
                 cast(InMemoryKubelet, node.kubelet).self_check()
             used = self.plane.cpu()
             for name, seconds in used.items():
-                self.say(f"processor time of {name}", seconds, "s")
+                self.say(f"CPU time of {name}", seconds, "s")
 
     def _join(self, cluster: Cluster) -> None:
-        """A tenth of the nodes comes first and is waited for, on no clock: what connections,
-        threads, modules and the watches take is not counted as the nodes' memory."""
+        """Let all nodes join, a tenth of them first and without the clock.
+
+        So the memory of connections, threads, modules and watches does not count as the nodes'.
+        """
         first = max(1, self.nodes // 10)
         options = NodeOptions(taints=())
         empty, began, cpu = _rss(), time.monotonic(), time.process_time()
-        cluster.join_light("first", first, {GPU: 8}, options=options)
+        cluster.join_in_memory("first", first, {GPU: 8}, options=options)
         waits, idles = time.monotonic(), time.process_time()
         _wait(lambda: self._count_ready() == first)
         before = _rss()
         began += time.monotonic() - waits
         cpu += time.process_time() - idles
-        cluster.join_light("m", self.nodes - first, {GPU: 8}, options=options)
+        cluster.join_in_memory("m", self.nodes - first, {GPU: 8}, options=options)
         self.say(f"{self.nodes} nodes registered", time.monotonic() - began, "s")
-        self.say("processor time per node", 1000 * (time.process_time() - cpu) / self.nodes, "ms")
+        self.say("CPU time per node", 1000 * (time.process_time() - cpu) / self.nodes, "ms")
         _wait(lambda: self._count_ready() == self.nodes)
         self.say(f"{self.nodes} nodes Ready, without the taint", time.monotonic() - began, "s")
         self.say("memory per node, net", (_rss() - before) / max(1, self.nodes - first), "KiB")
         self.say("memory of all, with connections", (_rss() - empty) / 1024, "MiB")
 
     def _leases(self, cluster: Cluster, seconds: float = 20.0) -> None:
-        lane = cluster.connection.heartbeat
-        cpu, count = time.process_time(), lane.lag.renewals
+        cpu, count = time.process_time(), cluster.lease_lag.renewals
         time.sleep(seconds)
-        done, used = lane.lag.renewals - count, time.process_time() - cpu
+        done, used = cluster.lease_lag.renewals - count, time.process_time() - cpu
         self._idle = used / seconds
         self.say("leases renewed per second", done / seconds, "/s")
-        self.say("processor time per lease, all idle nodes do", 1000 * used / max(1, done), "ms")
-        self.say("worst lateness of a lease", lane.lag.worst, "s")
+        self.say("CPU time per lease, with all of an idle node", 1000 * used / max(1, done), "ms")
+        self.say("worst lateness of a lease", cluster.lease_lag.worst, "s")
 
     def _run_pods(self, cluster: Cluster) -> None:
-        lane = cluster.connection.heartbeat
         first = max(1, self.pods // 5)
         self._deployment(first)
         _wait(lambda: self._is_done(cluster, {"Running": first}))
         before, rest = _rss(), self.pods - first
-        leases = lane.lag.renewals
+        leases = cluster.lease_lag.renewals
         with self._net("pod start", f"{rest} pods of a Deployment Running", rest):
             self._scale(self.pods)
             _wait(lambda: self._is_done(cluster, {"Running": self.pods}))
-        self.say("leases renewed meanwhile", lane.lag.renewals - leases, "")
-        self.say("worst lateness of a lease", lane.lag.worst, "s")
+        self.say("leases renewed during that", cluster.lease_lag.renewals - leases, "")
+        self.say("worst lateness of a lease", cluster.lease_lag.worst, "s")
         self.say("memory per pod, net", (_rss() - before) / max(1, rest), "KiB")
         with self._net("deletion", f"{self.pods} pods deleted", self.pods):
             self._scale(0)
@@ -120,23 +119,21 @@ class Measuring:
 
     @contextmanager
     def _net(self, what: str, goal: str, count: int) -> Iterator[None]:
-        """Processor time per operation, without what this thread takes, which measures, and
-        without what the nodes take when idle."""
+        """Measure the CPU time per operation, without this thread and without idle nodes."""
         began, cpu, mine = time.monotonic(), time.process_time(), time.thread_time()
         yield
         seconds = time.monotonic() - began
         used = time.process_time() - cpu - (time.thread_time() - mine)
         self.say(goal, seconds, "s")
-        self.say(f"processor time per {what}, gross", 1000 * used / count, "ms")
+        self.say(f"CPU time per {what}, gross", 1000 * used / count, "ms")
         net = used - self._idle * seconds
-        self.say(f"processor time per {what}, net", 1000 * net / count, "ms")
+        self.say(f"CPU time per {what}, net", 1000 * net / count, "ms")
 
     def _soak(self, cluster: Cluster) -> None:
-        """Pods come at a rate, run for some seconds and are deleted."""
-        lane = cluster.connection.heartbeat
+        """Create pods at a rate and delete each one 10 seconds later."""
         began, cpu, created = time.monotonic(), time.process_time(), 0
         worst = not_ready = 0.0
-        looked = began
+        checked = began
         while (now := time.monotonic()) < began + self.soak:
             while created < (now - began) * self.rate:
                 self.api.request("POST", f"{DEFAULT}/pods", _pod(f"s-{created}"))
@@ -144,10 +141,10 @@ class Measuring:
                 if created > 10 * self.rate:
                     name = f"s-{created - 1 - int(10 * self.rate)}"
                     self.api.request("DELETE", f"{DEFAULT}/pods/{name}")
-            if now > looked + 10:
-                looked = now
+            if now > checked + 10:
+                checked = now
                 not_ready = max(not_ready, self.nodes - self._count_ready())
-                worst = max(worst, lane.lag.worst)
+                worst = max(worst, cluster.lease_lag.worst)
             time.sleep(0.02)
         for number in range(max(0, created - int(10 * self.rate)), created):
             self.api.request("DELETE", f"{DEFAULT}/pods/s-{number}")
@@ -155,22 +152,22 @@ class Measuring:
         seconds = time.monotonic() - began
         self.say("soak: pods per second", created / seconds, "/s")
         self.say(
-            "soak: processor time per second, the load included",
+            "soak: CPU time per second, with the load",
             (time.process_time() - cpu) / seconds,
             "s",
         )
         self.say("soak: most nodes NotReady at once", not_ready, "")
         self.say("soak: worst lateness of a lease", worst, "s")
-        held = sum(
+        allocated = sum(
             each.pod is not None
             for node in cluster.nodes.values()
             for each in node.kubelet.inventory()
         )
-        self.say("soak: devices held at the end", held, "")
+        self.say("soak: devices allocated at the end", allocated, "")
 
     def _is_done(self, cluster: Cluster, phases: dict[str, int]) -> bool:
-        """Whether the nodes' pods are so, and the API server was told."""
-        return cluster.pod_counts() == phases and cluster.connection.lane.load == 0
+        """True if the pods have these phases, and no request is pending."""
+        return cluster.pod_counts() == phases and cluster.pending_requests == 0
 
     def _count_ready(self) -> int:
         return sum(_is_ready(node) for node in _all(self.api, "/api/v1/nodes"))
@@ -206,8 +203,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 
 def _all(api: ApiClient, path: str) -> Iterator[dict[str, Any]]:
-    # Small pages, one after another: what this takes to look must not show in the memory of the
-    # process.
+    # Small pages, so that this measurement does not show in the memory of the process.
     query = {"limit": "50"}
     while True:
         page = api.request("GET", path, query=query)
@@ -226,7 +222,7 @@ def _wait(test: Callable[[], bool]) -> None:
 
 
 def _rss() -> int:
-    """In KiB, without what is no longer used."""
+    """Return the resident memory in KiB, after a garbage collection."""
     gc.collect()
     return psutil.Process().memory_info().rss // 1024
 
@@ -236,12 +232,12 @@ def _warn(text: str) -> None:
 
 
 def main() -> int:
-    """Run it; returns the exit status."""
+    """Run the measurement; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.cluster.measure", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=1000)
-    parser.add_argument("--soak", type=float, default=0, help="seconds of pods that come and go")
-    parser.add_argument("--rate", type=float, default=20, help="of these, a second")
+    parser.add_argument("--soak", type=float, default=0, help="seconds of the soak test")
+    parser.add_argument("--rate", type=float, default=20, help="pods per second in the soak test")
     args = parser.parse_args()
     try:
         programs = binaries()

@@ -1,4 +1,4 @@
-"""The real control plane as processes, all on 127.0.0.1 and in one directory."""
+"""A real control plane as processes on 127.0.0.1, in one directory."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ _SERVICES: Final = "10.96.0.0/16"
 
 
 class ControlPlane:
-    """etcd, kube-apiserver, kube-scheduler and the controllers, from ``start`` or ``with``."""
+    """etcd, kube-apiserver, kube-scheduler and the controllers.
+
+    Use it as a context manager, or call ``start`` and ``stop``.
+    """
 
     def __init__(
         self, binaries: Path, directory: Path, *, grace: float = 50.0, resource_health: bool = True
     ) -> None:
         """``grace``: seconds without a renewed lease until a node is NotReady.
-        ``resource_health``: the gate ResourceHealthStatus."""
+        ``resource_health``: the feature gate ResourceHealthStatus."""
         self._binaries = binaries
         self._directory = directory
         self._grace = grace
@@ -46,18 +49,18 @@ class ControlPlane:
         self._server = self._authority.sign("server", "kube-apiserver")
         self._port, self._etcd, self._peer = _free_ports(3)
         self.kubeconfig = self.kubeconfig_of("admin", "system:masters")
-        """Of somebody who may do everything."""
+        """Kubeconfig of a cluster administrator."""
 
-    # -- life ------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start all and wait until the API server is ready. Raises TimeoutError."""
+        """Start everything; wait until the API server is ready. Raises TimeoutError."""
         self.start_etcd()
         self.start_server()
         self.start_controllers()
 
     def start_controllers(self) -> None:
-        """The scheduler and the controllers."""
+        """Start the scheduler and the controllers."""
         config = str(self.kubeconfig)
         self._run(
             "kube-scheduler",
@@ -77,7 +80,7 @@ class ControlPlane:
         )
 
     def start_etcd(self) -> None:
-        """An empty one; its data are in memory where there is such a place."""
+        """Start an empty etcd, with data in memory if possible."""
         data = self._data()
         client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd, self._peer))
         self._run(
@@ -93,7 +96,7 @@ class ControlPlane:
         )
 
     def start_server(self) -> None:
-        """kube-apiserver; waits until it is ready. Raises TimeoutError."""
+        """Start kube-apiserver; wait until it is ready. Raises TimeoutError."""
         keys = self._directory / "certificates"
         kubelet = self._authority.sign("kubelet-client", "kube-apiserver", "system:masters")
         self._run(
@@ -122,13 +125,13 @@ class ControlPlane:
         self._wait_ready()
 
     def stop(self) -> None:
-        """End all of them, and take their data away."""
+        """Stop everything and delete the data."""
         for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
             self.end(name)
         shutil.rmtree(self._data(), ignore_errors=True)
 
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """End one of them."""
+        """Stop one program."""
         process = self._processes.pop(name, None)
         if process is None:
             return
@@ -140,8 +143,10 @@ class ControlPlane:
             process.wait()
 
     def wipe(self) -> None:
-        """A new etcd under the API server, as after the loss of its disk. The controllers start
-        anew, too: their watches wait for versions that are yet to come."""
+        """Start over with an empty etcd, as after the loss of its disk.
+
+        The controllers restart, too: their watches would wait for versions in the future.
+        """
         for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
             self.end(name, signal.SIGKILL)
         shutil.rmtree(self._data(), ignore_errors=True)
@@ -149,7 +154,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """One of them stands still: requests hang."""
+        """Suspend one program: requests to it hang."""
         process = self._processes[name]
         process.send_signal(signal.SIGSTOP)
         try:
@@ -168,38 +173,40 @@ class ControlPlane:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- who may what ----------------------------------------------------------------
+    # -- access ----------------------------------------------------------------
 
     @property
     def url(self) -> str:
-        """Where the API server is."""
+        """URL of the API server."""
         return f"https://127.0.0.1:{self._port}"
 
     @property
     def authority(self) -> Path:
-        """The certificate of whoever signed the API server's."""
+        """Certificate of the authority that signed the API server's."""
         return self._authority.certificate
 
     def read(self, path: str) -> str:
-        """What the API server answers somebody who may do everything; a text, of logs for
-        example. Raises urllib.error.HTTPError."""
+        """GET a path as administrator; return the text of the response, such as logs.
+
+        Raises urllib.error.HTTPError.
+        """
         url, context = f"{self.url}{path}", self._admin()
         with urllib.request.urlopen(url, timeout=30, context=context) as answer:
             return str(answer.read(), "utf-8")
 
     def serving_pair(self, name: str) -> Pair:
-        """A certificate for a server on loopback."""
+        """Sign a certificate for a server on loopback."""
         return self._authority.sign(name, name)
 
     def kubeconfig_of(self, user: str, *groups: str, days: str = "2") -> Path:
-        """Write a kubeconfig for a user in groups; a negative number of ``days`` has expired."""
+        """Write a kubeconfig for a user in groups; with negative ``days`` it has expired."""
         name = user.replace(":", "-")
         pair = self._authority.sign(name, user, *groups, days=days)
         who = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
         return self._kubeconfig(name, who)
 
     def kubeconfig_with(self, token: str, name: str) -> Path:
-        """Write a kubeconfig for whoever has this token."""
+        """Write a kubeconfig with a token."""
         return self._kubeconfig(name, {"token": token})
 
     def _kubeconfig(self, name: str, who: dict[str, str]) -> Path:
@@ -215,7 +222,7 @@ class ControlPlane:
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
         }
-        path.write_text(json.dumps(config))  # JSON is YAML, too
+        path.write_text(json.dumps(config))  # JSON is valid YAML
         return path
 
     def _admin(self) -> ssl.SSLContext:
@@ -224,10 +231,10 @@ class ControlPlane:
         context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
         return context
 
-    # -- measures --------------------------------------------------------------------
+    # -- measurements --------------------------------------------------------------------
 
     def cpu(self) -> dict[str, float]:
-        """Seconds of processor time that each of them has used."""
+        """Return the CPU time of each program, in seconds."""
         return {name: cpu_seconds(process.pid) for name, process in self._processes.items()}
 
     # -- processes -------------------------------------------------------------------
@@ -254,7 +261,7 @@ class ControlPlane:
         while time.monotonic() < end:
             for name, process in self._processes.items():
                 if process.poll() is not None:
-                    raise TimeoutError(f"{name} ended: see {self._directory / f'{name}.log'}")
+                    raise TimeoutError(f"{name} exited: see {self._directory / f'{name}.log'}")
             with contextlib.suppress(OSError, urllib.error.URLError):
                 url = f"{self.url}/readyz"
                 with urllib.request.urlopen(url, timeout=2, context=context) as answer:

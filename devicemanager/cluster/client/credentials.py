@@ -1,7 +1,7 @@
-"""Where the API server is and who we are: from a kubeconfig, or from the pod we run in.
+"""Address and credentials of the API server, from a kubeconfig or the pod's service account.
 
-The official client reads it, with its exec plugins and tokens that are renewed. Of what it
-fills in only that is used which its releases have had from 29 on.
+The official client reads them, with exec plugins and tokens that it renews. Only attributes
+that ``Configuration`` has in all releases from 29 on are used.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ __all__ = ["Credentials", "Server", "load"]
 
 _LOOPBACK = ("localhost", "::1")
 _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
-_HINT = "give one with --kubeconfig, or set KUBECONFIG"
+_HINT = "use --kubeconfig, or set KUBECONFIG"
 
 Token = Callable[[], str | None]
-"""What to send as Authorization, renewed if need be; None is nothing."""
+"""Returns the value of the Authorization header, renewed if necessary; None for no header."""
 
 
 @attrs.frozen
 class Server:
-    """How to reach the API server."""
+    """Address of the API server and TLS options."""
 
     url: str
     tls: tuple[tuple[str, Any], ...] = ()
-    """Arguments of urllib3's pool for https, sorted."""
+    """Arguments of urllib3's pool for HTTPS, sorted."""
     proxy: str | None = None
 
     def pool(self, connections: int, *, block: bool = True) -> HTTPConnectionPool:
-        """A pool of that many connections; who needs one more waits for it with ``block``."""
+        """Open a pool of connections. With ``block``, a caller waits for a free one."""
         import urllib3
 
         options: dict[str, Any] = {"maxsize": connections, "block": block}
         if self.url.startswith("https:"):
             options |= dict(self.tls)
-        # A pool of its own, not one of the manager's: two lanes must not share connections.
+        # A new manager per pool: one manager would share its connections between leases and
+        # other requests.
         manager = (
             urllib3.ProxyManager(self.proxy, **options)
             if self.proxy
@@ -61,29 +62,29 @@ class Server:
 
     @property
     def prefix(self) -> str:
-        """The path before ``/api``, where the server is behind one; without a slash at the end."""
+        """Path before ``/api`` if the server is behind a gateway; without a trailing slash."""
         return urlsplit(self.url).path.rstrip("/")
 
 
 @attrs.frozen
 class Credentials:
-    """A server and how we tell it who we are."""
+    """A server and how to authenticate there."""
 
     server: Server
     token: Token
-    again: Callable[[], Credentials]
-    """Read everything anew: what the server no longer accepts may have been replaced."""
+    reload: Callable[[], Credentials]
+    """Read everything again: after a 401 the files may have new content."""
 
 
 def load(
     kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None
 ) -> Credentials:
-    """Read a kubeconfig; without one, what ``KUBECONFIG`` names, else ``~/.kube/config``,
-    else what a pod is given. ``context`` is one of the kubeconfig's.
+    """Read a kubeconfig and return the credentials of a context.
 
-    Raises ClusterError.
+    Without a kubeconfig, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account,
+    whichever exists first. Raises ClusterError.
     """
-    # Loaded here: it takes a fifth of a second.
+    # Imported here because it takes a fifth of a second.
     from kubernetes.client.configuration import Configuration
 
     found = Configuration()
@@ -100,15 +101,17 @@ def load(
 
 
 def _default() -> str | None:
-    # Not Path.expanduser, which raises for a user of no name and no HOME, as an image may have.
+    # Path.expanduser raises for a user ID without a name and without HOME, as in images that
+    # only set a number.
     usual = os.path.expanduser("~/.kube/config")  # noqa: PTH111
     return usual if Path(usual).exists() else None
 
 
 def _check_file(path: str | os.PathLike[str] | None) -> None:
     if path is None:
-        raise ClusterError(f"there is no kubeconfig at ~/.kube/config: {_HINT}")
-    if os.pathsep in str(path):  # several files are merged; the client says what it lacks
+        raise ClusterError(f"no kubeconfig at ~/.kube/config: {_HINT}")
+    # KUBECONFIG can name several files.
+    if os.pathsep in str(path):  # several files are merged; the client reports what is missing
         return
     try:
         check_kubeconfig(path)
@@ -122,11 +125,13 @@ def _from_file(found: Any, path: str | os.PathLike[str] | None, context: str | N
     from kubernetes.config import load_kube_config
 
     load: Callable[..., None] = load_kube_config
+    # Renewed tokens are not written back: the file belongs to the user.
     with client_errors() as errors:
         load(str(path), context=context, client_configuration=found, persist_config=False)
-    # What it has found nevertheless is as good as without the program.
+    # The client only logs that an exec plugin failed, and continues without credentials. Other
+    # credentials of the user are used then.
     if errors and not (found.api_key or found.cert_file or found.username):
-        raise ValueError(f"its user's credentials cannot be had: {errors[-1]}")
+        raise ValueError(f"cannot get the user's credentials: {errors[-1]}")
 
 
 def _in_cluster(found: Any) -> None:
@@ -139,7 +144,7 @@ def _in_cluster(found: Any) -> None:
 def _fill(where: str, fill: Callable[[], None]) -> None:
     try:
         fill()
-    except Exception as error:  # of many kinds: a file of somebody else's is read
+    except Exception as error:  # the client raises many types for a malformed file
         text = " ".join(str(error).split()) or type(error).__name__
         raise ClusterError(f"kubeconfig {where}: {text}") from None
 
@@ -148,11 +153,14 @@ def _server(found: Any, where: str) -> Server:
     url = str(found.host).rstrip("/")
     try:
         parts = urlsplit(url)
+        # ``port`` raises ValueError for a number out of range.
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
-        raise ClusterError(f"kubeconfig {where}: server {url!r} is not like https://HOST:PORT")
+        raise ClusterError(
+            f"kubeconfig {where}: invalid server {url!r}: expected https://HOST:PORT"
+        )
     tls = {
         "cert_reqs": ssl.CERT_REQUIRED if found.verify_ssl else ssl.CERT_NONE,
         "ca_certs": found.ssl_ca_cert,
@@ -161,14 +169,17 @@ def _server(found: Any, where: str) -> Server:
         "assert_hostname": found.assert_hostname,
         "server_hostname": found.tls_server_name,
     }
+    # Omit what is None: urllib3 has its defaults, and releases of the client differ in
+    # what they leave None.
     given = tuple(sorted((name, value) for name, value in tls.items() if value is not None))
     return Server(url, given, _proxy(found, str(parts.hostname)))
 
 
 def _proxy(found: Any, host: str) -> str | None:
+    # A proxy cannot reach loopback, and many networks set one for all programs.
     if host in _LOOPBACK or host.startswith("127."):
         return None
-    # The oldest releases do not look into the environment.
+    # The oldest releases of the client ignore the environment.
     environment = getproxies()
     if proxy_bypass_environment(host, {"no": found.no_proxy or environment.get("no", "")}):
         return None
@@ -177,8 +188,8 @@ def _proxy(found: Any, host: str) -> str | None:
 
 def _token(found: Any) -> Token:
     def token() -> str | None:
-        # Also runs the hook that renews it. Releases differ in the name it is kept under, and
-        # the oldest know no alias.
+        # Reading the key also runs the hook that renews it. Its name depends on the release of
+        # the client, and the oldest releases have no alias for it.
         for name in ("BearerToken", "authorization"):
             if text := found.get_api_key_with_prefix(name):
                 return str(text)

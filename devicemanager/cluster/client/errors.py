@@ -1,4 +1,4 @@
-"""What can go wrong between the API server and us."""
+"""Errors of requests to the API server."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ __all__ = [
 
 
 class ClusterError(DeviceManagerError):
-    """The cluster cannot be joined; one line says what, where and what to do."""
+    """The cluster cannot be joined; the text is one line with the problem and the fix."""
 
 
 class ClientClosing(Exception):
-    """We are about to stop: the request was given up, or is not made any more."""
+    """The client is closed: the request was abandoned or not sent."""
 
 
 class Unavailable(ClusterError):
-    """No answer, or one that says to try again: it may be another one later."""
+    """No response, or one that asks to retry: the same request can succeed later."""
 
     def __init__(self, text: str, wait: float = 0.0) -> None:
-        """``wait``: the seconds for which the server asks not to be asked again."""
+        """``wait``: seconds that the server asks to wait before the next request."""
         super().__init__(text)
         self.wait = wait
 
 
 class ApiError(ClusterError):
-    """The API server's answer is an error that trying again does not mend."""
+    """The API server responded with an error that a retry does not fix."""
 
     def __init__(self, code: int, reason: str, message: str, method: str, path: str) -> None:
-        """``reason`` and ``message`` are the answer's (``metav1.Status``), or empty."""
+        """``reason`` and ``message`` are those of the response (``metav1.Status``), or empty."""
         super().__init__(f"{method} {path}: {code} {reason}: {message}")
         self.code = code
         self.reason = reason
@@ -50,11 +50,11 @@ class ApiError(ClusterError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are not, or no longer, accepted."""
+    """401: the credentials are invalid or have expired."""
 
 
 class Forbidden(ApiError):
-    """403: the identity lacks a right; the message names verb and resource."""
+    """403: a permission is missing; the message names verb and resource."""
 
 
 class NotFound(ApiError):
@@ -62,15 +62,15 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: another object of this name, another UID, or a newer version."""
+    """409: the name exists, the UID differs, or the resource version is outdated."""
 
 
 class Gone(ApiError):
-    """410: the version to watch from is too old; LIST again."""
+    """410: the watch expired; relist."""
 
 
 class Invalid(ApiError):
-    """422: a body that the server cannot accept: a bug of ours."""
+    """422: the server rejects the body. This is a bug in devicemanager."""
 
 
 _BY_CODE: dict[int, type[ApiError]] = {
@@ -84,5 +84,5 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def api_error(code: int, reason: str, message: str, method: str, path: str) -> ApiError:
-    """The error for a status code."""
+    """Return the error for a status code."""
     return _BY_CODE.get(code, ApiError)(code, reason, message, method, path)

@@ -1,8 +1,11 @@
-"""The leases of many nodes, each renewed in time (component-helpers ``lease/controller.go``).
+"""Leases of many nodes, each renewed on time (component-helpers ``lease/controller.go``).
 
-A queue by deadline and a few threads with connections of their own: whose deadline has passed
-longest is next, and no burst of pods comes before it. One thread waits for the next deadline;
-when it comes another takes the watch, and the first renews.
+Leases are ordered by deadline. A few threads renew them, on connections that no other requests
+use, so that no burst of pods can delay a heartbeat.
+
+One thread at a time is the watcher: it waits for the next deadline. When a lease is due, the
+watcher wakes another thread to take over, and renews the lease itself. A deadline therefore
+wakes up two threads, not all of them.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ import heapq
 import random
 import threading
 import time
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
+from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.errors import (
     ApiError,
     ClientClosing,
@@ -24,11 +28,11 @@ from devicemanager.cluster.client.errors import (
 )
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
-from devicemanager.cluster.client.work_queue import start_another
+from devicemanager.cluster.client.work_queue import join_threads, start_another
 from devicemanager.objects.status.lease import lease_object
 from devicemanager.objects.status.node import node_reference
 
-__all__ = ["Lag", "LeaseApi", "LeaseController"]
+__all__ = ["LeaseController", "LeaseLag"]
 
 PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 THREADS: Final = 16
@@ -36,70 +40,64 @@ JITTER: Final = 0.04
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 7.0
 SOON: Final = 0.05
-"""Seconds by which a renewal may be early, so that threads wake less often."""
+"""Seconds by which a renewal may be early, so that threads wake up less often."""
 LATE: Final = 10.0
-"""Seconds after which the lag is said."""
-
-
-class LeaseApi(Protocol):
-    """What is asked of the API client; it should have connections of its own."""
-
-    def attempt(
-        self, method: str, path: str, body: JsonObject | None = None, *, user: str | None = None
-    ) -> JsonObject:
-        """One request."""
+"""Lag in seconds that causes a warning."""
 
 
 @attrs.define(eq=False)
 class _Lease:
-    """One node's. Only the thread that renews it changes it."""
+    """Lease of one node. Only the thread that renews it changes it."""
 
     node: str
     uid: str
     due: float
     version: str | None = None
-    """None: not created yet, or to be read again."""
+    """None: create it, or read it again."""
     extra: dict[str, Any] = attrs.Factory(dict)
-    """Labels and annotations that somebody put on it."""
+    """Labels and annotations that other clients set."""
     failures: int = 0
-    silent: bool = False
+    paused: bool = False
     removed: bool = False
 
 
 @attrs.frozen
-class Lag:
-    """How late renewals are, in seconds."""
+class LeaseLag:
+    """How late leases are renewed, in seconds."""
 
     renewals: int
     worst: float
-    """Of the last minute."""
+    """Largest lag of the last minute."""
     mean: float
-    """Of all."""
+    """Mean lag of all renewals."""
 
 
 class LeaseController:
-    """Renews leases until closed. May be used from any thread."""
+    """Renews leases until ``close``. Thread-safe."""
 
     def __init__(
         self,
-        api: LeaseApi,
+        api: ApiClient,
         *,
         duration: int = 40,
         threads: int = THREADS,
         as_nodes: bool = False,
         warn: Warn = lambda text: None,
     ) -> None:
-        """``duration``: seconds that a lease holds; it is renewed after a quarter of that."""
+        """``duration``: validity of a lease in seconds; it is renewed after a quarter of it.
+
+        ``api`` should be a client that no other requests use.
+        """
         self._api = api
         self._duration = duration
-        self._most = threads
+        self._max_threads = threads
         self._as_nodes = as_nodes
-        self._warn = warn
-        self._late = RateLimitedWarning(warn)
-        # Guards the fields below; no request is made under it.
+        self._warn = RateLimitedWarning(warn)
+        # Guards the fields below; no request is sent under it.
         self._changed = threading.Condition(threading.Lock())
         self._leases: dict[str, _Lease] = {}
         self._queue: list[tuple[float, int, _Lease]] = []
+        # Breaks ties in the heap, because leases cannot be compared.
         self._number = 0
         self._threads: list[threading.Thread] = []
         self._is_watched = False
@@ -109,7 +107,7 @@ class LeaseController:
     # -- nodes -----------------------------------------------------------------------
 
     def add(self, node: str, uid: str) -> None:
-        """As in ``protocol.Heartbeats``. A node that is there already gets the new UID."""
+        """Create the node's Lease now and renew it from then on; replace an existing one."""
         with self._changed:
             if (known := self._leases.pop(node, None)) is not None:
                 known.removed = True
@@ -117,24 +115,25 @@ class LeaseController:
             self._put(lease)
 
     def remove(self, node: str) -> None:
-        """As in ``protocol.Heartbeats``; a renewal under way may still come through."""
+        """Stop renewing a Lease. A renewal in flight may still succeed."""
         with self._changed:
             if (known := self._leases.pop(node, None)) is not None:
                 known.removed = True
 
-    def silence(self, node: str, silent: bool) -> None:
-        """As in ``protocol.Heartbeats``."""
+    def pause(self, node: str, paused: bool) -> None:
+        """Pause or resume the renewal of a Lease."""
         with self._changed:
             if (known := self._leases.get(node)) is not None:
-                known.silent = silent
+                known.paused = paused
 
     def _put(self, lease: _Lease) -> None:
         self._number += 1
         heapq.heappush(self._queue, (lease.due, self._number, lease))
-        if len(self._threads) < min(self._most, len(self._leases)) and not self._closed:
+        # Never more threads than leases: a process with one node needs one.
+        if len(self._threads) < min(self._max_threads, len(self._leases)) and not self._closed:
             start_another(self._threads, self._run, "leases")
         if self._is_watched and self._queue[0][2] is lease:
-            self._changed.notify_all()  # who watches waits for a later one
+            self._changed.notify_all()  # the watcher waits for a later deadline
 
     # -- threads ---------------------------------------------------------------------
 
@@ -142,18 +141,20 @@ class LeaseController:
         while (lease := self._next()) is not None:
             due = lease.due
             try:
-                wait = 0.0 if lease.silent else self._beat(lease)
+                # A paused lease stays in the queue, so that nothing has to wake up when it
+                # resumes.
+                wait = 0.0 if lease.paused else self._attempt(lease)
             except ClientClosing:
                 return
-            except Exception as error:  # an answer that is none, such as a proxy's
-                self._late(
+            except Exception as error:  # a malformed response, such as from a proxy
+                self._warn(
                     f"lease of node {lease.node}: unexpected {type(error).__name__}: {error}"
                 )
                 wait = LONGEST_WAIT
             self._again(lease, due, wait)
 
     def _next(self) -> _Lease | None:
-        """The lease that is due longest, once it is; None at the end."""
+        """Wait until a lease is due and return it, the most overdue first; None after close."""
         with self._changed:
             while not self._closed:
                 if self._is_watched:
@@ -163,7 +164,7 @@ class LeaseController:
                 rest = self._queue[0][0] - time.monotonic() if self._queue else None
                 if rest is not None and rest <= SOON:
                     lease = heapq.heappop(self._queue)[2]
-                    self._changed.notify()  # somebody else takes the watch
+                    self._changed.notify()  # another thread becomes the watcher
                     return lease
                 self._is_watched = True
                 self._changed.wait(rest)
@@ -175,13 +176,16 @@ class LeaseController:
             heapq.heappop(self._queue)
 
     def _again(self, lease: _Lease, due: float, wait: float) -> None:
-        """Line up for the next renewal: after ``wait`` seconds, or 0 for the usual time."""
+        """Queue the next attempt: after ``wait`` seconds, or at the next deadline if it is 0."""
         now = time.monotonic()
-        usual = self._duration / 4 * (1 + random.uniform(0, JITTER))
+        # As the kubelet. Without jitter, nodes that joined together would always renew together.
+        interval = self._duration / 4 * (1 + random.uniform(0, JITTER))
         with self._changed:
-            if not wait and not lease.silent:
+            if not wait and not lease.paused:
                 self._note(now, max(0.0, now - due))
-            lease.due = now + wait if wait else max(due + usual, now)
+            # From the last deadline, not from now, or each delay would shift all later renewals.
+            # After an outage, missed renewals are not made up for.
+            lease.due = now + wait if wait else max(due + interval, now)
             if not lease.removed and not self._closed:
                 self._put(lease)
 
@@ -191,26 +195,28 @@ class LeaseController:
         if lag >= self._worst or now - self._worst_at > 60:
             self._worst, self._worst_at = lag, now
         if lag > LATE:
-            self._late(
-                f"API server is slow: leases late by {lag:.0f} s; fewer nodes, --lease-duration "
-                "120 with the controllers' --node-monitor-grace-period raised, or a bigger "
-                "control plane"
+            self._warn(
+                f"API server is slow: leases late by {lag:.0f} s; use fewer nodes, a larger "
+                "control plane, or --lease-duration 120 with a longer "
+                "--node-monitor-grace-period of the controllers"
             )
 
     # -- one renewal -----------------------------------------------------------------
 
-    def _beat(self, lease: _Lease) -> float:
-        """Renew or create; returns the seconds until the next try, or 0 if it is done."""
+    def _attempt(self, lease: _Lease) -> float:
+        """Renew or create a lease; return the seconds until the next attempt, 0 on success."""
         try:
             self._renew(lease)
         except (NotFound, Conflict):
-            # Somebody else wrote it, or deleted it: see what there is.
+            # Another client deleted or changed it: create it, or read what there is.
             lease.version = None
             return self._failed(lease)
         except Unavailable as error:
             return max(error.wait, self._failed(lease))
         except ApiError as error:
-            self._late(f"lease of node {lease.node}: {error}")
+            self._warn(f"lease of node {lease.node}: {error}")
+            # Probably a missing permission: there is no hurry, and the node leaves by its status
+            # update.
             return max(LONGEST_WAIT, self._failed(lease))
         lease.failures = 0
         return 0.0
@@ -225,12 +231,13 @@ class LeaseController:
         path = f"{PATH}/{lease.node}"
         if lease.version is None:
             try:
-                _keep(lease, self._api.attempt("POST", PATH, self._body(lease), user=user))
+                _note_response(lease, self._api.attempt("POST", PATH, self._body(lease), user=user))
                 return
             except Conflict:
-                # A lease of a life before this one, or of this one if its answer was lost.
-                _keep(lease, self._api.attempt("GET", path, user=user))
-        _keep(lease, self._api.attempt("PUT", path, self._body(lease), user=user))
+                # It was created before this process started, or by a POST whose response was
+                # lost.
+                _note_response(lease, self._api.attempt("GET", path, user=user))
+        _note_response(lease, self._api.attempt("PUT", path, self._body(lease), user=user))
 
     def _body(self, lease: _Lease) -> JsonObject:
         metadata: JsonObject = {
@@ -243,26 +250,25 @@ class LeaseController:
             metadata["resourceVersion"] = lease.version
         return lease_object(metadata, lease.node, duration=self._duration, now=time.time())
 
-    # -- measures and end ------------------------------------------------------------
+    # -- measurements and end --------------------------------------------------------
 
     @property
-    def lag(self) -> Lag:
-        """How late renewals came through."""
+    def lag(self) -> LeaseLag:
+        """How late the renewals were."""
         with self._changed:
-            return Lag(self._renewals, self._worst, self._lag / max(1, self._renewals))
+            return LeaseLag(self._renewals, self._worst, self._lag / max(1, self._renewals))
 
     def close(self, seconds: float = 5.0) -> None:
-        """Renew nothing any more, and wait so long for what is under way."""
+        """Stop all renewals, and wait up to ``seconds`` for those in flight."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
             threads = list(self._threads)
-        deadline = time.monotonic() + seconds
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        join_threads(threads, seconds)
 
 
-def _keep(lease: _Lease, answer: JsonObject) -> None:
-    metadata = answer["metadata"]
+def _note_response(lease: _Lease, response: JsonObject) -> None:
+    """Remember what the next PUT needs, so that it needs no GET before it."""
+    metadata = response["metadata"]
     lease.version = metadata["resourceVersion"]
     lease.extra = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}

@@ -1,12 +1,11 @@
-"""What the parts of this room ask of each other."""
+"""What nodes and pods use of the API client."""
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
-__all__ = ["Api", "Heartbeats", "JsonObject", "Lane", "Patch", "Priority"]
+__all__ = ["Api", "JsonObject", "Patch"]
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -14,17 +13,8 @@ Patch = Literal["strategic", "merge"]
 """How the server merges the body of a PATCH."""
 
 
-class Priority(enum.IntEnum):
-    """Which requests go first when more wait than the server may have at once."""
-
-    DELETION = 0
-    POD_STATUS = 1
-    NODE_STATUS = 2
-    EVENT = 3
-
-
 class Api(Protocol):
-    """The API server. Calls block; they may come from any thread."""
+    """The API server. Calls block. Thread-safe."""
 
     def request(
         self,
@@ -36,32 +26,11 @@ class Api(Protocol):
         patch: Patch | None = None,
         user: str | None = None,
     ) -> JsonObject:
-        """Make one request and return the object that comes back.
+        """Send one request and return the object in the response.
 
-        ``path`` is absolute, such as ``/api/v1/nodes/rack-0/status``. ``patch`` goes with
-        PATCH. ``user`` names the node to act as; None is who we are.
+        ``path`` is absolute, such as ``/api/v1/nodes/rack-0/status``. ``patch`` is for
+        PATCH only. ``user`` is the name of a node to impersonate.
 
-        Waits out 429, 5xx and broken connections, however long they last. Raises an
-        ApiError for any other answer than success, ClientClosing once ``close`` was called.
+        Retries 429, 5xx and broken connections without limit. Raises an ApiError for any
+        other error, and ClientClosing after ``close``.
         """
-
-
-class Lane(Protocol):
-    """Threads that make requests, the most urgent first."""
-
-    def put(self, priority: Priority, key: str, work: Callable[[], None]) -> None:
-        """Run ``work`` on one of the threads. What has the same ``key``, such as a pod's
-        UID, runs one after another in the order in which it came, whatever the priority."""
-
-
-class Heartbeats(Protocol):
-    """The leases of nodes."""
-
-    def add(self, node: str, uid: str) -> None:
-        """Create the node's Lease now and renew it from then on."""
-
-    def remove(self, node: str) -> None:
-        """Renew it no more."""
-
-    def silence(self, node: str, silent: bool) -> None:
-        """Renew it no more until the opposite is said: a node that nobody hears of."""

@@ -1,4 +1,4 @@
-"""Telling people without flooding them."""
+"""Warnings for people, at a limited rate."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-__all__ = ["RateLimitedWarning", "Warn", "cut"]
+__all__ = ["RateLimitedWarning", "Warn", "truncate"]
 
 Warn: TypeAlias = Callable[[str], None]
-"""Takes one line for people. May be called from any thread."""
+"""Shows one line to the user. Must be thread-safe."""
 
 _SHOWN: Final = 60
 
 
 class RateLimitedWarning:
-    """Passes a line on at most once in a while, and drops the others."""
+    """A ``Warn`` that passes on at most one line per interval and drops the others."""
 
     def __init__(
         self, warn: Warn, every: float = 60.0, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """``every``: seconds between two lines."""
+        """``every``: the interval in seconds."""
         self._warn = warn
         self._every = every
         self._monotonic = monotonic
@@ -29,7 +29,7 @@ class RateLimitedWarning:
         self._next = float("-inf")
 
     def __call__(self, text: str) -> None:
-        """Say it, unless something was said shortly before."""
+        """Show a line, unless another one was shown during the interval."""
         with self._lock:
             now = self._monotonic()
             if now < self._next:
@@ -38,6 +38,6 @@ class RateLimitedWarning:
         self._warn(text)
 
 
-def cut(text: str) -> str:
-    """As much as belongs into one line: an annotation may be as long as a book."""
+def truncate(text: str) -> str:
+    """Shorten a text for use in one line: an annotation can have 256 KiB."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

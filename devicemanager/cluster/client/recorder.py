@@ -1,4 +1,4 @@
-"""The kubelet's events: core/v1, with the limits of client-go (``tools/record``, v0.32)."""
+"""Events of the kubelet (core/v1), with the limits of client-go (``tools/record``, v0.32)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from typing import Any, Final, Literal
 import attrs
 
 from devicemanager.cluster.client.errors import ApiError
-from devicemanager.cluster.client.protocol import Api, JsonObject, Lane, Priority
+from devicemanager.cluster.client.protocol import Api, JsonObject
+from devicemanager.cluster.client.work_queue import Priority, WorkQueue
 from devicemanager.io.clock import Clock
 from devicemanager.objects.status.times import timestamp
 
-__all__ = ["EventType", "Recorder", "Subject"]
+__all__ = ["EventRecorder", "EventType", "ObjectReference"]
 
 _BURST: Final = 25
 _REFILL: Final = 300.0
-"""Events about one object at once, and seconds until one more may come."""
+"""Events about one object that can be written at once, and seconds until one more can."""
 _SIMILAR: Final = 10
 _WINDOW: Final = 600.0
-"""So many events that differ in their message alone come within so many seconds before they are
-combined."""
+"""Events that differ only in their message are combined if more than ``_SIMILAR`` come within
+this many seconds."""
+# client-go remembers 4096 per process; a process here has thousands of nodes.
 _REMEMBERED: Final = 64
-"""Events that are remembered of one node, so that an equal one is counted."""
+"""Events remembered per node, so that repetitions are counted and not created."""
 
 EventType = Literal["Normal", "Warning"]
+"""Type of a Kubernetes event."""
 
 
 @attrs.frozen
-class Subject:
-    """What an event is about."""
+class ObjectReference:
+    """The object that an event is about."""
 
     kind: str
     name: str
@@ -38,14 +41,14 @@ class Subject:
     namespace: str = ""
 
     def as_object(self) -> JsonObject:
-        """``involvedObject``."""
+        """Return ``involvedObject``."""
         found = {"apiVersion": "v1", "kind": self.kind, "name": self.name, "uid": self.uid}
         return {**found, "namespace": self.namespace} if self.namespace else found
 
 
 @attrs.define(eq=False)
 class _Bucket:
-    """Who may still be talked about."""
+    """Token bucket that limits the events about one object."""
 
     left: float
     at: float
@@ -61,7 +64,7 @@ class _Bucket:
 
 @attrs.define(eq=False)
 class _Similar:
-    """Messages about the same thing."""
+    """Messages of events that are otherwise equal."""
 
     first: float
     messages: tuple[str, ...] = ()
@@ -69,59 +72,63 @@ class _Similar:
 
 @attrs.define(eq=False)
 class _Written:
-    """An event in the API. Only the lane's thread for its key changes it."""
+    """An event on the API server. Only the work queue's thread for its key changes it."""
 
     path: str = ""
     count: int = 0
 
 
-class Recorder:
-    """Writes the events of one node. May be used from any thread, one call at a time for each
-    subject."""
+class EventRecorder:
+    """Writes the events of one node. Thread-safe for calls about different objects."""
 
-    # Dicts: an OrderedDict takes three times as much, and every node has some.
+    # Dicts because an OrderedDict takes three times as much memory, and every node has three.
     __slots__ = (
         "_api",
         "_buckets",
         "_clock",
-        "_lane",
         "_node",
         "_number",
         "_similar",
         "_user",
+        "_work_queue",
         "_written",
     )
 
     def __init__(
-        self, node: str, api: Api, lane: Lane, clock: Clock, user: str | None = None
+        self, node: str, api: Api, work_queue: WorkQueue, clock: Clock, user: str | None = None
     ) -> None:
+        """``user``: the node to impersonate; None for no impersonation."""
         self._node = node
         self._api = api
-        self._lane = lane
+        self._work_queue = work_queue
         self._clock = clock
         self._user = user
-        self._buckets: dict[Subject, _Bucket] = {}
-        self._similar: dict[tuple[Subject, str, str], _Similar] = {}
-        self._written: dict[tuple[Subject, str, str, str], _Written] = {}
+        self._buckets: dict[ObjectReference, _Bucket] = {}
+        self._similar: dict[tuple[ObjectReference, str, str], _Similar] = {}
+        self._written: dict[tuple[ObjectReference, str, str, str], _Written] = {}
         self._number = 0
 
-    def record(self, subject: Subject, kind: EventType, reason: str, message: str) -> None:
-        """Write an event, or count one more, or drop it if there are too many."""
+    def record(self, about: ObjectReference, kind: EventType, reason: str, message: str) -> None:
+        """Create an event, increase the count of an equal one, or drop it if there are too
+        many."""
         now = self._clock.monotonic()
-        message, same = self._combined((subject, kind, reason), message, now)
-        if not _of(self._buckets, subject, lambda: _Bucket(_BURST, now)).take(now):
+        message, same = self._aggregate((about, kind, reason), message, now)
+        if not _get_or_add(self._buckets, about, lambda: _Bucket(_BURST, now)).take(now):
             return
-        written = _of(self._written, (subject, kind, reason, same), _Written)
-        made = partial(self._object, subject, kind, reason, message)
-        key = f"event/{self._node}/{subject.name}"
-        self._lane.put(Priority.EVENT, key, lambda: self._write(subject, written, made))
+        # Shared by all repetitions: the thread that creates the event stores its path for the
+        # next.
+        written = _get_or_add(self._written, (about, kind, reason, same), _Written)
+        made = partial(self._object, about, kind, reason, message)
+        # Events about one object stay in order and do not wait for events about others.
+        key = f"event/{self._node}/{about.name}"
+        self._work_queue.put(Priority.EVENT, key, lambda: self._write(about, written, made))
 
-    def _combined(
-        self, similar: tuple[Subject, str, str], message: str, now: float
+    def _aggregate(
+        self, similar: tuple[ObjectReference, str, str], message: str, now: float
     ) -> tuple[str, str]:
-        """The message to write, and what equal events have in common
+        """Return the message to write, and the text that identifies equal events
         (``EventAggregator.EventAggregate``)."""
-        seen = _of(self._similar, similar, lambda: _Similar(now))
+        seen = _get_or_add(self._similar, similar, lambda: _Similar(now))
         if now - seen.first > _WINDOW:
             seen.first, seen.messages = now, ()
         if len(seen.messages) < _SIMILAR:
@@ -132,9 +139,11 @@ class Recorder:
             return message, message
         return f"(combined from similar events): {message}", ""
 
-    def _write(self, subject: Subject, written: _Written, made: Callable[[], JsonObject]) -> None:
+    def _write(
+        self, about: ObjectReference, written: _Written, made: Callable[[], JsonObject]
+    ) -> None:
         event = made()
-        namespace = subject.namespace or "default"
+        namespace = about.namespace or "default"
         path = f"/api/v1/namespaces/{namespace}/events"
         try:
             if written.count:
@@ -149,10 +158,11 @@ class Recorder:
                 written.path = f"{path}/{event['metadata']['name']}"
             written.count += 1
         except ApiError:
-            # As client-go does: an event that cannot be written is lost, and nobody waits.
+            # As in client-go: an event that cannot be written is lost. No caller waits for it.
             written.count = 0
 
-    def _object(self, subject: Subject, kind: str, reason: str, message: str) -> JsonObject:
+    def _object(self, about: ObjectReference, kind: str, reason: str, message: str) -> JsonObject:
+        # The name must be unique, also for two events at the same time.
         self._number += 1
         wall = self._clock.time()
         when = timestamp(wall)
@@ -160,10 +170,10 @@ class Recorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{subject.name}.{int(wall * 1e9) + self._number:x}",
-                "namespace": subject.namespace or "default",
+                "name": f"{about.name}.{int(wall * 1e9) + self._number:x}",
+                "namespace": about.namespace or "default",
             },
-            "involvedObject": subject.as_object(),
+            "involvedObject": about.as_object(),
             "reason": reason,
             "message": message,
             "source": {"component": "kubelet", "host": self._node},
@@ -176,11 +186,12 @@ class Recorder:
         }
 
 
-def _of(known: dict[Any, Any], key: Any, new: Callable[[], Any]) -> Any:
-    """What is remembered under a key, or new; the oldest goes when there are too many."""
+def _get_or_add(known: dict[Any, Any], key: Any, new: Callable[[], Any]) -> Any:
+    """Return the value of a key, added if missing; then remove the oldest if there are too many."""
     found = known.get(key)
     if found is None:
         found = known[key] = new()
         if len(known) > _REMEMBERED:
-            known.pop(next(iter(list(known))), None)  # in a list: others may add meanwhile
+            # Copy the keys: another thread can add one during the iteration.
+            known.pop(next(iter(list(known))), None)
     return found

@@ -1,4 +1,16 @@
-"""One watch of all pods, and one of all nodes, told to the nodes they are about."""
+"""Sinks of shared watches: one watch of all pods and one of all Nodes, dispatched by node.
+
+A process can run thousands of nodes. One watch per node would cost a connection each and wake
+the API server's watch cache for every one, so all nodes share two watches.
+
+The hard part is a node that joins while the watch runs. It must see every pod exactly once:
+1. It is expected before its Node is created. From then on its pods are collected by UID, the
+   newest version of each, and deleted ones as None.
+2. The pods are complete after the next LIST of the watch, or, if the watch already runs, after
+   a LIST of this node alone (``complete``).
+3. Once the pods are complete and the node has a handler, they are handed over in one
+   ``on_pod_list``. Later events go straight to the handler.
+"""
 
 from __future__ import annotations
 
@@ -12,201 +24,206 @@ import attrs
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.client.validation import version_number
 
-__all__ = ["Member", "NodeFanout", "PodFanout", "Receiver"]
+__all__ = ["NodeHandler", "NodeInformer", "PodHandler", "PodInformer"]
 
 
-class Receiver(Protocol):
-    """The pods of one node. Calls come one at a time and must not block."""
+class PodHandler(Protocol):
+    """Handler of the pods of one node. Calls come one at a time and must not block."""
 
-    def listed(self, objects: list[JsonObject]) -> None:
-        """All pods of the node: once before anything else, and after each LIST."""
+    def on_pod_list(self, objects: list[JsonObject]) -> None:
+        """All pods of the node: before the first event, and after each LIST."""
 
-    def seen(self, kind: str, object_: JsonObject) -> None:
+    def on_pod_event(self, kind: str, object_: JsonObject) -> None:
         """A pod of the node was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
 
 
-@attrs.define(eq=False)
-class _Known:
-    """What is known of one node's pods before somebody receives it."""
-
-    receiver: Receiver | None = None
-    pods: dict[str, tuple[int, JsonObject | None]] | None = attrs.Factory(dict)
-    """By UID: version and object, None for one that is gone; None once all is handed over."""
-    is_whole: bool = False
-    """Whether a LIST told about this node."""
-
-
-class Member(Protocol):
-    """A node that has joined. Calls come one at a time and must not block."""
+class NodeHandler(Protocol):
+    """Handler of one Node. Calls come one at a time and must not block."""
 
     @property
     def uid(self) -> str:
-        """Of its Node."""
+        """UID of the Node."""
 
-    def seen(self, kind: str, object_: JsonObject) -> None:
+    def on_node_event(self, kind: str, object_: JsonObject) -> None:
         """The Node was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
 
 
-class PodFanout:
-    """A sink for a watch of the pods of all nodes. May be used from any thread.
+@attrs.define(eq=False)
+class _Collected:
+    """Pods of a node that were not handed over yet."""
 
-    A node is expected before it joins, so that nothing that happens meanwhile is missed, and
-    is told all once it receives.
-    """
+    handler: PodHandler | None = None
+    pods: dict[str, tuple[int, JsonObject | None]] | None = attrs.Factory(dict)
+    """Version and object by UID, None for a deleted pod; None once handed over."""
+    is_complete: bool = False
+    """True after a LIST that included this node."""
+
+
+class PodInformer:
+    """Sink that dispatches pods to the nodes they are bound to. Thread-safe."""
 
     def __init__(self) -> None:
-        # Guards the fields below. Receivers are called under it, so that each is told in order.
+        # Guards the fields below. Handlers are called under it, so that each gets its events
+        # in order.
         self._lock = threading.Lock()
-        self._nodes: dict[str, _Known] = {}
+        self._nodes: dict[str, _Collected] = {}
+        # A dict for its live key view: the filter of the reflector sees changes without the lock.
         self._names: dict[bytes, None] = {}
         self._has_listed = False
 
     @property
     def names(self) -> Collection[bytes]:
-        """The nodes that are expected, as they stand in an event; grows and shrinks."""
+        """Live view of the expected nodes' names, encoded as in an event."""
         return self._names.keys()
 
     @property
     def has_listed(self) -> bool:
-        """Whether a LIST came already: then a node expected now needs one of its own."""
+        """True after the first LIST: a node expected later needs ``complete``."""
         return self._has_listed
 
     def expect(self, name: str) -> None:
-        """Keep what comes for this node."""
+        """Collect the pods of a node that is going to join."""
         with self._lock:
-            self._nodes[name] = _Known()
+            self._nodes[name] = _Collected()
             self._names[name.encode()] = None
 
-    def receive(self, name: str, receiver: Receiver) -> None:
-        """Tell this node everything, as soon as all is known; nothing if it has been dropped."""
+    def add_handler(self, name: str, handler: PodHandler) -> None:
+        """Deliver a node's pods, once they are complete. Does nothing after ``drop``."""
         with self._lock:
             known = self._nodes.get(name)
             if known is None:
                 return
-            known.receiver = receiver
+            known.handler = handler
             self._hand_over(known)
 
     def complete(self, name: str, objects: list[JsonObject]) -> None:
-        """A LIST of this node's pods alone; what came meanwhile is newer."""
+        """Add a LIST of this node's pods. Newer versions that were collected win."""
         with self._lock:
             known = self._nodes.get(name)
             if known is None or known.pods is None:
                 return
             for each in objects:
-                _keep(known.pods, each, each)
-            known.is_whole = True
+                _keep_newer(known.pods, each, each)
+            known.is_complete = True
             self._hand_over(known)
 
     def drop(self, name: str) -> None:
-        """This node is no more."""
+        """Stop the delivery to a node."""
         with self._lock:
             self._nodes.pop(name, None)
             self._names.pop(name.encode(), None)
 
-    def _hand_over(self, known: _Known) -> None:
-        if known.receiver is None or known.pods is None or not known.is_whole:
+    def _hand_over(self, known: _Collected) -> None:
+        if known.handler is None or known.pods is None or not known.is_complete:
             return
         pods, known.pods = known.pods, None
-        known.receiver.listed([pod for _, pod in pods.values() if pod is not None])
+        known.handler.on_pod_list([pod for _, pod in pods.values() if pod is not None])
 
     # -- as a sink -------------------------------------------------------------------
 
-    def listing(self) -> None:
-        """As ``watch.Sink``."""
+    def begin_list(self) -> None:
+        """As in ``reflector.Sink``."""
 
-    def listed(self, objects: list[JsonObject]) -> None:
-        """As ``watch.Sink``."""
+    def replace(self, objects: list[JsonObject]) -> None:
+        """As in ``reflector.Sink``."""
         by_node = defaultdict(list)
         for each in objects:
-            by_node[_bound_to(each)].append(each)
+            by_node[_node_name(each)].append(each)
         with self._lock:
             self._has_listed = True
             for name, known in self._nodes.items():
                 pods = by_node.get(name, [])
-                if known.pods is None and known.receiver is not None:
-                    known.receiver.listed(pods)
+                if known.pods is None and known.handler is not None:
+                    known.handler.on_pod_list(pods)
                     continue
+                # The list is newer than the events collected before it, which came on this
+                # thread.
                 known.pods = {}
                 for each in pods:
-                    _keep(known.pods, each, each)
-                known.is_whole = True
+                    _keep_newer(known.pods, each, each)
+                known.is_complete = True
                 self._hand_over(known)
 
-    def seen(self, kind: str, object_: JsonObject) -> None:
-        """As ``watch.Sink``."""
+    def apply(self, kind: str, object_: JsonObject) -> None:
+        """As in ``reflector.Sink``."""
         with self._lock:
-            known = self._nodes.get(_bound_to(object_))
+            known = self._nodes.get(_node_name(object_))
             if known is None:
                 return
             if known.pods is not None:
-                _keep(known.pods, object_, None if kind == "DELETED" else object_)
-            elif known.receiver is not None:
-                known.receiver.seen(kind, object_)
+                # Remember a deletion: a LIST that started earlier can still contain the pod.
+                _keep_newer(known.pods, object_, None if kind == "DELETED" else object_)
+            elif known.handler is not None:
+                known.handler.on_pod_event(kind, object_)
 
 
-def _bound_to(pod: JsonObject) -> str:
+def _node_name(pod: JsonObject) -> str:
     return (pod.get("spec") or {}).get("nodeName") or ""
 
 
-def _keep(
-    pods: dict[str, tuple[int, JsonObject | None]], about: JsonObject, kept: JsonObject | None
+def _keep_newer(
+    pods: dict[str, tuple[int, JsonObject | None]], object_: JsonObject, value: JsonObject | None
 ) -> None:
-    """Keep the newer of two versions of a pod."""
-    metadata = about["metadata"]
+    """Store ``value`` for a pod unless a newer version of the pod is stored."""
+    metadata = object_["metadata"]
     uid, version = metadata["uid"], version_number(metadata)
     if pods.get(uid, (0, None))[0] <= version:
-        pods[uid] = version, kept
+        pods[uid] = version, value
 
 
-class NodeFanout:
-    """A sink for a watch of our Nodes. May be used from any thread."""
+class NodeInformer:
+    """Sink that dispatches Nodes to the nodes of this process. Thread-safe."""
 
     def __init__(self) -> None:
-        # Guards the fields below. Nodes are called under it, so that each is told in order.
+        # Guards the fields below. Handlers are called under it, so that each gets its events
+        # in order.
         self._lock = threading.Lock()
-        self._nodes: dict[str, Member] = {}
+        self._nodes: dict[str, NodeHandler] = {}
         self._uids: dict[str, str] = {}
-        self._asked: set[str] = set()
+        self._before_list: set[str] = set()
 
-    def receive(self, name: str, node: Member) -> None:
-        """Tell this node, which has joined, of what happens to its object."""
+    def add_handler(self, name: str, node: NodeHandler) -> None:
+        """Deliver the events of a node that has joined."""
         with self._lock:
             self._nodes[name] = node
             self._uids[name] = node.uid
 
     def drop(self, name: str) -> None:
-        """This node is no more."""
+        """Stop the delivery to a node."""
         with self._lock:
             self._nodes.pop(name, None)
             self._uids.pop(name, None)
 
     def any(self) -> tuple[str, str] | None:
-        """Name and UID of one that has joined, if possible of one that has not registered again
-        since; else with the UID that it had before: a server that it registered with again may
-        be a new one."""
+        """Return name and UID of one node, to check whether the server still has it.
+
+        A node that has registered again since it joined may have done so on a new, empty
+        server. Prefer one that has not; else return the UID with which a node joined.
+        """
         with self._lock:
             joined = list(self._uids.items())
             same = (each for each in joined if self._nodes[each[0]].uid == each[1])
             return next(same, joined[0] if joined else None)
 
-    def listing(self) -> None:
-        """As ``watch.Sink``: who joins from here on may be missing from what is listed."""
+    def begin_list(self) -> None:
+        """As in ``reflector.Sink``."""
         with self._lock:
-            self._asked = set(self._nodes)
+            self._before_list = set(self._nodes)
 
-    def listed(self, objects: list[JsonObject]) -> None:
-        """As ``watch.Sink``."""
-        there = {each["metadata"]["name"]: each for each in objects}
+    def replace(self, objects: list[JsonObject]) -> None:
+        """As in ``reflector.Sink``."""
+        found = {each["metadata"]["name"]: each for each in objects}
         with self._lock:
             for name, node in list(self._nodes.items()):
-                if name in there:
-                    node.seen("MODIFIED", there[name])
-                elif name in self._asked:
-                    node.seen("DELETED", {"metadata": {"name": name, "uid": node.uid}})
+                if name in found:
+                    node.on_node_event("MODIFIED", found[name])
+                # A node that joined after the LIST began can be missing from it.
+                elif name in self._before_list:
+                    node.on_node_event("DELETED", {"metadata": {"name": name, "uid": node.uid}})
 
-    def seen(self, kind: str, object_: JsonObject) -> None:
-        """As ``watch.Sink``."""
+    def apply(self, kind: str, object_: JsonObject) -> None:
+        """As in ``reflector.Sink``."""
         with self._lock:
             node = self._nodes.get(object_["metadata"]["name"])
             if node is not None:
-                node.seen(kind, object_)
+                node.on_node_event(kind, object_)

@@ -1,5 +1,8 @@
-"""What the API server says, looked at before anybody relies on its form: a proxy answers as well,
-and so does a server with a defect."""
+"""Checks of the API server's responses, before anything relies on their form.
+
+A proxy in front of the server can respond with anything, and so can a server with a bug. One
+malformed object must not affect the others: ``defect`` describes it, and callers skip it.
+"""
 
 from __future__ import annotations
 
@@ -11,38 +14,43 @@ from devicemanager.cluster.client.protocol import JsonObject
 
 __all__ = ["decoded", "defect", "list_items", "list_metadata", "version_number"]
 
-_LONGEST_NUMBER = 20
-_NAMES = ("name", "uid", "resourceVersion")
-_TEXTS = ("labels", "annotations")
-_LISTS = ("conditions", "initContainerStatuses", "containerStatuses")
+_MAX_DIGITS = 20
+# Without these an object cannot be identified or ordered.
+_REQUIRED = ("name", "uid", "resourceVersion")
+_STRING_MAPS = ("labels", "annotations")
+_OBJECT_LISTS = ("conditions", "initContainerStatuses", "containerStatuses")
 
 
 def decoded(data: bytes) -> JsonObject:
-    """A JSON object. Raises ValueError for anything else."""
+    """Decode a JSON object. Raises ValueError for any other content."""
     try:
         found = json.loads(data.decode())
+    # Deeply nested JSON from a hostile or broken proxy.
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return found
 
 
 def list_metadata(page: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a list; empty for none. Raises ValueError."""
+    """Return the metadata of a list; empty if there is none. Raises ValueError."""
     return _mapping(page.get("metadata"), "metadata")
 
 
 def list_items(page: Mapping[str, Any]) -> list[Any]:
-    """Of a list, each of which may be anything. Raises ValueError."""
+    """Return the items of a list, unchecked. Raises ValueError if they are not a list."""
     found = page.get("items") or []
     if not isinstance(found, list):
-        raise ValueError("items is no list")
+        raise ValueError("items is not a list")
     return found
 
 
 def defect(object_: Any) -> str:
-    """What is wrong with the form of a Node or Pod, in so far as we read it; empty for nothing."""
+    """Describe what is malformed in a Node or Pod; empty if nothing is.
+
+    Only fields that this package reads are checked.
+    """
     try:
         _check(object_)
     except ValueError as error:
@@ -53,28 +61,29 @@ def defect(object_: Any) -> str:
 def _check(object_: Any) -> None:
     whole = _mapping(object_, "it")
     metadata = _mapping(whole.get("metadata"), "metadata")
-    for name in _NAMES:
+    for name in _REQUIRED:
         if not isinstance(found := metadata.get(name), str) or not found:
-            raise ValueError(f"metadata.{name} is no text")
-    for name in _TEXTS:
-        if said := metadata.get(name):
-            values = _mapping(said, f"metadata.{name}").values()
+            raise ValueError(f"metadata.{name} is not a string")
+    # Optional fields can be missing, null or empty; servers differ in that.
+    for name in _STRING_MAPS:
+        if found := metadata.get(name):
+            values = _mapping(found, f"metadata.{name}").values()
             if not all(isinstance(each, str) for each in values):
-                raise ValueError(f"metadata.{name} has a value that is no text")
+                raise ValueError(f"metadata.{name} has a value that is not a string")
     _check_objects(metadata.get("ownerReferences"), "metadata.ownerReferences")
     if not isinstance(metadata.get("namespace", ""), str):
-        raise ValueError("metadata.namespace is no text")
+        raise ValueError("metadata.namespace is not a string")
     if not isinstance(_mapping(whole.get("spec") or None, "spec").get("nodeName", ""), str):
-        raise ValueError("spec.nodeName is no text")
-    if status := whole.get("status"):
-        known = _mapping(status, "status")
-        for name in _LISTS:
-            _check_objects(known.get(name), f"status.{name}")
+        raise ValueError("spec.nodeName is not a string")
+    if found := whole.get("status"):
+        status = _mapping(found, "status")
+        for name in _OBJECT_LISTS:
+            _check_objects(status.get(name), f"status.{name}")
 
 
 def _check_objects(found: Any, where: str) -> None:
     if found and not (isinstance(found, list) and _are_objects(found)):
-        raise ValueError(f"{where} is no list of objects")
+        raise ValueError(f"{where} is not a list of objects")
 
 
 def _are_objects(found: Iterable[Any]) -> bool:
@@ -85,11 +94,15 @@ def _mapping(found: Any, where: str) -> Mapping[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise ValueError(f"{where} is no object")
+        raise ValueError(f"{where} is not an object")
     return found
 
 
 def version_number(metadata: Mapping[str, Any]) -> int:
-    """``resourceVersion`` as a number, by which a newer object is told; 0 if it is none."""
+    """Return ``resourceVersion`` as a number, to find the newer of two objects; 0 if it is not one.
+
+    Clients should treat the version as opaque. Each API server on etcd counts, and comparing
+    is the only way to merge a LIST with a WATCH that ran at the same time.
+    """
     text = metadata["resourceVersion"]
-    return int(text) if text.isdecimal() and len(text) <= _LONGEST_NUMBER else 0
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0

@@ -1,62 +1,48 @@
-"""How nodes hear of their Nodes and pods: one watch for all of them, or each by its own."""
+"""Which watches a process has: two for all nodes together, or two for each node."""
 
 from __future__ import annotations
 
 import resource
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Protocol
 
-from devicemanager.cluster.client.api import ApiClient, node_path
+from devicemanager.cluster.client.api import ApiClient, OpenStreams, node_path
 from devicemanager.cluster.client.errors import ClusterError, NotFound
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.client.rate_limited_warning import Warn
-from devicemanager.cluster.client.shared_informer import Member, NodeFanout, PodFanout, Receiver
-from devicemanager.cluster.client.streams import OpenStreams
+from devicemanager.cluster.client.reflector import Reflector, pods_on
+from devicemanager.cluster.client.shared_informer import (
+    NodeHandler,
+    NodeInformer,
+    PodHandler,
+    PodInformer,
+)
 from devicemanager.cluster.client.validation import defect, list_items
-from devicemanager.cluster.client.watch import Reflector, pods_on
+from devicemanager.cluster.client.work_queue import join_threads
 
-__all__ = ["OwnWatches", "SharedWatches", "Watches", "check_descriptors"]
+__all__ = ["PerNodeWatches", "SharedWatches", "check_descriptors"]
 
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
-_OTHERS = 128
-"""Open files that a process has besides."""
-
-
-class Watches(Protocol):
-    """May be used from any thread."""
-
-    def expect(self, names: Collection[str]) -> None:
-        """These nodes are about to join: what comes for them is kept."""
-
-    def joined(self, name: str, node: Member, pods: Receiver) -> None:
-        """The node has joined: it is told everything from here on. Raises ApiError."""
-
-    def drop(self, name: str) -> None:
-        """This node is no more."""
-
-    def close(self, seconds: float) -> None:
-        """The client is closed: tell nobody anything any more. Waits so long for what is under
-        way."""
+_OTHER_FILES = 128
+"""Open files of a process other than its watches."""
 
 
 class SharedWatches:
-    """One watch of all pods and one of all our Nodes."""
+    """One watch of all pods and one of all Nodes of devicemanager. Thread-safe."""
 
     def __init__(self, api: ApiClient, node_selector: str, warn: Warn) -> None:
-        """``node_selector``: the label that our Nodes have, as ``key=value``."""
+        """``node_selector``: label of these Nodes, as ``key=value``."""
         self._api = api
-        self._pods = PodFanout()
-        self._nodes = NodeFanout()
+        self._pods = PodInformer()
+        self._nodes = NodeInformer()
         self._reflectors = (
             Reflector(
                 api,
                 _PODS,
                 self._pods,
+                # Bound pods only: pending pods concern no node, and there can be thousands.
                 query={"fieldSelector": "spec.nodeName!="},
                 wants=pods_on(self._pods.names),
                 is_same=self._is_same,
@@ -74,56 +60,64 @@ class SharedWatches:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        """Of the reflectors that run, which are the first ones."""
+        """Threads of the first reflectors; the others could not be started yet."""
         self._late: set[str] = set()
 
     def expect(self, names: Collection[str]) -> None:
-        """As in ``Watches``. The first starts the watches: what is about these nodes then comes
-        with the first LIST, and about later ones with one of their own."""
-        is_late = self._pods.has_listed
+        """Collect the events of nodes that are going to join.
+
+        The first call starts the watches, and its nodes get their pods from the first LIST. Nodes
+        of later calls need another LIST each.
+        """
         for name in names:
             self._pods.expect(name)
         with self._lock:
-            if is_late:
+            # Read after ``expect``: if the first LIST ends in between, the nodes may be in it, and
+            # another LIST is only superfluous. The other order could leave them without.
+            if self._pods.has_listed:
                 self._late.update(names)
+            # Also those that an earlier call could not start, because there was no thread.
             for reflector in self._reflectors[len(self._threads) :]:
                 self._threads.append(reflector.start())
 
     def _is_same(self) -> bool:
-        """Whether one of our nodes is still there: an API server over a new etcd has none."""
+        """True if one of our Nodes still exists: an API server on a new etcd has none."""
         chosen = self._nodes.any()
         if chosen is None:
             return True
         name, uid = chosen
-        return _is_there(self._api.attempt, name, uid)
+        return _exists(self._api.attempt, name, uid)
 
-    def joined(self, name: str, node: Member, pods: Receiver) -> None:
-        """As in ``Watches``."""
-        self._nodes.receive(name, node)
-        self._pods.receive(name, pods)
+    def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
+        """Deliver the events of a node that has joined. Raises ApiError."""
+        self._nodes.add_handler(name, node)
+        self._pods.add_handler(name, pods)
         with self._lock:
             is_late = name in self._late
             self._late.discard(name)
         if is_late:
             query = {"fieldSelector": f"spec.nodeName={name}"}
+            # In one page: a node has at most a few hundred pods.
             found = self._api.request("GET", _PODS, query=query)
             self._pods.complete(name, [each for each in list_items(found) if not defect(each)])
 
     def drop(self, name: str) -> None:
-        """As in ``Watches``."""
+        """Stop the delivery to a node."""
         with self._lock:
             self._late.discard(name)
         self._nodes.drop(name)
         self._pods.drop(name)
 
     def close(self, seconds: float) -> None:
-        """As in ``Watches``."""
-        _join(self._threads, seconds)
+        """Wait up to ``seconds`` for the watches to end. The client must be closed."""
+        join_threads(self._threads, seconds)
 
 
-class OwnWatches:
-    """Two watches for each node, made in its name: the Node authorizer lets a node see its own
-    pods and its own Node, and nothing else."""
+class PerNodeWatches:
+    """Two watches for each node, with the node's identity.
+
+    The Node authorizer lets a node read its own pods and its own Node only.
+    """
 
     def __init__(self, api: ApiClient, warn: Warn) -> None:
         self._api = api
@@ -134,29 +128,30 @@ class OwnWatches:
         self._ending: list[threading.Thread] = []
 
     def expect(self, names: Collection[str]) -> None:
-        """As in ``Watches``: a node's first LIST has all of it."""
+        """As in ``SharedWatches``. Does nothing: the first LIST of a node is complete."""
 
-    def joined(self, name: str, node: Member, pods: Receiver) -> None:
-        """As in ``Watches``."""
+    def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
+        """As in ``SharedWatches``."""
         source = _NodeSource(self._api, name)
         with self._lock:
             self._sources[name] = source
-        nodes_told, pods_told = NodeFanout(), PodFanout()
-        nodes_told.receive(name, node)
-        pods_told.expect(name)
-        pods_told.receive(name, pods)
-        # With the UID of now: a node that registers again does so with a server that may be new.
-        is_same = partial(_is_there, source.attempt, name, node.uid)
+        # The same informers as for shared watches, with one node each.
+        node_informer, pod_informer = NodeInformer(), PodInformer()
+        node_informer.add_handler(name, node)
+        pod_informer.expect(name)
+        pod_informer.add_handler(name, pods)
+        # The current UID: a node that registers again may do so on a new, empty server.
+        is_same = partial(_exists, source.attempt, name, node.uid)
         for path, sink, field in (
-            (_PODS, pods_told, "spec.nodeName"),
-            (_NODES, nodes_told, "metadata.name"),
+            (_PODS, pod_informer, "spec.nodeName"),
+            (_NODES, node_informer, "metadata.name"),
         ):
             query = {"fieldSelector": f"{field}={name}"}
             watch = Reflector(source, path, sink, query=query, is_same=is_same, warn=self._warn)
             source.threads.append(watch.start())
 
     def drop(self, name: str) -> None:
-        """As in ``Watches``."""
+        """As in ``SharedWatches``."""
         with self._lock:
             source = self._sources.pop(name, None)
             if source is None:
@@ -165,72 +160,53 @@ class OwnWatches:
         source.end()
 
     def close(self, seconds: float) -> None:
-        """As in ``Watches``."""
+        """As in ``SharedWatches``."""
         for name in list(self._sources):
             self.drop(name)
-        _join(self._ending, seconds)
+        join_threads(self._ending, seconds)
 
 
 class _NodeSource:
-    """What is asked in the name of one node, until ``end``."""
+    """API client with the identity of one node, until ``end``."""
 
     def __init__(self, api: ApiClient, node: str) -> None:
         self._api = api
-        self._node = node
         self._streams = OpenStreams()
         self._ended = threading.Event()
+        self.attempt = partial(api.attempt, user=node)
+        self.stream = partial(api.stream, user=node, streams=self._streams)
         self.threads: list[threading.Thread] = []
-        """Of its watches."""
+        """Threads of the node's watches."""
 
     @property
     def is_closing(self) -> bool:
-        """As in ``watch.Source``."""
+        """As in ``reflector.Source``."""
         return self._ended.is_set() or self._api.is_closing
 
     def wait(self, seconds: float) -> bool:
-        """As in ``watch.Source``."""
+        """As in ``reflector.Source``."""
         return self._ended.wait(seconds) or self._api.is_closing
 
-    def attempt(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None
-    ) -> JsonObject:
-        """As in ``watch.Source``."""
-        return self._api.attempt(method, path, query=query, user=self._node)
-
-    def stream(
-        self, path: str, query: Mapping[str, str], *, silence: float
-    ) -> AbstractContextManager[Iterator[bytes]]:
-        """As in ``watch.Source``."""
-        return self._api.stream(
-            path, query, silence=silence, user=self._node, streams=self._streams
-        )
-
     def end(self) -> None:
-        """Ask nothing more, and end what is read."""
+        """End the streams and allow no more requests."""
         self._ended.set()
         self._streams.close()
 
 
 def check_descriptors(nodes: int) -> None:
-    """Raises ClusterError if this process may not have the connections that the watches of so
-    many nodes take when each has its own."""
+    """Raise ClusterError if this process may not open two connections for each node."""
+    # Checked in advance, because a watch without a descriptor would only fail and retry.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * nodes + _OTHERS
+    needed = 2 * nodes + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and needed > soft:
         raise ClusterError(
-            f"{nodes} nodes that watch as themselves take {needed} open files, and {soft} are "
-            "allowed: raise that (ulimit -n), or take fewer nodes"
+            f"separate watches for {nodes} nodes need {needed} open files, limit {soft}: "
+            "raise the limit (ulimit -n) or use fewer nodes"
         )
 
 
-def _join(threads: Iterable[threading.Thread], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(end - time.monotonic(), 0.0))
-
-
-def _is_there(attempt: Callable[[str, str], JsonObject], name: str, uid: str) -> bool:
-    """Whether the Node is still the one that it was."""
+def _exists(attempt: Callable[[str, str], JsonObject], name: str, uid: str) -> bool:
+    """True if the Node exists with this UID."""
     try:
         found = attempt("GET", node_path(name))
     except NotFound:

@@ -1,58 +1,81 @@
-"""Threads that make requests: the most urgent first, and what belongs together in order."""
+"""Threads for the requests of all nodes.
+
+Requests with the same key run one at a time, in order. Across keys the most urgent request goes
+first, because the API server handles a limited number at once and a burst of events must not
+delay deletions.
+"""
 
 from __future__ import annotations
 
+import enum
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
 from devicemanager.cluster.client.errors import ApiError, ClientClosing
-from devicemanager.cluster.client.protocol import Priority
 from devicemanager.cluster.client.rate_limited_warning import Warn
 
-__all__ = ["WorkQueue", "start_another"]
+__all__ = ["Priority", "WorkQueue", "join_threads", "start_another"]
 
 _Act = Callable[[], None]
+
+
+class Priority(enum.IntEnum):
+    """Order of requests; the lowest number goes first."""
+
+    DELETION = 0
+    POD_STATUS = 1
+    NODE_STATUS = 2
+    EVENT = 3
 
 
 @attrs.frozen
 class _Work:
     priority: Priority
     do: _Act
-    dropped: _Act | None
+    on_dropped: _Act | None
 
 
 class WorkQueue:
-    """At most so many threads, started as work comes. May be used from any thread.
+    """A limited number of threads, started as work is added. Thread-safe.
 
-    What has the same key runs in the order in which it came, one at a time. A key is as
-    urgent as the most urgent of what waits under it.
+    Work with the same key runs one at a time, in the order in which it was added. A key has
+    the priority of the most urgent work that waits under it.
     """
 
     def __init__(self, threads: int = 32, *, warn: Warn = lambda text: None) -> None:
-        self._most = threads
+        self._max_threads = threads
         self._warn = warn
         # Guards the fields below; no work runs under it.
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
+        # A second condition on the same lock: ``drain`` must not consume a notification for a
+        # thread.
         self._over = threading.Condition(lock)
-        """Told once nothing waits or runs."""
+        """Notified once no work waits or runs."""
         self._waiting: dict[str, deque[_Work]] = {}
+        # Lines of keys, not of works: a key gets another entry in a more urgent line when more
+        # urgent work is added under it.
         self._ready: tuple[deque[str], ...] = tuple(deque() for _ in Priority)
         self._running: set[str] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        """Threads that wait and were not woken."""
+        """Threads that wait and were not notified."""
         self._closed = False
 
-    def put(self, priority: Priority, key: str, work: _Act, *, dropped: _Act | None = None) -> None:
-        """As in ``protocol.Lane``; never blocks. Once closed, nothing is done any more.
-        ``dropped`` is called in place of the work if that is never done. Raises RuntimeError,
-        and forgets the work, if there is no thread and none can be started."""
-        made = _Work(priority, work, dropped)
+    def put(
+        self, priority: Priority, key: str, work: _Act, *, on_dropped: _Act | None = None
+    ) -> None:
+        """Add work under a key, such as a pod's UID. Never blocks.
+
+        ``on_dropped`` is called instead of the work if the queue is closed before the work
+        starts. Raises RuntimeError, and does not add the work, if there is no thread and none
+        can be started.
+        """
+        made = _Work(priority, work, on_dropped)
         with self._changed:
             if not self._closed:
                 self._append(key, made)
@@ -66,20 +89,22 @@ class WorkQueue:
             if key not in self._running:
                 self._queue(key)
         except RuntimeError:
+            # No thread will ever run the work, and the caller gets the error instead.
             waiting.pop()
             if not waiting:
                 del self._waiting[key]
             raise
 
     def _queue(self, key: str) -> None:
-        """Line a key up; it may stand in several lines, the first one counts."""
+        """Make a key ready. It can have several entries; ``_first`` skips stale ones."""
         self._ready[min(work.priority for work in self._waiting[key])].append(key)
         if self._idle:
-            # Counted here: until it runs, the next one put in would be told to it as well.
+            # Count the thread as busy now, not when it wakes up: until then the next put would
+            # notify the same thread instead of starting another one.
             self._idle -= 1
             self._changed.notify()
-        elif len(self._threads) < self._most:
-            start_another(self._threads, self._run, "api-lane")
+        elif len(self._threads) < self._max_threads:
+            start_another(self._threads, self._run, "api-worker")
 
     def _run(self) -> None:
         key: str | None = None
@@ -89,6 +114,7 @@ class WorkQueue:
 
     def _do(self, act: _Act) -> None:
         try:
+            # ClientClosing: the process is about to leave, so there is nothing to report.
             act()
         except ClientClosing:
             pass
@@ -98,11 +124,11 @@ class WorkQueue:
             self._warn(f"unexpected {type(error).__name__}: {error} (a bug)")
 
     def _drop(self, work: _Work) -> None:
-        if work.dropped is not None:
-            self._do(work.dropped)
+        if work.on_dropped is not None:
+            self._do(work.on_dropped)
 
     def _next(self, done: str | None) -> tuple[str, _Work] | None:
-        """What to do next, once there is something; None at the end."""
+        """Wait for work and return it with its key; None if the queue is closed."""
         with self._changed:
             if done is not None:
                 self._running.discard(done)
@@ -133,35 +159,38 @@ class WorkQueue:
     # -- end -------------------------------------------------------------------------
 
     def drain(self, seconds: float) -> bool:
-        """Wait until nothing waits or runs; returns whether that came in time."""
+        """Wait until no work waits or runs; return True if that happened in time."""
         with self._over:
             return self._over.wait_for(lambda: not self._running and not self._waiting, seconds)
 
     @property
-    def load(self) -> int:
-        """How many works wait or run."""
+    def pending(self) -> int:
+        """Number of works that wait or run."""
         with self._changed:
             return len(self._running) + sum(map(len, self._waiting.values()))
 
     def close(self, seconds: float = 5.0) -> None:
-        """Drop what waits, and wait so long for what runs."""
+        """Drop waiting work, and wait up to ``seconds`` for running work."""
         with self._changed:
             self._closed = True
             dropped = [work for works in self._waiting.values() for work in works]
             self._waiting.clear()
             self._changed.notify_all()
             threads = list(self._threads)
+        # Without the lock: ``on_dropped`` can take other locks or add work.
         for work in dropped:
             self._drop(work)
-        deadline = time.monotonic() + seconds
-        for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
+        # Work can close the queue that it runs in.
+        join_threads((each for each in threads if each is not threading.current_thread()), seconds)
 
 
 def start_another(threads: list[threading.Thread], target: _Act, name: str) -> None:
-    """Start one more of these threads, with their lock held. Raises RuntimeError if it would be
-    the first and cannot be started; else those that there are do its work."""
+    """Start a thread and append it. Must be called with the lock of ``threads`` held.
+
+    If no thread can be started, the existing ones do the work. Raises RuntimeError if there
+    are none.
+    """
+    # A daemon, so that a request that hangs cannot keep the process from exiting.
     thread = threading.Thread(target=target, name=name, daemon=True)
     try:
         thread.start()
@@ -170,3 +199,10 @@ def start_another(threads: list[threading.Thread], target: _Act, name: str) -> N
             raise
     else:
         threads.append(thread)
+
+
+def join_threads(threads: Iterable[threading.Thread], seconds: float) -> None:
+    """Wait up to ``seconds`` for all of the threads together."""
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,22 +1,50 @@
-"""An API server in Python: enough of one for nodes and pods, and faults by switch.
+"""A fake API server in Python: enough for nodes and pods, with fault injection.
 
-It keeps everything in memory, speaks plain HTTP on loopback and knows neither RBAC beyond one
-role nor admission beyond what nodes meet. Tests and ``devicemanager join --demo`` use it; it
-is no place for anything that matters.
+Theory of operation.
+
+In:  HTTP requests on loopback, and calls from tests.
+Out: responses and watch events, in the form and with the texts of a real API server.
+
+``FakeApiServer`` (``server``) accepts connections; each request goes through these steps:
+1. ``handling``: parse path, query and body (``kinds`` knows the resources).
+2. ``authorization``: permissions of users, and the Node authorizer for impersonated nodes.
+3. ``faults``: an injected error replaces the response.
+4. ``registry``: rules for create, update and delete: generated names, graceful deletion,
+   finalizers, preconditions, subresources.
+5. ``store``: objects in memory, one version counter, and the changes for watches.
+
+``Controllers`` (``controllers``, ``scheduler``) run beside it: node lifecycle, scheduler, Jobs.
+
+Invariants:
+* Stored objects are never modified: a change stores a new object with a new version.
+* All steps of one change happen under the store's lock, so a watch sees them in version order.
+* Everything is in memory. There is one role for all users, and no admission except what Nodes
+  and Pods meet. Use it for tests and demos only.
+
+The tests in tests/cluster/peers run on this server and on a real control plane alike.
 """
 
 from __future__ import annotations
 
-from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
-
-if TYPE_CHECKING:
-    from devicemanager.cluster.fake_apiserver.controllers import Controllers
-    from devicemanager.cluster.fake_apiserver.faults import Faults
-    from devicemanager.cluster.fake_apiserver.server import FakeApiServer
-
-__all__ = ["Controllers", "FakeApiServer", "Faults"]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {"Controllers": "controllers", "Faults": "faults", "FakeApiServer": "server"},
+from devicemanager.cluster.fake_apiserver.authorization import (
+    Permission,
+    Permissions,
+    permissions_of,
 )
+from devicemanager.cluster.fake_apiserver.controllers import Controllers
+from devicemanager.cluster.fake_apiserver.errors import StatusError
+from devicemanager.cluster.fake_apiserver.faults import Faults, Request
+from devicemanager.cluster.fake_apiserver.server import FakeApiServer
+from devicemanager.cluster.fake_apiserver.store import Object
+
+__all__ = [
+    "Controllers",
+    "FakeApiServer",
+    "Faults",
+    "Object",
+    "Permission",
+    "Permissions",
+    "Request",
+    "StatusError",
+    "permissions_of",
+]

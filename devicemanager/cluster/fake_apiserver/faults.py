@@ -1,4 +1,4 @@
-"""What the stub does wrong on purpose. Everything is off at the start."""
+"""Fault injection of the fake API server. All faults are off at the start."""
 
 from __future__ import annotations
 
@@ -8,72 +8,73 @@ from collections.abc import Callable
 
 import attrs
 
-from devicemanager.cluster.fake_apiserver.kinds import Target
-
 __all__ = ["Faults", "Request"]
 
 
 @attrs.frozen
 class Request:
-    """One request, as faults are chosen by it."""
+    """A request, for the selection of faults."""
 
     verb: str
     """As RBAC names it: get, list, watch, create, update, patch, delete."""
-    target: Target
-
-
-Matches = Callable[[Request], bool]
+    resource: str
+    """Plural, such as ``pods``."""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
 
 
 @attrs.define
-class _Failing:
+class _Failure:
     code: int
-    matches: Matches
+    matches: Callable[[Request], bool]
     left: int | None
-    share: float
+    probability: float
 
 
 class Faults:
-    """May be set from any thread while requests are served."""
+    """Faults can be changed while requests are served. Thread-safe."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = threading.Lock()
         self._random = random.Random(seed)
-        self._failing: list[_Failing] = []
+        self._failures: list[_Failure] = []
         self.slow = 0.0
-        """Seconds that each answer takes longer."""
+        """Delay of each response, in seconds."""
         self.silent = False
-        """Requests are taken and never answered; streams say nothing."""
-        self.second_writer: Matches = lambda request: False
-        """Before which updates and patches somebody else writes the object."""
+        """True: accept requests but do not respond; streams send nothing."""
+        self.second_writer: Callable[[Request], bool] = lambda request: False
+        """Before updates and patches that match, another client changes the object."""
 
     def fail(
         self,
         code: int,
-        matches: Matches = lambda request: True,
+        matches: Callable[[Request], bool] = lambda request: True,
         *,
         times: int | None = None,
-        share: float = 1.0,
+        probability: float = 1.0,
     ) -> None:
-        """Answer with ``code``: this often, or always; each time with this likelihood."""
+        """Respond to matching requests with ``code``: ``times`` times or always, each time with
+        this probability."""
         with self._lock:
-            self._failing.append(_Failing(code, matches, times, share))
+            self._failures.append(_Failure(code, matches, times, probability))
 
     def clear(self) -> None:
-        """All is well again."""
+        """Clear all faults."""
         with self._lock:
-            self._failing.clear()
+            self._failures.clear()
         self.slow = 0.0
         self.silent = False
         self.second_writer = lambda request: False
 
     def code(self, request: Request) -> int | None:
-        """What to answer instead, if anything."""
+        """Return the status code to respond with; None for a normal response."""
         with self._lock:
-            for each in self._failing:
+            for each in self._failures:
+                # A failure that is used up stays in the list; later ones can still match.
                 if each.left == 0 or not each.matches(request):
                     continue
-                if self._random.random() < each.share:
+                if self._random.random() < each.probability:
                     each.left = None if each.left is None else each.left - 1
                     return each.code
             return None

@@ -1,37 +1,38 @@
-"""One request of the stub, from method and path to an answer."""
+"""One request of the fake API server, from method and path to a response or watch events."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 
-from devicemanager.cluster.fake_apiserver.answers import Rejection
+from devicemanager.cluster.fake_apiserver.authorization import (
+    Permission,
+    Permissions,
+    forbidden,
+    node_may,
+    node_of,
+    permission_for,
+)
+from devicemanager.cluster.fake_apiserver.errors import StatusError, not_found, status
 from devicemanager.cluster.fake_apiserver.faults import Faults, Request
 from devicemanager.cluster.fake_apiserver.kinds import Target, target
-from devicemanager.cluster.fake_apiserver.merging import merge, strategic
-from devicemanager.cluster.fake_apiserver.nodeauthorizer import node_may, node_of
-from devicemanager.cluster.fake_apiserver.objects import Objects
-from devicemanager.cluster.fake_apiserver.rights import Right, Rights
-from devicemanager.cluster.fake_apiserver.selectors import selector
-from devicemanager.cluster.fake_apiserver.store import Object, Stored
-from devicemanager.cluster.fake_apiserver.watching import Watching
+from devicemanager.cluster.fake_apiserver.registry import Registry
+from devicemanager.cluster.fake_apiserver.selectors import Selector, selector
+from devicemanager.cluster.fake_apiserver.store import Change, Object, Store, Stored
 
-__all__ = ["Answer", "Asked", "Handling"]
+__all__ = ["HttpRequest", "RequestHandler", "Response", "Watch", "merge", "strategic_merge"]
 
-USER: Final = "stub"
+USER: Final = "kubernetes-admin"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_PATCHES: Final = {
-    "application/merge-patch+json": merge,
-    "application/strategic-merge-patch+json": strategic,
-}
 
 
 @attrs.frozen
-class Asked:
+class HttpRequest:
     """A request that names a resource."""
 
     method: str
@@ -42,7 +43,7 @@ class Asked:
 
     @property
     def verb(self) -> str:
-        """As RBAC names it."""
+        """The verb as RBAC names it."""
         if self.method in _VERBS:
             return _VERBS[self.method]
         if self.query.get("watch") in ("1", "true"):
@@ -50,150 +51,299 @@ class Asked:
         return "get" if self.target.name else "list"
 
     @property
-    def request(self) -> Request:
-        """As faults see it."""
-        return Request(self.verb, self.target)
+    def for_faults(self) -> Request:
+        """The request as fault selection sees it."""
+        named = self.target
+        return Request(self.verb, named.kind.plural, named.namespace, named.name, named.subresource)
+
+    def selector(self) -> Selector:
+        """Parse its field and label selectors. Raises StatusError."""
+        try:
+            return selector(self.query)
+        except ValueError as error:
+            raise StatusError(400, str(error)) from None
 
 
-Answer = tuple[int, bytes]
+Response = tuple[int, bytes]
 """Status code and body."""
 
 
-class Handling:
-    """Answers requests. May be used from any thread."""
+class RequestHandler:
+    """Handles requests. Thread-safe."""
 
-    def __init__(self, objects: Objects, faults: Faults, rights: Rights, token: str | None) -> None:
-        """``token``: the one that is accepted; None asks for none."""
-        self.objects = objects
+    def __init__(
+        self, registry: Registry, faults: Faults, permissions: Permissions, token: str | None
+    ) -> None:
+        """``token``: the only accepted bearer token; None accepts all requests."""
+        self.registry = registry
         self.faults = faults
-        self.rights = rights
+        self.permissions = permissions
         self.token = token
 
-    def read(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Asked:
-        """What is asked for. Raises Rejection."""
+    def parse(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpRequest:
+        """Authenticate and parse a request. Raises StatusError."""
         if self.token is not None and headers.get("Authorization") != f"Bearer {self.token}":
-            raise Rejection(401, "Unauthorized")
+            raise StatusError(401, "Unauthorized")
         parts = urlsplit(url)
         named = target(parts.path)
         if named is None:
-            raise Rejection(404, "the server could not find the requested resource")
+            raise StatusError(404, "the server could not find the requested resource")
         try:
             given = json.loads(body) if body else {}
         except ValueError:
-            raise Rejection(400, "the body is no JSON") from None
-        return Asked(method, named, dict(parse_qsl(parts.query)), headers, given)
+            raise StatusError(400, "the body is not JSON") from None
+        return HttpRequest(method, named, dict(parse_qsl(parts.query)), headers, given)
 
-    def authorize(self, asked: Asked) -> None:
-        """Raises Rejection for what nobody may, and for a fault that is set."""
-        if user := asked.headers.get("Impersonate-User"):
+    def authorize(self, request: HttpRequest) -> None:
+        """Raise StatusError if a permission is missing or a fault fires."""
+        if user := request.headers.get("Impersonate-User"):
             self._impersonate("users", user)
-            self._impersonate("groups", asked.headers.get("Impersonate-Group", ""))
+            # Users and groups are separate permissions, as on a real server.
+            self._impersonate("groups", request.headers.get("Impersonate-Group", ""))
         node = node_of(user)
         if node is not None:
-            if not node_may(node, asked.verb, asked.target, asked.query):
-                raise self.rights.rejection(str(user), asked.verb, asked.target)
-        elif asked.target.kind.name != "SelfSubjectAccessReview":
-            self.rights.check(user or USER, asked.verb, asked.target)
-        if (code := self.faults.code(asked.request)) is not None:
-            raise Rejection(code, "a fault on purpose")
+            if not node_may(node, request.verb, request.target, request.query):
+                raise forbidden(str(user), request.verb, request.target)
+        elif request.target.kind.name != "SelfSubjectAccessReview" and not self.permissions.use(
+            permission_for(request.verb, request.target)
+        ):
+            raise forbidden(user or USER, request.verb, request.target)
+        if (code := self.faults.code(request.for_faults)) is not None:
+            raise StatusError(code, "injected fault")
 
     def _impersonate(self, what: str, name: str) -> None:
-        right = Right("", what, "impersonate")
-        self.rights.note(right)
-        if not self.rights.allows(right):
-            raise Rejection(403, f'{what} "{name}" is forbidden: User "{USER}" cannot impersonate')
+        if not self.permissions.use(Permission("", what, "impersonate")):
+            raise StatusError(
+                403, f'{what} "{name}" is forbidden: User "{USER}" cannot impersonate'
+            )
 
-    def answer(self, asked: Asked) -> Answer:
-        """Any request but a watch. Raises Rejection."""
-        if asked.method in ("PUT", "PATCH") and self.faults.second_writer(asked.request):
-            self._write_first(asked.target)
-        if asked.method == "GET":
-            return 200, self._get(asked) if asked.target.name else self._list(asked)
-        if asked.method == "POST":
-            return self._post(asked)
-        if asked.method == "DELETE":
-            return 200, self._delete(asked).text
-        return 200, self._write(asked).text
+    def respond(self, request: HttpRequest) -> Response:
+        """Handle any request except a watch. Raises StatusError."""
+        if request.method in ("PUT", "PATCH") and self.faults.second_writer(request.for_faults):
+            self._write_first(request.target)
+        if request.method == "GET":
+            return 200, self._get(request) if request.target.name else self._list(request)
+        if request.method == "POST":
+            return self._post(request)
+        if request.method == "DELETE":
+            return 200, self._delete(request).text
+        return 200, self._write(request).text
 
     def _write_first(self, named: Target) -> None:
-        def touched(value: Object) -> Object:
+        def annotated(value: Object) -> Object:
             notes = value["metadata"].setdefault("annotations", {})
-            notes["second-writer"] = str(self.objects.store.version)
+            notes["second-writer"] = str(self.registry.store.version)
             return value
 
-        whole = attrs.evolve(named, below="")
-        if self.objects.store.get(named.kind, named.namespace, named.name) is not None:
-            self.objects.change(whole, touched)
+        if self.registry.store.get(named.kind, named.namespace, named.name) is not None:
+            self.registry.change(attrs.evolve(named, subresource=""), annotated)
 
     # -- methods ---------------------------------------------------------------------
 
-    def _get(self, asked: Asked) -> bytes:
-        named = asked.target
-        stored = self.objects.store.get(named.kind, named.namespace, named.name)
+    def _get(self, request: HttpRequest) -> bytes:
+        named = request.target
+        stored = self.registry.store.get(named.kind, named.namespace, named.name)
         if stored is None:
-            raise Rejection.not_found(named)
+            raise not_found(named)
         return stored.text
 
-    def _list(self, asked: Asked) -> bytes:
-        kind, chosen = asked.target.kind, _selector(asked)
-        store = self.objects.store
+    def _list(self, request: HttpRequest) -> bytes:
+        kind, chosen = request.target.kind, request.selector()
+        store = self.registry.store
         with store.lock:
             version = store.version
-            found = store.all(kind, asked.target.namespace)
+            found = store.all(kind, request.target.namespace)
+        # Before paging: the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
-        first, limit = int(asked.query.get("continue", 0)), int(asked.query.get("limit", 0))
+        first, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0))
         last = first + limit if limit else len(found)
         metadata = {"resourceVersion": str(version)}
         if last < len(found):
             metadata["continue"] = str(last)
         head = {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": metadata}
+        # Stored objects are encoded already, and lists can have thousands.
         items = b",".join(each.text for each in found[first:last])
         return json.dumps(head).encode()[:-1] + b',"items":[' + items + b"]}"
 
-    def _post(self, asked: Asked) -> Answer:
-        named, body = asked.target, asked.body
+    def _post(self, request: HttpRequest) -> Response:
+        named, body = request.target, request.body
         if named.kind.name == "SelfSubjectAccessReview":
-            allowed = self.rights.review(body.get("spec", {}))
+            allowed = self.permissions.review(body.get("spec", {}))
             return 201, json.dumps({**body, "status": {"allowed": allowed}}).encode()
-        if named.below == "binding":
-            self.objects.bind(named, body)
-        elif named.below == "eviction":
-            self.objects.delete(attrs.evolve(named, below=""), body.get("deleteOptions") or {})
+        if named.subresource == "binding":
+            self.registry.bind(named, body)
+        elif named.subresource == "eviction":
+            pod = attrs.evolve(named, subresource="")
+            self.registry.delete(pod, body.get("deleteOptions") or {})
         elif named.name:
-            raise Rejection(405, "the server does not allow this method on the requested resource")
+            raise StatusError(
+                405, "the server does not allow this method on the requested resource"
+            )
         else:
-            return 201, self.objects.create(named, body).text
+            return 201, self.registry.create(named, body).text
         return 201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}'
 
-    def _write(self, asked: Asked) -> Stored:
-        if asked.method == "PUT":
-            return self.objects.replace(asked.target, asked.body)
-        patch = _PATCHES.get(asked.headers.get("Content-Type", ""))
+    def _write(self, request: HttpRequest) -> Stored:
+        if request.method == "PUT":
+            return self.registry.replace(request.target, request.body)
+        patch = _PATCHES.get(request.headers.get("Content-Type", ""))
         if patch is None:
-            raise Rejection(415, "the body of the request was in an unknown format")
-        version = (asked.body.get("metadata") or {}).get("resourceVersion")
-        return self.objects.change(asked.target, lambda old: patch(old, asked.body), version)
+            raise StatusError(415, "the body of the request was in an unknown format")
+        version = (request.body.get("metadata") or {}).get("resourceVersion")
+        return self.registry.change(request.target, lambda old: patch(old, request.body), version)
 
-    def _delete(self, asked: Asked) -> Stored:
-        options = dict(asked.body)
-        if "gracePeriodSeconds" in asked.query:
-            options["gracePeriodSeconds"] = int(asked.query["gracePeriodSeconds"])
-        if not asked.target.name:
-            raise Rejection(405, "the stub deletes one object at a time")
-        return self.objects.delete(asked.target, options)
+    def _delete(self, request: HttpRequest) -> Stored:
+        options = dict(request.body)
+        if "gracePeriodSeconds" in request.query:
+            options["gracePeriodSeconds"] = int(request.query["gracePeriodSeconds"])
+        if not request.target.name:
+            raise StatusError(405, "the fake API server deletes one object at a time")
+        return self.registry.delete(request.target, options)
 
-    # -- watch -----------------------------------------------------------------------
-
-    def watch(self, asked: Asked) -> Watching:
-        """The events of a watch. Raises Rejection."""
-        store = self.objects.store
-        since = int(asked.query.get("resourceVersion") or 0)
-        seconds = float(asked.query.get("timeoutSeconds") or 1800)
-        return Watching(store, asked.target, _selector(asked), since, seconds)
+    def watch(self, request: HttpRequest) -> Watch:
+        """Start a watch. Raises StatusError."""
+        since = int(request.query.get("resourceVersion") or 0)
+        seconds = float(request.query.get("timeoutSeconds") or 1800)
+        return Watch(self.registry.store, request.target, request.selector(), since, seconds)
 
 
-def _selector(asked: Asked) -> Any:
-    try:
-        return selector(asked.query)
-    except ValueError as error:
-        raise Rejection(400, str(error)) from None
+class Watch:
+    """The events of one WATCH, with bookmarks."""
+
+    def __init__(
+        self, store: Store, target: Target, chosen: Selector, since: int, seconds: float
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._chosen = chosen
+        self._since = since
+        self._seconds = seconds
+
+    def lines(self, bookmark_every: float, is_over: Callable[[], bool]) -> Iterator[bytes]:
+        """Yield each event as a line, until the timeout, an error or ``is_over``."""
+        end = time.monotonic() + self._seconds
+        bookmark = time.monotonic() + bookmark_every
+        at = self._since
+        # Version 0 means any version: start with the current objects.
+        if not at:
+            at = self._store.version
+            for stored in self._store.all(self._target.kind, self._target.namespace):
+                if self._chosen(stored.value):
+                    yield _line("ADDED", stored.text)
+        while not is_over() and (now := time.monotonic()) < end:
+            if at < self._store.oldest:
+                error = status(410, "Expired", f"too old resource version: {at}")
+                yield _line("ERROR", json.dumps(error).encode())
+                return
+            if now >= bookmark:
+                bookmark = now + bookmark_every
+                yield _line("BOOKMARK", self._bookmark(at))
+            for change in self._store.after(at, min(end, bookmark) - now, is_over):
+                # For other kinds, too: a bookmark then keeps a quiet watch from expiring.
+                at = change.version
+                if change.kind is self._target.kind:
+                    yield from self._event(change)
+
+    def _bookmark(self, at: int) -> bytes:
+        kind = self._target.kind
+        metadata = {"resourceVersion": str(at), "creationTimestamp": None}
+        body = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": metadata}
+        return json.dumps(body).encode()
+
+    def _event(self, change: Change) -> Iterator[bytes]:
+        """Yield the event of a change. An object that no longer matches counts as deleted."""
+        before, after = self._is_chosen(change.before), self._is_chosen(change.after)
+        if after and change.after is not None:
+            yield _line("MODIFIED" if before else "ADDED", change.after.text)
+        elif before and (last := change.after or change.before) is not None:
+            yield _line("DELETED", last.text)
+
+    def _is_chosen(self, stored: Stored | None) -> bool:
+        if stored is None:
+            return False
+        namespace = self._target.namespace
+        if namespace and stored.value["metadata"].get("namespace") != namespace:
+            return False
+        return self._chosen(stored.value)
+
+
+def _line(kind: str, object_: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), object_)
+
+
+# -- merge patches ---------------------------------------------------------------------
+
+_MERGE_KEYS: Final[Mapping[str, str]] = {
+    "conditions": "type",
+    "addresses": "type",
+    "hostIPs": "ip",
+    "podIPs": "ip",
+    "ownerReferences": "uid",
+    "containers": "name",
+    "initContainers": "name",
+    "volumes": "name",
+    "env": "name",
+}
+"""Lists that are merged element by element, and the field that identifies an element. All other
+lists, such as container statuses and taints, are replaced (``patchStrategy`` in ``k8s.io/api``)."""
+
+_SETS: Final = frozenset({"finalizers"})
+
+
+def merge(old: Any, patch: Any) -> Any:
+    """Apply a merge patch (RFC 7386). The arguments are not modified."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merge(found.get(key), value)
+    return found
+
+
+def strategic_merge(old: Any, patch: Any) -> Any:
+    """Apply a strategic merge patch to a mapping. The arguments are not modified."""
+    if patch.get("$patch") == "replace":
+        return {key: value for key, value in patch.items() if key != "$patch"}
+    found = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if key.startswith("$deleteFromPrimitiveList/"):
+            name = key.partition("/")[2]
+            found[name] = [each for each in found.get(name) or () if each not in value]
+        elif key.startswith("$"):
+            continue
+        elif value is None:
+            found.pop(key, None)
+        else:
+            found[key] = _merged_value(key, found.get(key), value)
+    return found
+
+
+def _merged_value(key: str, old: Any, new: Any) -> Any:
+    if isinstance(new, dict):
+        return strategic_merge(old, new)
+    if isinstance(new, list) and key in _SETS:
+        return list(dict.fromkeys([*(old or ()), *new]))
+    if isinstance(new, list) and key in _MERGE_KEYS:
+        return _merged_list(_MERGE_KEYS[key], old or [], new)
+    return new
+
+
+def _merged_list(by: str, old: list[Any], new: list[Any]) -> list[Any]:
+    if any(each.get("$patch") == "replace" for each in new):
+        return [each for each in new if "$patch" not in each]
+    found = {each.get(by): each for each in old}
+    for each in new:
+        if each.get("$patch") == "delete":
+            found.pop(each.get(by), None)
+        else:
+            found[each.get(by)] = strategic_merge(found.get(each.get(by), {}), each)
+    return list(found.values())
+
+
+_PATCHES: Final = {
+    "application/merge-patch+json": merge,
+    "application/strategic-merge-patch+json": strategic_merge,
+}

@@ -1,4 +1,4 @@
-"""The resources that the stub has, and the paths that name them."""
+"""Resources of the fake API server, and the paths that name them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KINDS", "Kind", "Target", "target"]
 
 @attrs.frozen
 class Kind:
-    """One resource."""
+    """One resource type."""
 
     group: str
     version: str
@@ -24,18 +24,23 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As objects have it, such as ``batch/v1``."""
+        """``apiVersion`` of its objects, such as ``batch/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 @attrs.frozen
 class Target:
-    """What a path names: a collection, an object, or something below one."""
+    """What a path names: a collection, an object or a subresource."""
 
     kind: Kind
     namespace: str = ""
     name: str = ""
-    below: str = ""
+    subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        """Resource as RBAC names it, such as ``pods/status``."""
+        return "/".join(filter(None, (self.kind.plural, self.subresource)))
 
 
 _ALL: Final = (
@@ -57,7 +62,7 @@ _BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in _AL
 
 
 def target(path: str) -> Target | None:
-    """What a path such as ``/api/v1/namespaces/default/pods/a/status`` names, if anything."""
+    """Parse a path such as ``/api/v1/namespaces/default/pods/a/status``; None if unknown."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]

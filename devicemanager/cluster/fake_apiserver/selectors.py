@@ -1,4 +1,4 @@
-"""Field and label selectors, as far as anybody here uses them."""
+"""Field and label selectors, as far as nodes and their tests use them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ __all__ = ["Selector", "selector"]
 Selector = Callable[[Mapping[str, Any]], bool]
 
 _SET: Final = re.compile(r"(?P<key>\S+)\s+(?P<how>in|notin)\s+\((?P<values>[^)]*)\)")
+# Not inside parentheses: ``k in (a, b)``.
 _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 
 def selector(query: Mapping[str, str]) -> Selector:
-    """What ``fieldSelector`` and ``labelSelector`` of a query choose together.
+    """Return a test for ``fieldSelector`` and ``labelSelector`` of a query together.
 
-    Raises ValueError for a form that is not known.
+    Raises ValueError for an invalid selector.
     """
     tests = [_test(part, _field) for part in _parts(query.get("fieldSelector"))]
     tests += [_test(part, _label) for part in _parts(query.get("labelSelector"))]
@@ -36,6 +37,7 @@ def _test(text: str, get: _Get) -> Selector:
         values = {value.strip() for value in match["values"].split(",")}
         wanted = match["how"] == "in"
         return lambda object_: (get(object_, match["key"]) in values) is wanted
+    # The single sign last, because the others contain it.
     for sign in ("!=", "==", "="):
         key, found, value = text.partition(sign)
         if found:
@@ -44,11 +46,11 @@ def _test(text: str, get: _Get) -> Selector:
         return lambda object_: get(object_, text[1:]) is None
     if text:
         return lambda object_: get(object_, text) is not None
-    raise ValueError("an empty selector")
+    raise ValueError("empty selector")
 
 
 def _field(object_: Mapping[str, Any], path: str) -> str:
-    """A field that is not there is empty, as the API server has it."""
+    """Return a field; a missing one is empty, as for a real API server."""
     found: Any = object_
     for part in path.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

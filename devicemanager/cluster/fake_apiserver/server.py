@@ -1,4 +1,4 @@
-"""The stub as a server: HTTP/1.1 on loopback, a thread a connection."""
+"""The HTTP server of the fake API server: HTTP/1.1 on loopback, a thread per connection."""
 
 from __future__ import annotations
 
@@ -8,71 +8,74 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Self
 
-from devicemanager.cluster.fake_apiserver.answers import Rejection
+from devicemanager.cluster.fake_apiserver.authorization import Permission, Permissions
+from devicemanager.cluster.fake_apiserver.errors import StatusError
 from devicemanager.cluster.fake_apiserver.faults import Faults
-from devicemanager.cluster.fake_apiserver.handling import Asked, Handling
+from devicemanager.cluster.fake_apiserver.handling import HttpRequest, RequestHandler
 from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
-from devicemanager.cluster.fake_apiserver.objects import Objects
-from devicemanager.cluster.fake_apiserver.rights import Right, Rights
+from devicemanager.cluster.fake_apiserver.registry import Registry
 from devicemanager.cluster.fake_apiserver.store import Object, Store
 
 __all__ = ["FakeApiServer"]
 
-_MOST_BODY: Final = 3 << 20
+_MAX_BODY: Final = 3 << 20
+# Paths that need no permission, on a real server either.
 _PLAIN: Final = {
     "/healthz": b"ok",
     "/readyz": b"ok",
-    "/version": b'{"major":"1","minor":"32","gitVersion":"v1.32.0+stub"}',
+    "/version": b'{"major":"1","minor":"32","gitVersion":"v1.32.0+fake"}',
 }
 
 
 class FakeApiServer:
-    """An API server on a port of its own, from ``start`` or ``with`` to ``stop``.
+    """An API server for tests, on a free port of loopback. Thread-safe.
 
-    What it holds stays over ``stop`` and ``start``, as that of a real one does in etcd;
-    ``wipe`` is a new etcd. May be used from any thread.
+    Use it as a context manager, or call ``start`` and ``stop``. Objects and port survive
+    ``stop`` and ``start``; ``wipe`` removes all objects, as the loss of etcd does.
     """
 
     def __init__(
         self,
         *,
         token: str | None = None,
-        allowed: Iterable[Right] | None = None,
-        keeps_resource_health: bool = True,
+        allowed: Iterable[Permission] | None = None,
+        stores_resource_health: bool = True,
         bookmark_every: float = 60.0,
     ) -> None:
-        """``token``: the one that clients must send. ``allowed``: what they may do; None is
-        everything. ``bookmark_every``: seconds."""
+        """``token``: the only accepted bearer token; None accepts all requests.
+        ``allowed``: permissions of all clients; None for all permissions.
+        ``stores_resource_health``: the feature gate ResourceHealthStatus.
+        ``bookmark_every``: interval of bookmarks, in seconds."""
         self.faults = Faults()
-        self.rights = Rights(allowed)
+        self.permissions = Permissions(allowed)
         self.bookmark_every = bookmark_every
         self.requests: Counter[tuple[str, str]] = Counter()
-        """How many came, by verb and resource, with those that were rejected."""
-        self._keeps_resource_health = keeps_resource_health
+        """Number of requests by verb and resource, including those that failed."""
+        self._stores_resource_health = stores_resource_health
         self._token = token
         self._port = 0
         self._server: _Server | None = None
-        self._handling = self._fresh()
+        self._handler = self._empty()
 
-    def _fresh(self) -> Handling:
-        objects = Objects(Store(), keeps_resource_health=self._keeps_resource_health)
+    def _empty(self) -> RequestHandler:
+        registry = Registry(Store(), stores_resource_health=self._stores_resource_health)
         for name in ("default", "kube-system", "kube-node-lease"):
-            objects.create(Target(KINDS["namespaces"]), {"metadata": {"name": name}})
-        return Handling(objects, self.faults, self.rights, self._token)
+            registry.create(Target(KINDS["namespaces"]), {"metadata": {"name": name}})
+        return RequestHandler(registry, self.faults, self.permissions, self._token)
 
-    # -- life ------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------
 
     def start(self) -> None:
-        """Serve, on the port of before if there was one."""
+        """Start serving, on the same port as before if there was one."""
         self._server = _Server(("127.0.0.1", self._port), self)
         self._port = self._server.server_address[1]
         threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="stub", daemon=True
+            target=self._server.serve_forever, args=(0.05,), name="fake-apiserver", daemon=True
         ).start()
 
     def stop(self) -> None:
@@ -89,123 +92,167 @@ class FakeApiServer:
         self.stop()
 
     def cut_streams(self) -> None:
-        """End every connection in the middle of whatever it says."""
+        """Break all connections, in the middle of a response if there is one."""
         if self._server is not None:
             self._server.cut()
 
     def forget_changes(self) -> None:
-        """Who watches from before now is told 410."""
-        self.objects.store.forget()
+        """Expire all watches: they get 410 and must relist."""
+        self._store.forget()
 
     def wipe(self) -> None:
-        """Lose everything: the next requests meet an empty cluster that counts versions anew."""
-        self._handling = self._fresh()
+        """Remove all objects and count versions from 1, as an API server on a new etcd does."""
+        self._handler = self._empty()
         self.cut_streams()
 
-    # -- what there is ---------------------------------------------------------------
-
-    @property
-    def objects(self) -> Objects:
-        """What is stored, to look at and to change past the API."""
-        return self._handling.objects
+    # -- objects ---------------------------------------------------------------------
 
     @property
     def url(self) -> str:
-        """Such as ``http://127.0.0.1:41234``."""
+        """Address, such as ``http://127.0.0.1:41234``."""
         return f"http://127.0.0.1:{self._port}"
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write one that leads here; returns its path."""
+        """Write a kubeconfig for this server; return its path."""
         user = {} if self._token is None else {"token": self._token}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "stub", "cluster": {"server": self.url}}],
-            "users": [{"name": "stub", "user": user}],
-            "contexts": [{"name": "stub", "context": {"cluster": "stub", "user": "stub"}}],
-            "current-context": "stub",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "fake", "user": user}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+            "current-context": "fake",
         }
-        path.write_text(json.dumps(config))  # JSON is YAML, too
+        path.write_text(json.dumps(config))  # JSON is valid YAML
         return path
 
     def create(self, plural: str, value: Object, namespace: str = "default") -> Object:
-        """Create an object past HTTP; returns it as it is stored."""
-        kind = KINDS[plural]
-        named = Target(kind, namespace if kind.namespaced else "")
-        return self.objects.create(named, value).value
+        """Create an object without HTTP; return it as stored. Raises StatusError."""
+        return self._handler.registry.create(_target(plural, namespace), value).value
 
     def get(self, plural: str, name: str, namespace: str = "default") -> Object | None:
-        """An object as it is stored, or None."""
-        kind = KINDS[plural]
-        stored = self.objects.store.get(kind, namespace if kind.namespaced else "", name)
+        """Return an object, or None."""
+        target = _target(plural, namespace, name)
+        stored = self._store.get(target.kind, target.namespace, name)
         return None if stored is None else stored.value
 
     def all(self, plural: str) -> list[Object]:
-        """All objects of a kind."""
-        return [stored.value for stored in self.objects.store.all(KINDS[plural])]
+        """Return all objects of a resource."""
+        return [stored.value for stored in self._store.all(KINDS[plural])]
+
+    def change(
+        self,
+        plural: str,
+        name: str,
+        change: Callable[[Object], Object],
+        namespace: str = "default",
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """Replace an object by what ``change`` returns for a copy of it, atomically.
+
+        Returns the new object. Raises StatusError.
+        """
+        target = _target(plural, namespace, name, subresource)
+        return self._handler.registry.change(target, change).value
+
+    def bind(self, pod: str, node: str, namespace: str = "default") -> None:
+        """Bind a pod to a node. Raises StatusError."""
+        target = _target("pods", namespace, pod, "binding")
+        self._handler.registry.bind(target, {"target": {"kind": "Node", "name": node}})
 
     def delete(self, plural: str, name: str, namespace: str = "default", **options: Any) -> None:
-        """Delete an object as a user does; ``options`` as ``metav1.DeleteOptions``."""
-        kind = KINDS[plural]
-        self.objects.delete(Target(kind, namespace if kind.namespaced else "", name), options)
+        """Delete an object as a user does; ``options`` are those of ``metav1.DeleteOptions``.
+
+        Raises StatusError.
+        """
+        self._handler.registry.delete(_target(plural, namespace, name), options)
+
+    # -- versions --------------------------------------------------------------------
+
+    @property
+    def _store(self) -> Store:
+        return self._handler.registry.store
+
+    @property
+    def version(self) -> int:
+        """The newest resource version."""
+        with self._store.lock:
+            return self._store.version
+
+    def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
+        """Wait for a version newer than ``version``, for ``until`` or for a timeout."""
+        self._store.after(version, seconds, until)
+
+    def wake(self) -> None:
+        """Let watches and ``wait_for_change`` check their end conditions now."""
+        self._store.wake()
 
     # -- requests --------------------------------------------------------------------
 
-    def serve(self, handler: _Handler, method: str) -> None:
-        """Answer one request of a connection."""
-        length = int(handler.headers.get("Content-Length") or 0)
-        body = handler.rfile.read(min(length, _MOST_BODY))
-        if handler.path in _PLAIN:
-            handler.answer(200, _PLAIN[handler.path])
+    def _serve(self, http: _HttpHandler, method: str) -> None:
+        """Respond to one request of a connection."""
+        length = int(http.headers.get("Content-Length") or 0)
+        body = http.rfile.read(min(length, _MAX_BODY))
+        if http.path in _PLAIN:
+            http.respond(200, _PLAIN[http.path])
             return
-        handling = self._handling
+        handler = self._handler
         try:
-            asked = handling.read(method, handler.path, dict(handler.headers), body)
-            self.requests[asked.verb, asked.target.kind.plural] += 1
-            self._hold_up()
-            handling.authorize(asked)
-            if asked.verb == "watch":
-                self._stream(handler, handling, asked)
+            request = handler.parse(method, http.path, dict(http.headers), body)
+            self.requests[request.verb, request.target.kind.plural] += 1
+            self._delay()
+            handler.authorize(request)
+            if request.verb == "watch":
+                self._stream(http, handler, request)
             else:
-                handler.answer(*handling.answer(asked))
-        except Rejection as rejection:
-            wait = {"Retry-After": "1"} if rejection.code == 429 else {}
-            handler.answer(rejection.code, json.dumps(rejection.body()).encode(), wait)
+                http.respond(*handler.respond(request))
+        except StatusError as error:
+            wait = {"Retry-After": "1"} if error.code == 429 else {}
+            http.respond(error.code, json.dumps(error.body()).encode(), wait)
 
-    def _hold_up(self) -> None:
+    def _delay(self) -> None:
         if self.faults.slow:
             time.sleep(self.faults.slow)
+        # A poll, because tests set the attribute without a notification.
         while self.faults.silent and self._server is not None:
             time.sleep(0.05)
 
-    def _stream(self, handler: _Handler, handling: Handling, asked: Asked) -> None:
+    def _stream(self, http: _HttpHandler, handler: RequestHandler, request: HttpRequest) -> None:
         server = self._server
 
         def is_over() -> bool:
-            return server is None or server.is_cut(handler.connection)
+            return server is None or server.is_cut(http.connection)
 
-        watching = handling.watch(asked)
-        handler.begin()
-        for line in watching.lines(self.bookmark_every, is_over):
-            self._hold_up()
-            handler.chunk(line)
+        watch = handler.watch(request)
+        http.begin()
+        for line in watch.lines(self.bookmark_every, is_over):
+            self._delay()
+            http.chunk(line)
         if not is_over():
-            handler.chunk(b"")
+            http.chunk(b"")
+
+
+def _target(plural: str, namespace: str, name: str = "", subresource: str = "") -> Target:
+    kind = KINDS[plural]
+    return Target(kind, namespace if kind.namespaced else "", name, subresource)
 
 
 class _Server(ThreadingHTTPServer):
+    # Watches last for minutes; neither ``stop`` nor the process may wait for them.
     daemon_threads = True
     block_on_close = False
+    # Hundreds of nodes connect at the same time.
     request_queue_size = 256
 
-    def __init__(self, address: tuple[str, int], stub: FakeApiServer) -> None:
-        self.stub = stub
+    def __init__(self, address: tuple[str, int], api: FakeApiServer) -> None:
+        self.api = api
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        super().__init__(address, _Handler)
+        super().__init__(address, _HttpHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """As the base class; the connection may be cut from here on."""
+        """As the base class; from here on the connection can be cut."""
         with self._lock:
             self._open.add(request)
         super().process_request(request, client_address)
@@ -217,37 +264,38 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def is_cut(self, connection: socket.socket) -> bool:
-        """Whether a connection is to end."""
+        """Return True if a connection must end."""
         with self._lock:
             return connection not in self._open
 
     def cut(self) -> None:
-        """End all connections; new ones may come."""
+        """End all connections; new ones are accepted."""
         with self._lock:
             found, self._open = self._open, set()
         for connection in found:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self.stub.objects.store.wake()
+        self.api.wake()
 
     def end(self) -> None:
-        """End the port and all connections."""
+        """Close the port and all connections."""
         self.shutdown()
         self.server_close()
         self.cut()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is no news."""
+        """Ignore broken connections."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _HttpHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Headers and body are separate writes, which Nagle's algorithm would delay by 40 ms.
     disable_nagle_algorithm = True
     wbufsize = -1
     server: _Server
 
-    def answer(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        """A whole answer."""
+    def respond(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        """Send a whole response."""
         self.send_response_only(code)
         for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
@@ -256,7 +304,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def begin(self) -> None:
-        """The head of an answer in chunks."""
+        """Send the headers of a chunked response."""
         self.send_response_only(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
@@ -264,24 +312,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def chunk(self, data: bytes) -> None:
-        """A part of it; an empty one is the last."""
+        """Send a chunk; an empty one ends the response."""
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
         self.wfile.flush()
 
     def do_GET(self) -> None:
-        self.server.stub.serve(self, "GET")
+        self.server.api._serve(self, "GET")
 
     def do_POST(self) -> None:
-        self.server.stub.serve(self, "POST")
+        self.server.api._serve(self, "POST")
 
     def do_PUT(self) -> None:
-        self.server.stub.serve(self, "PUT")
+        self.server.api._serve(self, "PUT")
 
     def do_PATCH(self) -> None:
-        self.server.stub.serve(self, "PATCH")
+        self.server.api._serve(self, "PATCH")
 
     def do_DELETE(self) -> None:
-        self.server.stub.serve(self, "DELETE")
+        self.server.api._serve(self, "DELETE")
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""All objects in memory, with one version for all and what happened since."""
+"""Objects in memory, with one version counter and a log of changes."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ import attrs
 
 from devicemanager.cluster.fake_apiserver.kinds import Kind
 
-__all__ = ["Change", "Store", "Stored"]
+__all__ = ["Change", "Object", "Store", "Stored"]
 
-KEPT: Final = 100_000
-"""How many changes are kept for who watches."""
+MAX_CHANGES: Final = 100_000
+"""Changes stored for watches; a watch from before the oldest one gets 410."""
 
 Object = dict[str, Any]
+"""A Kubernetes object as plain data."""
+
 Key = tuple[str, str]
 """Namespace and name."""
 
 
 @attrs.frozen(eq=False)
 class Stored:
-    """An object at one version; nobody changes ``value``."""
+    """An object at one version. ``value`` must not be modified."""
 
     value: Object
     version: int
     text: bytes
-    """As it is sent."""
+    """The object as JSON, encoded once for all readers."""
 
 
 @attrs.frozen(eq=False)
 class Change:
-    """From ``before`` to ``after``; None is not there."""
+    """A change of an object; ``before`` is None for a new one, ``after`` for a deleted one."""
 
     version: int
     kind: Kind
@@ -43,30 +45,31 @@ class Change:
 
 
 class Store:
-    """May be used from any thread; ``with store.lock`` makes several steps one."""
+    """Thread-safe. Use ``with store.lock`` to make several steps atomic."""
 
     def __init__(self) -> None:
+        # Reentrant, because a change reads and writes under one acquisition.
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._changes: deque[Change] = deque()
         self.version = 1
         self.oldest = 1
-        """Changes after this version are kept."""
+        """Changes after this version are stored."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored | None:
-        """An object, if it is there."""
+        """Return an object, or None."""
         with self.lock:
             return self._objects.get(kind.plural, {}).get((namespace, name))
 
     def all(self, kind: Kind, namespace: str = "") -> list[Stored]:
-        """All objects of a kind, by namespace and name; of one namespace if one is given."""
+        """Return all objects of a kind, or those in a namespace, sorted by namespace and name."""
         with self.lock:
             objects = self._objects.get(kind.plural, {})
             return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def put(self, kind: Kind, value: Object) -> Stored:
-        """Create or replace; the store takes the object over and gives it a version."""
+        """Create or replace an object and give it a version. The store then owns ``value``."""
         with self.lock:
             metadata = value["metadata"]
             key = metadata.get("namespace", ""), metadata["name"]
@@ -77,7 +80,7 @@ class Store:
             return after
 
     def remove(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """Take an object away; returns how it was, at the version of its end."""
+        """Delete an object; return its last state, with the version of the deletion."""
         with self.lock:
             before = self._objects[kind.plural].pop((namespace, name))
             value = {**before.value, "metadata": dict(before.value["metadata"])}
@@ -88,30 +91,32 @@ class Store:
     def _next(self, value: Object) -> Stored:
         self.version += 1
         value["metadata"]["resourceVersion"] = str(self.version)
+        # Compact, as a real server sends it: the watch filter searches for `"nodeName":"`.
         return Stored(value, self.version, json.dumps(value, separators=(",", ":")).encode())
 
     def _note(self, change: Change) -> None:
         self._changes.append(change)
-        if len(self._changes) > KEPT:
+        if len(self._changes) > MAX_CHANGES:
             self.oldest = self._changes.popleft().version
         self._changed.notify_all()
 
     def forget(self) -> None:
-        """Keep no change until now: whoever watches from before has to LIST again."""
+        """Remove all changes: watches from an earlier version must relist."""
         with self.lock:
             self._changes.clear()
             self.oldest = self.version
 
     def wake(self) -> None:
-        """Let all who wait look up."""
+        """Wake up all waiting readers, so that they check their end condition."""
         with self.lock:
             self._changed.notify_all()
 
     def after(self, version: int, seconds: float, until: Callable[[], bool]) -> Iterator[Change]:
-        """What happened after a version; waits so long for something, or ``until`` is true."""
+        """Return the changes after a version; wait for one until ``until`` or a timeout."""
         with self.lock:
             self._changed.wait_for(lambda: self.version > version or until(), seconds)
             found = []
+            # From the newest: a watch usually needs only the last few.
             for change in reversed(self._changes):
                 if change.version <= version:
                     break

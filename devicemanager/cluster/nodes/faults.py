@@ -1,6 +1,7 @@
-"""Faults of a node by annotation, so that a thousand nodes fail by one ``kubectl annotate``.
+"""Node faults by annotation, so that one ``kubectl annotate`` affects a thousand nodes.
 
-``devicemanager.io/faults`` lists what is wrong with the node; what is no longer listed is mended.
+The annotation ``devicemanager.io/faults`` lists the active faults. A fault that is removed from
+it is undone.
 """
 
 from __future__ import annotations
@@ -11,42 +12,22 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from devicemanager.cluster.client.rate_limited_warning import cut
+from devicemanager.cluster.client.rate_limited_warning import truncate
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
 
-__all__ = ["ANNOTATION", "FORMS", "Fault", "NodeFaults", "parse_faults"]
+__all__ = ["ANNOTATION", "KINDS", "Fault", "NodeFaults", "parse_faults"]
 
 ANNOTATION: Final = f"{PREFIX}/faults"
 NOT_READY: Final = "made not ready on purpose"
 
-_PRESSURES: Final = {
-    "memory-pressure": Pressure.MEMORY,
-    "disk-pressure": Pressure.DISK,
-    "pid-pressure": Pressure.PID,
-}
-_ONCE: Final = ("reboot", "restart")
-_LONGEST_TEXT: Final = 300
-FORMS: Final[Mapping[str, str]] = {
-    "device-unhealthy": "RESOURCE/DEVICE",
-    "device-lost": "RESOURCE/DEVICE",
-    "plugin-gone": "RESOURCE",
-    "capacity-zero": "RESOURCE",
-    "not-ready": "[MESSAGE]",
-    "silent": "",
-    "memory-pressure": "",
-    "disk-pressure": "",
-    "pid-pressure": "",
-    "reboot": "ANYTHING",
-    "restart": "ANYTHING",
-}
-"""Kinds and what is said of each; a reboot or restart happens each time its text is new."""
+_MAX_TEXT: Final = 300
 
 
 @attrs.frozen
 class Fault:
-    """One thing that is wrong."""
+    """One fault of a node."""
 
     kind: str
     what: str = ""
@@ -55,31 +36,13 @@ class Fault:
         return f"{self.kind}={self.what}" if self.what else self.kind
 
 
-def parse_faults(text: str) -> tuple[Fault, ...]:
-    """``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``: faults, with semicolons between.
-    Raises ValueError."""
-    return tuple(_fault(part.strip()) for part in text.split(";") if part.strip())
-
-
-def _fault(text: str) -> Fault:
-    kind, _, what = (each.strip() for each in text.partition("="))
-    if kind not in FORMS:
-        raise ValueError(f"{cut(text)!r} is no fault: choose from {', '.join(FORMS)}")
-    form = FORMS[kind]
-    if bool(what) != bool(form) and form != "[MESSAGE]":
-        raise ValueError(f"{cut(text)!r} is not like {kind}{'=' + form if form else ''}")
-    if form == "RESOURCE/DEVICE" and what.count("/") < 2:
-        raise ValueError(f"{cut(text)!r} is not like {kind}=vendor.com/gpu/gpu-2")
-    return Fault(kind, what)
-
-
-class Faulty(Protocol):
-    """What can go wrong; see ``ClusterNode``."""
+class FaultTarget(Protocol):
+    """What faults do to a node; see ``ClusterNode``."""
 
     def do(self, act: Callable[[], None]) -> None: ...
     def say(self, text: str) -> None: ...
     def fail_device(self, resource: str, device: str) -> None: ...
-    def heal_device(self, resource: str, device: str) -> None: ...
+    def recover_device(self, resource: str, device: str) -> None: ...
     def lose_device(self, resource: str, device: str) -> None: ...
     def return_device(self, resource: str, device: str) -> None: ...
     def zero_capacity(self, resource: str, zero: bool = True) -> None: ...
@@ -92,10 +55,94 @@ class Faulty(Protocol):
     def restart(self) -> None: ...
 
 
-class NodeFaults:
-    """What is wrong with one node on purpose. May be called from any thread."""
+Action = Callable[[FaultTarget, str, bool], None]
+"""Sets a fault (True) or clears it (False); the text is the fault's argument."""
 
-    def __init__(self, node: Faulty) -> None:
+
+def _unhealthy(node: FaultTarget, what: str, is_on: bool) -> None:
+    resource, _, device = what.rpartition("/")
+    (node.fail_device if is_on else node.recover_device)(resource, device)
+
+
+def _lost(node: FaultTarget, what: str, is_on: bool) -> None:
+    resource, _, device = what.rpartition("/")
+    (node.lose_device if is_on else node.return_device)(resource, device)
+
+
+def _plugin(node: FaultTarget, what: str, is_on: bool) -> None:
+    (node.stop_plugin if is_on else node.start_plugin)(what)
+
+
+def _not_ready(node: FaultTarget, what: str, is_on: bool) -> None:
+    node.not_ready((what or NOT_READY) if is_on else "", "annotation")
+
+
+def _reboot(node: FaultTarget, _: str, is_on: bool) -> None:
+    if is_on:
+        node.reboot()
+
+
+def _restart(node: FaultTarget, _: str, is_on: bool) -> None:
+    if is_on:
+        node.restart()
+
+
+@attrs.frozen
+class FaultKind:
+    """One kind of fault, and what it does."""
+
+    form: str = ""
+    """Form of the argument; empty for none, in brackets if optional."""
+    action: Action | None = None
+    """None for a pressure: all pressures of a node are set together."""
+    pressure: Pressure | None = None
+    fires_once: bool = False
+    """True: it happens once for each new argument, and clearing it does nothing."""
+
+
+KINDS: Final[Mapping[str, FaultKind]] = {
+    "device-unhealthy": FaultKind("RESOURCE/DEVICE", _unhealthy),
+    "device-lost": FaultKind("RESOURCE/DEVICE", _lost),
+    "plugin-gone": FaultKind("RESOURCE", _plugin),
+    "capacity-zero": FaultKind("RESOURCE", lambda node, what, on: node.zero_capacity(what, on)),
+    "not-ready": FaultKind("[MESSAGE]", _not_ready),
+    "silent": FaultKind("", lambda node, _, on: node.silent(on)),
+    "memory-pressure": FaultKind(pressure=Pressure.MEMORY),
+    "disk-pressure": FaultKind(pressure=Pressure.DISK),
+    "pid-pressure": FaultKind(pressure=Pressure.PID),
+    "reboot": FaultKind("ANYTHING", _reboot, fires_once=True),
+    "restart": FaultKind("ANYTHING", _restart, fires_once=True),
+}
+
+
+def parse_faults(text: str) -> tuple[Fault, ...]:
+    """Parse faults separated by semicolons: ``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``.
+
+    Raises ValueError.
+    """
+    return tuple(_fault(part.strip()) for part in text.split(";") if part.strip())
+
+
+def _fault(text: str) -> Fault:
+    kind, _, what = (each.strip() for each in text.partition("="))
+    if kind not in KINDS:
+        raise ValueError(f"unknown fault {truncate(text)!r}: use one of {', '.join(KINDS)}")
+    form = KINDS[kind].form
+    if bool(what) != bool(form) and form != "[MESSAGE]":
+        raise ValueError(
+            f"invalid fault {truncate(text)!r}: expected {kind}{'=' + form if form else ''}"
+        )
+    if form == "RESOURCE/DEVICE" and what.count("/") < 2:
+        raise ValueError(
+            f"invalid fault {truncate(text)!r}: expected a form such as {kind}=vendor.com/gpu/gpu-2"
+        )
+    return Fault(kind, what)
+
+
+class NodeFaults:
+    """The faults in one node's annotation. Thread-safe."""
+
+    def __init__(self, node: FaultTarget) -> None:
         self._node = node
         # Guards the fields below.
         self._lock = threading.Lock()
@@ -104,88 +151,47 @@ class NodeFaults:
 
     @property
     def active(self) -> tuple[Fault, ...]:
-        """What the annotation lists."""
+        """The faults that the annotation lists."""
         return self._active
 
-    def annotated(self, annotations: Mapping[str, Any], *, is_first: bool = False) -> None:
-        """The Node's annotations, as they are now. If this ``is_first``, what they say of
-        reboots and restarts has happened before us."""
+    def update(self, annotations: Mapping[str, Any], *, is_first: bool = False) -> None:
+        """Apply the Node's current annotations.
+
+        ``is_first``: the node joins, so its reboots and restarts happened before.
+        """
         text = str(annotations.get(ANNOTATION, ""))
         with self._lock:
+            # Most events of a Node are heartbeats.
             if text == self._text:
                 return
             self._text = text
         try:
             wanted = parse_faults(text)
         except ValueError as error:
-            self._node.say(f"annotation {ANNOTATION}: {error}; nothing is changed")
+            self._node.say(f"annotation {ANNOTATION}: {error}; nothing changed")
             return
-        past = tuple(each for each in wanted if is_first and each.kind in _ONCE)
+        # A process that takes the node over must not repeat a reboot.
+        past = tuple(each for each in wanted if is_first and KINDS[each.kind].fires_once)
         self._node.do(lambda: self._change(past, wanted))
 
     def _change(self, past: tuple[Fault, ...], wanted: tuple[Fault, ...]) -> None:
         before, self._active = (*self._active, *past), wanted
+        # First undo, then set: both can be about the same device.
         for fault in before:
             if fault not in wanted:
-                self._do(fault, False)
+                self._set(fault, False)
         for fault in wanted:
             if fault not in before:
-                self._do(fault, True)
-        self._node.pressure([_PRESSURES[each.kind] for each in wanted if each.kind in _PRESSURES])
+                self._set(fault, True)
+        pressures = (KINDS[each.kind].pressure for each in wanted)
+        self._node.pressure([each for each in pressures if each is not None])
 
-    def _do(self, fault: Fault, comes: bool) -> None:
-        act = _ACTS.get(fault.kind)
-        if act is None:
+    def _set(self, fault: Fault, is_on: bool) -> None:
+        action = KINDS[fault.kind].action
+        if action is None:
             return
         try:
-            act(self._node, fault.what, comes)
+            action(self._node, fault.what, is_on)
+        # An unknown device or a node with real plugins: the other faults still apply.
         except RequestError as error:
-            self._node.say(f"fault {cut(str(fault))}: {str(error)[:_LONGEST_TEXT]}")
-
-
-def _unhealthy(node: Faulty, what: str, comes: bool) -> None:
-    resource, _, device = what.rpartition("/")
-    (node.fail_device if comes else node.heal_device)(resource, device)
-
-
-def _lost(node: Faulty, what: str, comes: bool) -> None:
-    resource, _, device = what.rpartition("/")
-    (node.lose_device if comes else node.return_device)(resource, device)
-
-
-def _plugin(node: Faulty, what: str, comes: bool) -> None:
-    (node.stop_plugin if comes else node.start_plugin)(what)
-
-
-def _zero(node: Faulty, what: str, comes: bool) -> None:
-    node.zero_capacity(what, comes)
-
-
-def _not_ready(node: Faulty, what: str, comes: bool) -> None:
-    node.not_ready((what or NOT_READY) if comes else "", "annotation")
-
-
-def _silent(node: Faulty, _: str, comes: bool) -> None:
-    node.silent(comes)
-
-
-def _reboot(node: Faulty, _: str, comes: bool) -> None:
-    if comes:
-        node.reboot()
-
-
-def _restart(node: Faulty, _: str, comes: bool) -> None:
-    if comes:
-        node.restart()
-
-
-_ACTS: Final[Mapping[str, Callable[[Faulty, str, bool], None]]] = {
-    "device-unhealthy": _unhealthy,
-    "device-lost": _lost,
-    "plugin-gone": _plugin,
-    "capacity-zero": _zero,
-    "not-ready": _not_ready,
-    "silent": _silent,
-    "reboot": _reboot,
-    "restart": _restart,
-}
+            self._node.say(f"fault {truncate(str(fault))}: {str(error)[:_MAX_TEXT]}")

@@ -1,4 +1,4 @@
-"""A node in the cluster: how it joins, what goes wrong with it, and how it leaves."""
+"""ClusterNode: how a node joins, fails and leaves."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 from devicemanager.cluster.client.api import node_path
 from devicemanager.cluster.client.errors import Conflict, Forbidden, Invalid, NotFound
-from devicemanager.cluster.client.protocol import Api, Heartbeats, JsonObject, Lane, Priority
+from devicemanager.cluster.client.lease_controller import LeaseController
+from devicemanager.cluster.client.protocol import Api, JsonObject
 from devicemanager.cluster.client.rate_limited_warning import Warn
-from devicemanager.cluster.client.recorder import EventType, Recorder
-from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.nodecontext import NodeContext, Shared
-from devicemanager.cluster.nodes.devices import NodeDevices
+from devicemanager.cluster.client.recorder import EventRecorder, EventType
+from devicemanager.cluster.client.work_queue import Priority, WorkQueue
+from devicemanager.cluster.container_behaviour import ContainerBehaviour
+from devicemanager.cluster.kubelet import DeviceFaults, NodeKubelet
+from devicemanager.cluster.node_context import NodeContext, ServerFeatures
 from devicemanager.cluster.nodes.faults import NodeFaults
-from devicemanager.cluster.nodes.registration import register
-from devicemanager.cluster.nodes.runtimestate import RuntimeState
-from devicemanager.cluster.nodes.status import NodeStatusUpdater
+from devicemanager.cluster.nodes.runtime_state import RuntimeState
+from devicemanager.cluster.nodes.status import NodeStatusUpdater, register
 from devicemanager.cluster.nodes.topology import NodeTopology
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.cluster.pods.mirrors import Mirrors
-from devicemanager.cluster.pods.sync import PodSync
+from devicemanager.cluster.pods.pod_sync import PodSync
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
 from devicemanager.events.stream import Event
@@ -33,17 +33,22 @@ from devicemanager.io.clock import Clock
 __all__ = ["ClusterNode", "Leave"]
 
 Leave = Literal["delete", "keep", "shutdown"]
-"""How a node leaves: its Node is deleted; everything stays as it is, for whoever comes next; or
-it is shut down, its pods ended first."""
+"""What happens to the Node at the end: ``delete`` it, ``keep`` it for the next process, or
+``shutdown``, which stops its pods first and then keeps it."""
 
 _RETRY = 1.0
-"""Seconds until a status is written of a kubelet that did not serve."""
-_SHUTDOWN_ENDS = "Pod was terminated in response to imminent node shutdown."
+"""Seconds until a status update is retried that failed because the kubelet was restarting."""
+_SHUTDOWN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
 
 
-class ClusterNode(NodeDevices):
-    """One node. ``join`` makes it one; ``leave`` ends it. May be called from any thread; what is
-    not said to block does not."""
+class ClusterNode:
+    """One node of the cluster; ``Cluster.join`` and ``Cluster.join_in_memory`` create it.
+
+    Thread-safe. Methods do not block unless they say so: they queue work and return.
+
+    ``fail_device`` and the other methods for devices and plugins raise RequestError for an
+    unknown resource or device, and for a node whose kubelet has real plugins.
+    """
 
     def __init__(
         self,
@@ -51,119 +56,128 @@ class ClusterNode(NodeDevices):
         kubelet: NodeKubelet,
         *,
         api: Api,
-        lane: Lane,
-        heartbeat: Heartbeats,
+        work_queue: WorkQueue,
+        leases: LeaseController,
         clock: Clock,
         options: NodeOptions | None = None,
-        facts: Facts | None = None,
-        shared: Shared | None = None,
+        behaviour: ContainerBehaviour | None = None,
+        features: ServerFeatures | None = None,
         warn: Warn = lambda text: None,
-        left: Callable[[str], None] = lambda name: None,
+        on_left: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """``left`` is told the name once the node has left because somebody deleted its Node or
-        denies us to write it."""
+        """``on_left`` is called with the name if the node leaves because its Node was deleted or
+        must not be written."""
         self.name = name
         self.kubelet = kubelet
         self.options = options or NodeOptions()
-        self._heartbeat = heartbeat
-        self._left = left
+        self._leases = leases
+        self._on_left = on_left
         self._key = f"node/{name}"
         user = name if self.options.as_nodes else None
-        self._node = NodeContext(
+        self._context = NodeContext(
             name,
             kubelet,
             self.options,
-            facts or Facts(),
+            behaviour or ContainerBehaviour(),
             api,
-            lane,
+            work_queue,
             clock,
-            Recorder(name, api, lane, clock, user),
-            shared or Shared(),
+            EventRecorder(name, api, work_queue, clock, user),
+            features or ServerFeatures(),
             warn,
-            self._denied,
+            self._on_forbidden,
         )
         self._state = RuntimeState()
-        self._status = NodeStatusUpdater(self._node, self._state)
-        self.pods = PodSync(self._node, Mirrors(self._node, lambda: self._uid), self._state.admit)
+        self._status = NodeStatusUpdater(self._context, self._state)
+        mirrors = Mirrors(self._context, lambda: self._uid)
+        self._pods = PodSync(self._context, mirrors, self._state.admit)
         self.faults = NodeFaults(self)
         # Guards the fields below.
         self._lock = threading.Lock()
         self._uid = ""
         self._is_silent = False
         self._is_over = False
-        self._looks = False
+        self._is_timed = False
         self._topology = (
-            NodeTopology(name, kubelet, api=api, lane=lane, uid=lambda: self._uid, warn=warn)
+            NodeTopology(
+                name, kubelet, api=api, work_queue=work_queue, uid=lambda: self._uid, warn=warn
+            )
             if self.options.topology
             else None
         )
-        self._unsubscribe = kubelet.events.subscribe(self._happened)
+        # Last: an event can arrive at once.
+        self._unsubscribe = kubelet.events.subscribe(self._on_kubelet_event)
 
     @property
     def uid(self) -> str:
-        """Of the Node; empty before ``join``."""
+        """UID of the Node; empty before ``join``."""
         return self._uid
 
     @property
     def is_over(self) -> bool:
-        """Whether it has left."""
+        """True if the node has left."""
         return self._is_over
 
     @property
     def is_silent(self) -> bool:
-        """Whether nobody hears of it."""
+        """True if the node has stopped reporting."""
         return self._is_silent
 
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """What its kubelet says of the node, Ready last; the API has it soon."""
+        """Return the conditions that the kubelet reports, Ready last."""
         return self._status.conditions()
 
-    def _happened(self, event: Event) -> None:
-        self.pods.happened(event)
+    def _on_kubelet_event(self, event: Event) -> None:
+        self._pods.on_kubelet_event(event)
         if self._topology is not None:
-            self._topology.happened(event)
+            self._topology.on_kubelet_event(event)
 
     # -- joining -------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Register, and renew the lease from then on. Blocks. Raises ApiError, and ClusterError
-        for a Node of this name that is none of ours."""
-        found = register(self._node, self._status, lambda: self._update(force=True))
+        """Register the node and start to renew its Lease. Blocks.
+
+        Raises ApiError, and ClusterError if devicemanager did not create the existing Node.
+        """
+        found = register(self._context, self._status, lambda: self._update(force=True))
         self._uid = found["metadata"]["uid"]
-        self._heartbeat.add(self.name, self._uid)
-        self.faults.annotated(found["metadata"].get("annotations") or {}, is_first=True)
+        # Directly after the Node: without a lease in time the node-lifecycle controller gives it
+        # up.
+        self._leases.add(self.name, self._uid)
+        self.faults.update(found["metadata"].get("annotations") or {}, is_first=True)
         if self._topology is not None:
-            self._topology.look()
-        if not self._looks:
-            self._looks = True
-            self._look_later()
+            self._topology.refresh()
+        # A node that registers again has a timer already.
+        if not self._is_timed:
+            self._is_timed = True
+            self._reconcile_later()
 
     def do(self, act: Callable[[], None]) -> None:
-        """Do something with the node's kubelet, after all else that is to be done with it."""
-        self.pods.do(act)
+        """Run a function in the node's sync loop, after the decisions that are queued."""
+        self._pods.do(act)
 
     def say(self, text: str) -> None:
-        """One line for people about this node."""
-        self._node.say(text)
+        """Show a warning about this node to the user."""
+        self._context.say(text)
 
     # -- status ----------------------------------------------------------------------------
 
-    def _look_later(self) -> None:
-        when = self._node.clock.monotonic() + self.options.status_interval
-        self._node.clock.call_at(when, self._look_now)
+    def _reconcile_later(self) -> None:
+        when = self._context.clock.monotonic() + self.options.status_interval
+        self._context.clock.call_at(when, self._reconcile)
 
-    def _look_now(self) -> None:
+    def _reconcile(self) -> None:
         if self._is_over:
             return
-        self._look_later()
-        self.look()
-        self.pods.look()
+        self._reconcile_later()
+        self.refresh()
+        self._pods.reconcile()
 
-    def look(self) -> None:
-        """Write the status soon, if it has changed."""
-        self._node.lane.put(Priority.NODE_STATUS, self._key, self._update)
+    def refresh(self) -> None:
+        """Queue a write of the Node's status, if it has changed."""
+        self._context.work_queue.put(Priority.NODE_STATUS, self._key, self._update)
         if self._topology is not None:
-            self._topology.look()
+            self._topology.refresh()
 
     def _update(self, force: bool = False) -> None:
         if self._is_over or self._is_silent:
@@ -171,40 +185,50 @@ class ClusterNode(NodeDevices):
         try:
             self._status.update(force)
         except NotFound:
-            self._deleted()
+            self._on_deleted()
         except Forbidden as error:
-            self._denied(error)
+            self._on_forbidden(error)
         except Invalid as error:
-            self._node.warn(f"{error} (a bug of ours; the node's status stays as it is)")
+            self._context.warn(f"{error} (a bug; node status not updated)")
         except RequestError:
-            # The kubelet is being restarted: there will be another one.
-            node, again = self._node, partial(self._update, force)
-            node.clock.call_at(
-                node.clock.monotonic() + _RETRY,
-                lambda: node.lane.put(Priority.NODE_STATUS, self._key, again),
+            # The kubelet is restarting, so the same update can succeed later.
+            clock, again = self._context.clock, partial(self._update, force)
+            queue = self._context.work_queue
+            clock.call_at(
+                clock.monotonic() + _RETRY,
+                lambda: queue.put(Priority.NODE_STATUS, self._key, again),
             )
 
     def record(self, kind: EventType, reason: str, message: str) -> None:
-        """Write an event about the node."""
-        self._node.record(kind, reason, message)
+        """Write a Kubernetes event about the node."""
+        self._context.record(kind, reason, message)
 
-    # -- what the API says of the node --------------------------------------------------------
+    # -- events of the API server ------------------------------------------------------------
 
-    def seen(self, kind: str, object_: JsonObject) -> None:
-        """The Node was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
-        metadata = object_["metadata"]
+    def on_pod_list(self, objects: list[JsonObject]) -> None:
+        """Handle the list of all pods of the node."""
+        self._pods.on_pod_list(objects)
+
+    def on_pod_event(self, kind: str, object_: JsonObject) -> None:
+        """Handle a pod of the node, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        self._pods.on_pod_event(kind, object_)
+
+    def on_node_event(self, kind: str, object_: JsonObject) -> None:
+        """Handle the Node, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        metadata, queue = object_["metadata"], self._context.work_queue
         if kind == "DELETED":
+            # Not for an earlier Node with the same name.
             if metadata["uid"] == self._uid:
-                self._node.lane.put(Priority.NODE_STATUS, self._key, self._deleted)
+                queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
             return
-        self.faults.annotated(metadata.get("annotations") or {})
+        self.faults.update(metadata.get("annotations") or {})
         conditions = (object_.get("status") or {}).get("conditions") or ()
         if any(each.get("status") == "Unknown" for each in conditions):
-            # Nobody had heard of us for too long. A kubelet compares with what the API has.
-            self._node.lane.put(Priority.NODE_STATUS, self._key, lambda: self._update(force=True))
+            # The node-lifecycle controller gave the node up. A kubelet compares its status with
+            # the API server's and so notices; we compare with what we wrote last.
+            queue.put(Priority.NODE_STATUS, self._key, lambda: self._update(force=True))
 
-    def _deleted(self) -> None:
-        """Somebody deleted the Node."""
+    def _on_deleted(self) -> None:
         if self._is_over:
             return
         match self.options.on_deleted:
@@ -213,98 +237,146 @@ class ClusterNode(NodeDevices):
             case "leave":
                 self._leave_by_itself("was deleted: it has left")
             case "stay":
-                pass  # as a kubelet: it goes on, and nobody hears of it
+                pass  # as a kubelet, which does not register again; its updates get 404
 
-    def _denied(self, error: Forbidden) -> None:
-        """We may not write what is ours: nothing more can be done for this node."""
+    def _on_forbidden(self, error: Forbidden) -> None:
+        """Leave: without its permissions the node can do nothing."""
         self._leave_by_itself(f"has left: {error.message or error}")
 
     def _leave_by_itself(self, what: str) -> None:
         if self._end():
-            self._node.warn(f"node {self.name} {what}")
-            self._left(self.name)
+            self._context.warn(f"node {self.name} {what}")
+            self._on_left(self.name)
 
-    # -- what goes wrong ------------------------------------------------------------------------
+    # -- devices ------------------------------------------------------------------------------
+
+    def _devices(self) -> DeviceFaults:
+        if not hasattr(self.kubelet, "fail_device"):
+            raise RequestError("the node has real plugins: only they can change their devices")
+        return cast(DeviceFaults, self.kubelet)
+
+    def fail_device(self, resource: str, device: str) -> None:
+        """Make a device unhealthy."""
+        self._devices().fail_device(resource, device)
+        self.refresh()
+
+    def recover_device(self, resource: str, device: str) -> None:
+        """Make a device healthy again."""
+        self._devices().recover_device(resource, device)
+        self.refresh()
+
+    def lose_device(self, resource: str, device: str) -> None:
+        """Remove a device from its plugin's list."""
+        self._devices().lose_device(resource, device)
+        self.refresh()
+
+    def return_device(self, resource: str, device: str) -> None:
+        """Add a lost device to its plugin's list again."""
+        self._devices().return_device(resource, device)
+        self.refresh()
+
+    def zero_capacity(self, resource: str, zero: bool = True) -> None:
+        """Make a plugin's list empty, or restore it."""
+        devices = self._devices()
+        (devices.lose_all if zero else devices.return_all)(resource)
+        self.refresh()
+
+    def stop_plugin(self, resource: str) -> None:
+        """Stop a plugin: its devices become unhealthy, and are removed after the grace period."""
+        self._devices().stop_plugin(resource)
+        self.refresh()
+
+    def start_plugin(self, resource: str) -> None:
+        """Start a stopped plugin, which registers again."""
+        self._devices().start_plugin(resource)
+        self.refresh()
+
+    # -- node and pods --------------------------------------------------------------------------
 
     def exit(self, uid: str, container: str, exit_code: int = 0, *, reason: str = "") -> None:
-        """A container of a pod ends by itself. Raises RequestError for one that does not run."""
-        self.pods.exit(uid, container, exit_code, reason)
+        """End a container of a pod. Raises RequestError if it is not running."""
+        self._pods.exit(uid, container, exit_code, reason)
 
     def not_ready(self, why: str, cause: str = "fault") -> None:
-        """The node is not ready, for this reason; empty: for this cause it is ready again."""
+        """Make the node not ready, with this message; an empty one clears the cause."""
         self._state.set_error(cause, why)
-        self.look()
+        self.refresh()
 
     def pressure(self, pressures: Collection[Pressure]) -> None:
-        """The node is short of these, and of nothing else: it rejects pods as a kubelet does."""
+        """Replace the node's pressures; it rejects pods as a kubelet does."""
         self._state.set_pressures(pressures)
-        self.look()
+        self.refresh()
 
     def silent(self, silent: bool = True) -> None:
-        """Nobody hears of the node until the opposite is said: no lease is renewed, no status
-        told, no pod deleted."""
+        """Stop all reports of the node, or resume them: lease, statuses, deletion of pods."""
         with self._lock:
             if silent == self._is_silent:
                 return
+            # Before pausing, so that a status update that is queued is dropped, too.
             self._is_silent = silent
-        self._heartbeat.silence(self.name, silent)
-        self.pods.pause(silent)
+        self._leases.pause(self.name, silent)
+        self._pods.pause(silent)
         if not silent:
-            self.look()
+            self.refresh()
 
     def reboot(self) -> None:
-        """The machine starts anew: no container runs, every pod is admitted again, those with
-        devices before their plugins are back."""
-        self.pods.do(self._reboot)
+        """Reboot the machine: containers stop, and every pod is admitted again.
+
+        Pods with devices are rejected, because the kubelet admits them before plugins register.
+        """
+        self._pods.do(self._reboot)
 
     def _reboot(self) -> None:
         self.kubelet.reboot()
+        # The boot ID, which must change with each reboot.
         self._status.boots += 1
         boots = self._status.boots
         self.record("Warning", "Rebooted", f"Node {self.name} has been rebooted, boot id: {boots}")
-        self.look()
+        self.refresh()
 
     def restart(self) -> None:
-        """The kubelet starts anew; containers run on."""
-        self.pods.do(self.kubelet.restart)
+        """Restart the kubelet; containers keep running."""
+        self._pods.do(self.kubelet.restart)
 
     def evict(self, uid: str, resource: str = "memory") -> None:
-        """The kubelet ends a pod because the node is low on a resource. Raises RequestError if
-        there is none with this UID."""
-        self.pods.evict(uid, "Evicted", f"The node was low on resource: {resource}. ")
+        """Evict a pod because the node is low on a resource. Raises RequestError for an unknown
+        UID."""
+        self._pods.evict(uid, "Evicted", f"The node was low on resource: {resource}. ")
 
     # -- leaving ----------------------------------------------------------------------------------
 
     def leave(self, how: Leave = "delete") -> None:
-        """Be a node no more. Blocks until the API server knows. Raises ApiError; leaving twice
-        does nothing."""
+        """Leave the cluster; do nothing if the node has left. Blocks. Raises ApiError."""
         if self._is_over:
             return
+        # The conditions must be written before the end, after which nothing is.
         if how == "shutdown":
             self.shut_down()
             self._update()
         if self._end(keeps_pods=how == "shutdown") and how == "delete":
+            # Before the Node, whose deletion would make the garbage collector delete it.
             if self._topology is not None:
                 self._topology.remove()
             body = {"preconditions": {"uid": self._uid}}
-            with contextlib.suppress(NotFound, Conflict):  # somebody was faster
-                self._node.api.request("DELETE", node_path(self.name), body)
+            with contextlib.suppress(NotFound, Conflict):  # another client deleted it
+                self._context.api.request("DELETE", node_path(self.name), body)
 
     def shut_down(self) -> None:
-        """The machine is about to go down: the node is not ready, its pods end as Failed, and no
-        new one is taken."""
+        """Shut the machine down: the node becomes not ready, its pods stop as Failed, and new
+        pods are rejected."""
         self._state.shut_down()
-        self.look()
-        self.pods.evict_all("Terminated", _SHUTDOWN_ENDS)
+        self.refresh()
+        self._pods.evict_all("Terminated", _SHUTDOWN_MESSAGE)
 
     def _end(self, keeps_pods: bool = False) -> bool:
-        """Whether this is its end: of several who come to end it, for one."""
+        """End the node; return True for the first of several callers."""
         with self._lock:
             was_over, self._is_over = self._is_over, True
         if was_over:
             return False
-        self._heartbeat.remove(self.name)
+        self._leases.remove(self.name)
+        # With a shutdown the pods still stop and report their last status.
         if not keeps_pods:
-            self.pods.close()
+            self._pods.close()
             self._unsubscribe()
         return True

@@ -1,4 +1,4 @@
-"""The NodeResourceTopology object of a node, kept up to date."""
+"""The NodeResourceTopology object of a node, for schedulers that read NUMA nodes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
-from devicemanager.cluster.client.protocol import Api, JsonObject, Lane, Priority
+from devicemanager.cluster.client.protocol import Api, JsonObject
 from devicemanager.cluster.client.rate_limited_warning import Warn
+from devicemanager.cluster.client.work_queue import Priority, WorkQueue
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.core.status import Health
 from devicemanager.core.topology import NumaTopology
@@ -24,11 +25,11 @@ _PATH: Final = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 _CHANGES: Final = frozenset(
     {EventKind.ALLOCATED, EventKind.TERMINATED, EventKind.FINISHED, EventKind.DEVICES_UPDATED}
 )
-"""Events after which something else may be free."""
+"""Events of the kubelet that can change the available devices."""
 
 
 class NodeTopology:
-    """Tells what is free on each NUMA node of one node. May be used from any thread."""
+    """Publishes the available devices of each NUMA node. Thread-safe."""
 
     def __init__(
         self,
@@ -36,38 +37,39 @@ class NodeTopology:
         kubelet: NodeKubelet,
         *,
         api: Api,
-        lane: Lane,
+        work_queue: WorkQueue,
         uid: Callable[[], str],
         warn: Warn,
     ) -> None:
-        """``uid`` is that of the Node once it has one."""
+        """``uid`` returns the UID of the Node, empty before it is created."""
         self._node = node
         self._kubelet = kubelet
         self._api = api
-        self._lane = lane
+        self._work_queue = work_queue
         self._uid = uid
         self._warn = warn
-        # Guards the next one.
+        # Guards the next field.
         self._lock = threading.Lock()
         self._is_queued = False
-        # What follows belongs to the lane's thread for our key.
+        # Only work under our key in the work queue uses these.
         self._digest = 0
         self._is_over = False
 
-    def happened(self, event: Event) -> None:
-        """Something happened in the kubelet, which may hold locks of its own."""
+    def on_kubelet_event(self, event: Event) -> None:
+        """Handle an event of the kubelet, which may hold locks: only queue work."""
         if event.kind in _CHANGES:
-            self.look()
+            self.refresh()
 
-    def look(self) -> None:
-        """Tell what is free, if that is something else."""
+    def refresh(self) -> None:
+        """Queue a write of the object, if it has changed."""
         with self._lock:
+            # Before the node joined there is no owner for the object.
             if self._is_queued or not self._uid():
                 return
             self._is_queued = True
-        self._lane.put(Priority.NODE_STATUS, f"topology/{self._node}", self._tell)
+        self._work_queue.put(Priority.NODE_STATUS, f"topology/{self._node}", self._sync)
 
-    def _tell(self) -> None:
+    def _sync(self) -> None:
         with self._lock:
             self._is_queued = False
         if self._is_over:
@@ -79,9 +81,10 @@ class NodeTopology:
         try:
             self._write(made)
         except (NotFound, Forbidden) as error:
+            # The definition can only appear with a new installation; each event would fail again.
             self._is_over = True
             self._warn(
-                f"node {self._node}: NodeResourceTopology objects cannot be written, so none is: "
+                f"node {self._node}: cannot write NodeResourceTopology objects, giving up: "
                 f"{error.message} (is their CustomResourceDefinition installed?)"
             )
         else:
@@ -92,7 +95,7 @@ class NodeTopology:
             try:
                 self._api.request("POST", _PATH, made)
             except Conflict:
-                pass
+                pass  # a process before this one created it
             else:
                 return
         self._api.request("PATCH", f"{_PATH}/{self._node}", made, patch="merge")
@@ -115,7 +118,7 @@ class NodeTopology:
         )
 
     def remove(self) -> None:
-        """Delete the object, if there is one. Blocks."""
+        """Delete the object if this process wrote it. Blocks."""
         self._is_over = True
         if self._digest:
             with contextlib.suppress(ApiError):

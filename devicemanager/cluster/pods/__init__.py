@@ -1,1 +1,19 @@
-"""The pods of one node, in the kubelet's parts: what the API says of them, and what is told."""
+"""The pods of one node, divided as in the kubelet.
+
+Theory of operation.
+
+In:  pods of the API server (``PodSync.on_pod_list``, ``on_pod_event``), events of the node's
+     kubelet (``on_kubelet_event``), the clock, and calls of users.
+Out: calls to the kubelet (admit, restore, start, stop, terminate), and requests to the API
+     server: pod statuses, deletions, events.
+
+* ``pod_sync``: the entry point; it passes each input to the part that handles it. Its header
+  explains order, invariants and cases. Start reading there.
+* ``sync_loop``: runs the node's decisions one at a time.
+* ``pod_manager``: the pods by UID, and the stage of each.
+* ``admission``: new pods. ``termination``: deleted and evicted pods, containers that end.
+* ``status_manager``: writes pod statuses, and deletes pods whose containers have stopped.
+* ``mirrors``: mirror pods of static pods.
+
+The kubelet decides about devices; nothing here does.
+"""

@@ -1,4 +1,12 @@
-"""Pods that are new to the node: admitted and started, taken as they run, or rejected."""
+"""Pods that are new to the node: admitted, restored or rejected.
+
+Cases, in this order:
+1. The phase is Succeeded or Failed: nothing to do.
+2. It was deleted before it started: report it as Failed without starting it.
+3. It has a start time: a process before this one ran it, so restore it with its devices.
+4. A handler of the node rejects it (pressure, shutdown): the kubelet never gets it.
+5. The kubelet admits or rejects it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.pods.manager import PodManager
-from devicemanager.cluster.pods.state import PodState, Stage
-from devicemanager.cluster.pods.statusmanager import StatusManager
-from devicemanager.cluster.pods.syncloop import SyncLoop
+from devicemanager.cluster.node_context import NodeContext
+from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage
+from devicemanager.cluster.pods.status_manager import StatusManager
+from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
-from devicemanager.cluster.pods.timers import ContainerTimers
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
@@ -26,14 +32,14 @@ from devicemanager.objects.status.times import seconds_of
 __all__ = ["AdmitHandler", "PodAdmission"]
 
 AdmitHandler = Callable[[Pod], Rejected | None]
-"""Asked before the kubelet allocates anything: why it rejects a pod; None if it does not
+"""Called before the kubelet allocates devices; returns a rejection or None
 (``lifecycle.PodAdmitHandler``)."""
 
 
 class PodAdmission:
-    """Of the pods of one node. To be called in the loop."""
+    """Handles the new pods of one node. Call its methods in the sync loop."""
 
-    __slots__ = ("_handler", "_loop", "_node", "_pods", "_statuses", "_termination", "_timers")
+    __slots__ = ("_handler", "_loop", "_node", "_pods", "_statuses", "_termination")
 
     def __init__(
         self,
@@ -41,7 +47,6 @@ class PodAdmission:
         loop: SyncLoop,
         pods: PodManager,
         statuses: StatusManager,
-        timers: ContainerTimers,
         termination: PodTermination,
         handler: AdmitHandler,
     ) -> None:
@@ -49,17 +54,17 @@ class PodAdmission:
         self._loop = loop
         self._pods = pods
         self._statuses = statuses
-        self._timers = timers
         self._termination = termination
         self._handler = handler
 
     def add(self, object_: JsonObject) -> None:
-        """A pod was bound to the node, or was here before us."""
+        """Handle a pod that was bound to the node, or that a process before this one ran."""
         metadata, status = object_["metadata"], object_.get("status") or {}
-        play, faults = self._node.facts.of(metadata)
-        pod = PodState.of(object_, play)
-        for fault in faults:
-            self._node.warn(f"pod {pod.title}: {fault}")
+        behaviour, problems = self._node.behaviour.of(metadata)
+        pod = PodState.of(object_, behaviour)
+        for problem in problems:
+            self._node.warn(f"pod {pod.title}: {problem}")
+        # Before the decision: events of the kubelet during the admission must find the pod.
         self._pods.add(pod)
         if status.get("phase") in ("Succeeded", "Failed"):
             self._pods.move(pod, Stage.FINISHED)
@@ -67,10 +72,11 @@ class PodAdmission:
             try:
                 self._begin(pod, bound_pod(object_), status, metadata)
             except ManifestError as error:
-                self._node.say(f"{error}; it stays as it is")
+                self._node.say(f"{error}; pod ignored")
                 self._pods.move(pod, Stage.FINISHED)
                 return
             except RequestError:
+                # If the kubelet is restarting, the sync loop calls this again later.
                 self._pods.remove(pod.uid)
                 raise
         if metadata.get("deletionTimestamp"):
@@ -79,59 +85,64 @@ class PodAdmission:
     def _begin(
         self,
         pod: PodState,
-        known: Pod,
+        parsed: Pod,
         status: Mapping[str, Any],
         metadata: Mapping[str, Any],
     ) -> None:
         kubelet = self._node.kubelet
         was_here = status.get("startTime") is not None
         if metadata.get("deletionTimestamp") and not was_here:
-            # Nothing was started, and nothing will be.
-            pod.rejection = PodFacts(known, Phase.FAILED, start_time=self._node.clock.time())
+            pod.rejection = PodFacts(parsed, Phase.FAILED, start_time=self._node.clock.time())
             pod.never_ran = True
             self._pods.move(pod, Stage.FINISHED)
             return
-        rejected = None if was_here else self._handler(known)
+        # As in the kubelet: admit handlers see new pods only. A pod that runs is not admitted
+        # again.
+        rejected = None if was_here else self._handler(parsed)
         if rejected is not None:
-            self._reject_unseen(pod, known, rejected)
+            self._reject_early(pod, parsed, rejected)
             return
+        # Exit codes and restart counts of the earlier process continue.
         ran = container_statuses_of(status)
         with self._statuses.changing(pod):
             if was_here:
-                answer = kubelet.restore(
-                    known,
+                decision = kubelet.restore(
+                    parsed,
                     held_devices(status),
                     statuses={str(name): each for name, each in ran.items()},
                     start_time=seconds_of(status.get("startTime")),
                 )
             else:
-                answer = kubelet.admit(known, start=False)
-            if not answer.admitted:
-                self._reject(pod, answer.reason, answer.message)
+                # The start is a separate step, because it can be delayed.
+                decision = kubelet.admit(parsed, start=False)
+            if not decision.admitted:
+                self._reject(pod, decision.reason, decision.message)
             else:
-                self._admitted(pod, known)
+                self._admitted(pod, parsed)
 
     # -- admitted ----------------------------------------------------------------------
 
-    def _admitted(self, pod: PodState, known: Pod) -> None:
+    def _admitted(self, pod: PodState, parsed: Pod) -> None:
         record = self._node.kubelet.pod(pod.uid)
-        if pod.play.never_ready:
-            record.unready = frozenset(str(each.name) for each in known.containers)
+        if pod.behaviour.never_ready:
+            record.unready = frozenset(str(each.name) for each in parsed.containers)
+        # Restored, with containers that run.
         if record.has_sandbox:
             self._pods.move(pod, Stage.RUNNING)
-            self._timers.start(pod)
-        elif pod.play.start_delay > 0:
+            self._termination.start_timers(pod)
+        elif pod.behaviour.start_delay > 0:
             self._pods.move(pod, Stage.PENDING)
-            self._loop.do_after(pod.play.start_delay, lambda: self._start(pod))
+            self._loop.do_after(pod.behaviour.start_delay, lambda: self._start(pod))
         else:
             self._start(pod)
 
     def _start(self, pod: PodState) -> None:
+        # It may have been deleted or rejected during the start delay.
         if not self._pods.move(pod, Stage.RUNNING, Stage.NEW, Stage.PENDING):
             return
         kubelet = self._node.kubelet
         if not kubelet.pod(pod.uid).is_active:
-            return  # rejected meanwhile, after a reboot
+            return  # rejected after a reboot, during the start delay
         with self._statuses.changing(pod):
             kubelet.start_pod(pod.uid)
         if self._node.options.all_events:
@@ -142,30 +153,30 @@ class PodAdmission:
                 self._record(pod, "Started", f"Started container {container.name}")
 
     def _record(self, pod: PodState, reason: str, message: str) -> None:
-        self._node.recorder.record(pod.subject, "Normal", reason, message)
+        self._node.recorder.record(pod.reference, "Normal", reason, message)
 
     def start_again(self, pod: PodState) -> None:
-        """Try again what could not be started."""
+        """Start the containers again that failed to start."""
         if pod.stage is Stage.RUNNING:
             with self._statuses.changing(pod):
                 self._node.kubelet.start_pod(pod.uid)
 
     # -- rejected -----------------------------------------------------------------------
 
-    def _reject_unseen(self, pod: PodState, known: Pod, rejected: Rejected) -> None:
-        """The kubelet proper never hears of it."""
+    def _reject_early(self, pod: PodState, parsed: Pod, rejected: Rejected) -> None:
+        """Reject a pod that the kubelet did not get."""
         pod.rejection = PodFacts(
-            known, Phase.FAILED, rejected.reason, rejected.message, self._node.clock.time()
+            parsed, Phase.FAILED, rejected.reason, rejected.message, self._node.clock.time()
         )
         self._reject(pod, rejected.reason, rejected.message)
         self._statuses.changed(pod)
 
     def _reject(self, pod: PodState, reason: str, message: str) -> None:
         if self._pods.move(pod, Stage.REJECTED):
-            self._node.recorder.record(pod.subject, "Warning", reason, message)
+            self._node.recorder.record(pod.reference, "Warning", reason, message)
 
     def rejected_later(self, pod: PodState) -> None:
-        """One that ran: rejected after a reboot."""
+        """Report a pod that ran and was rejected after a reboot."""
         if pod.stage in (Stage.DELETING, Stage.DELETED):
             return
         record = self._node.kubelet.pod(pod.uid)

@@ -1,9 +1,8 @@
-"""Mirror pods: what the API shows of pods that the kubelet has from elsewhere.
+"""Mirror pods of static pods (``pkg/kubelet/pod/mirror_client.go``, v1.32).
 
-A pod that did not come from the API, but from a directory of manifests or by ``admit``, is a
-static pod of its node. The API gets a likeness of it, which decides nothing: devices stay under
-the static pod's UID, and a likeness that somebody deletes is made again
-(``pkg/kubelet/pod/mirror_client.go``, v1.32).
+A pod that did not come from the API server, but from a directory of manifests or from ``admit``,
+is a static pod of its node. The API server gets a mirror pod that does not affect allocation:
+devices are allocated to the UID of the static pod. A mirror pod that is deleted is recreated.
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ import attrs
 
 from devicemanager.cluster.client.api import pod_path
 from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
-from devicemanager.cluster.client.protocol import JsonObject, Priority
-from devicemanager.cluster.nodecontext import NodeContext
-from devicemanager.cluster.pods.state import MIRROR, made_up_ip
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.work_queue import Priority
+from devicemanager.cluster.node_context import NodeContext
+from devicemanager.cluster.pods.pod_manager import MIRROR, fake_ip
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
@@ -39,19 +39,21 @@ _HASH: Final = "kubernetes.io/config.hash"
 
 @attrs.define(eq=False)
 class _Mirror:
-    """The likeness of one static pod. All but ``is_queued`` belongs to the lane's thread for the
-    static pod's UID."""
+    """The mirror pod of one static pod.
+
+    Only work under the static pod's UID in the work queue changes it, except ``is_queued``.
+    """
 
     namespace: str
     name: str
     uid: str = ""
-    """Of the likeness; empty while there is none."""
+    """UID of the mirror pod; empty if it does not exist."""
     digest: int = 0
     is_queued: bool = False
 
 
 class Mirrors:
-    """The mirror pods of one node. May be called from any thread."""
+    """The mirror pods of one node. Thread-safe."""
 
     __slots__ = ("_closed", "_lock", "_mirrors", "_node", "_owner")
 
@@ -60,7 +62,7 @@ class Mirrors:
         node: NodeContext,
         owner: Callable[[], str],
     ) -> None:
-        """``owner`` is the UID of the Node once it has one."""
+        """``owner`` returns the UID of the Node."""
         self._node = node
         self._owner = owner
         # Guards the fields below, and ``is_queued``.
@@ -68,42 +70,43 @@ class Mirrors:
         self._mirrors: dict[str, _Mirror] = {}
         self._closed = False
 
-    # -- what the API tells ---------------------------------------------------------------
+    # -- events of the API server ----------------------------------------------------------
 
-    def taken(self, object_: JsonObject) -> None:
-        """There is a mirror pod on the node."""
+    def found(self, object_: JsonObject) -> None:
+        """Adopt a mirror pod that exists on the node, or delete it if its static pod is gone."""
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])
         record = self._node.kubelet.pods().get(static)
         if record is None or metadata.get("deletionTimestamp"):
-            remove = partial(self._remove, metadata["namespace"], metadata["name"], metadata["uid"])
-            self._node.lane.put(Priority.DELETION, static, remove)
+            delete = partial(self._delete, metadata["namespace"], metadata["name"], metadata["uid"])
+            self._node.work_queue.put(Priority.DELETION, static, delete)
         if record is not None:
-            mirror = self._of(static, metadata["namespace"], metadata["name"])
+            mirror = self._get_or_add(static, metadata["namespace"], metadata["name"])
             if not mirror.uid:
                 mirror.uid = metadata["uid"]
-                self.touch(static)
+                self.update(static)
 
-    def gone(self, uid: str) -> None:
-        """A pod of the API is no more: perhaps a likeness, which is made again then."""
+    def deleted(self, uid: str) -> None:
+        """Recreate the mirror pod with this UID, if there is one."""
         for static, mirror in list(self._mirrors.items()):
             if mirror.uid == uid:
                 mirror.uid, mirror.digest = "", 0
-                self.touch(static)
+                self.update(static)
 
-    def listed(self, there: Collection[str]) -> None:
-        """These are the UIDs of all pods that the API has on the node."""
+    def on_pod_list(self, uids: Collection[str]) -> None:
+        """Recreate mirror pods that are missing from a LIST with these UIDs."""
         for mirror in list(self._mirrors.values()):
-            if mirror.uid and mirror.uid not in there:
-                self.gone(mirror.uid)
+            if mirror.uid and mirror.uid not in uids:
+                self.deleted(mirror.uid)
 
-    # -- what the kubelet does ------------------------------------------------------------
+    # -- events of the kubelet -------------------------------------------------------------
 
-    def touch(self, static: str) -> None:
-        """A static pod came, changed or went."""
+    def update(self, static: str) -> None:
+        """Queue the creation, update or deletion of a static pod's mirror pod."""
         with self._lock:
             record = self._node.kubelet.pods().get(static)
             mirror = self._mirrors.get(static)
+            # Neither a static pod nor a mirror pod: an event about a pod of the API server.
             if self._closed or (record is None and mirror is None):
                 return
             if mirror is None and record is not None:
@@ -114,9 +117,9 @@ class Mirrors:
             if mirror.is_queued:
                 return
             mirror.is_queued = True
-        self._node.lane.put(Priority.POD_STATUS, static, lambda: self._sync(static, mirror))
+        self._node.work_queue.put(Priority.POD_STATUS, static, lambda: self._sync(static, mirror))
 
-    def _of(self, static: str, namespace: str, name: str) -> _Mirror:
+    def _get_or_add(self, static: str, namespace: str, name: str) -> _Mirror:
         with self._lock:
             return self._mirrors.setdefault(static, _Mirror(namespace, name))
 
@@ -130,16 +133,18 @@ class Mirrors:
                 with self._lock:
                     self._mirrors.pop(static, None)
                 if mirror.uid:
-                    self._remove(mirror.namespace, mirror.name, mirror.uid)
+                    self._delete(mirror.namespace, mirror.name, mirror.uid)
                 return
             if not mirror.uid:
                 self._create(static, mirror)
             if mirror.uid:
-                self._tell(static, mirror)
+                self._write_status(static, mirror)
         except Forbidden as error:
-            self._node.forbidden(error)
+            self._node.on_forbidden(error)
         except RequestError as error:
             self._node.say(f"mirror pod of {mirror.name}: {error}")
+
+    # -- requests --------------------------------------------------------------------------
 
     def _create(self, static: str, mirror: _Mirror) -> None:
         path = f"/api/v1/namespaces/{mirror.namespace}/pods"
@@ -148,32 +153,37 @@ class Mirrors:
                 "POST", path, self._object(static, mirror), user=self._node.user
             )
         except Conflict:
-            self._make_room(static, mirror)
+            self._resolve_conflict(static, mirror)
         except NotFound as error:
             self._node.say(f"mirror pod {mirror.name}: {error.message}")
         else:
             mirror.uid = made["metadata"]["uid"]
 
-    def _make_room(self, static: str, mirror: _Mirror) -> None:
-        """A pod of this name is there: the likeness that another process made, an old one, or
-        somebody's."""
+    def _resolve_conflict(self, static: str, mirror: _Mirror) -> None:
+        """Handle an existing pod with the mirror pod's name.
+
+        1. It mirrors the same static pod, created by another process: adopt it.
+        2. It is not a mirror pod: warn, and leave it alone.
+        3. It mirrors another static pod: delete it and try again.
+        """
         found = self._node.api.request("GET", pod_path(mirror.namespace, mirror.name))
         metadata = found["metadata"]
-        likeness_of = (metadata.get("annotations") or {}).get(MIRROR)
-        if likeness_of == static:
+        mirrored = (metadata.get("annotations") or {}).get(MIRROR)
+        if mirrored == static:
             mirror.uid = metadata["uid"]
-        elif likeness_of is None:
+        elif mirrored is None:
             self._node.say(
-                f"pod {mirror.namespace}/{mirror.name} is there and is no "
-                "mirror pod: the static pod is not shown in the API"
+                f"pod {mirror.namespace}/{mirror.name} exists and is not a mirror pod: "
+                "the static pod has no mirror pod"
             )
         else:
-            self._remove(mirror.namespace, mirror.name, metadata["uid"])
-            self.touch(static)
+            self._delete(mirror.namespace, mirror.name, metadata["uid"])
+            self.update(static)
 
     def _object(self, static: str, mirror: _Mirror) -> JsonObject:
         record = self._node.kubelet.pod(static)
         made = pod_object(record.pod, {}, node=self._node.name)
+        # As the kubelet: taints cannot evict a static pod.
         made["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]
         made["metadata"] = {
             "name": mirror.name,
@@ -181,6 +191,8 @@ class Mirrors:
             "annotations": {
                 _SOURCE: "file",
                 _SEEN: timestamp(record.start_time or self._node.clock.time()),
+                # The kubelet has a hash of the manifest here; like it, a UID differs for each
+                # static pod.
                 _HASH: static,
                 MIRROR: static,
             },
@@ -190,18 +202,20 @@ class Mirrors:
         }
         return {"apiVersion": "v1", "kind": "Pod", **made}
 
-    def _tell(self, static: str, mirror: _Mirror) -> None:
-        ours = self._status(static)
-        digest = hash(json.dumps(ours))
+    def _write_status(self, static: str, mirror: _Mirror) -> None:
+        status = self._status(static)
+        # Many events of the kubelet do not change the status.
+        digest = hash(json.dumps(status))
         if digest == mirror.digest:
             return
-        body = {"metadata": {"uid": mirror.uid}, **status_patch(ours)}
+        body = {"metadata": {"uid": mirror.uid}, **status_patch(status)}
         path = pod_path(mirror.namespace, mirror.name, "status")
         try:
             self._node.api.request("PATCH", path, body, patch="strategic", user=self._node.user)
         except (NotFound, Conflict):
+            # Deleted by a user; the event of the deletion may come later or has been handled.
             mirror.uid, mirror.digest = "", 0
-            self.touch(static)
+            self.update(static)
         else:
             mirror.digest = digest
 
@@ -212,17 +226,17 @@ class Mirrors:
             status,
             now=self._node.clock.time(),
             host_ip=self._node.options.address,
-            pod_ip=made_up_ip(static),
+            pod_ip=fake_ip(static),
         )
 
-    def _remove(self, namespace: str, name: str, uid: str) -> None:
+    def _delete(self, namespace: str, name: str, uid: str) -> None:
         body: Mapping[str, Any] = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-        with contextlib.suppress(ApiError):  # it is gone, or another one by now
+        with contextlib.suppress(ApiError):  # it was deleted, and perhaps recreated
             self._node.api.request(
                 "DELETE", pod_path(namespace, name), dict(body), user=self._node.user
             )
 
     def close(self) -> None:
-        """Do nothing any more."""
+        """Stop all updates."""
         with self._lock:
             self._closed = True

@@ -31,7 +31,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "getNode",
         "GET",
         _NODE,
-        "uid conditions pods",
+        "uid conditions",
         "Show a node with its conditions and its pods.",
         handlers.node,
         answer=shapes.Node,
@@ -55,12 +55,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=shapes.Device,
     ),
     call(
-        "healDevice",
+        "recoverDevice",
         "POST",
-        _NODE + "/heal-device",
-        "heal_device",
+        _NODE + "/recover-device",
+        "recover_device",
         "Make a device healthy.",
-        on_node(lambda node, asked: node.heal_device(asked.resource, asked.device)),
+        on_node(lambda node, asked: node.recover_device(asked.resource, asked.device)),
         body=shapes.Device,
     ),
     call(
@@ -177,9 +177,11 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "join": "whoever made the node does that",
     "do": "takes a function of Python",
     "say": "a line of the node itself, for people",
-    "look": "every operation that changes the status does it",
+    "refresh": "every operation that changes the status does it",
     "record": "an event of the node itself",
-    "seen": "what the API server tells a node",
+    "on_node_event": "called by the watch of the API server",
+    "on_pod_event": "called by the watch of the API server",
+    "on_pod_list": "called by the watch of the API server",
 }
 """Members of ClusterNode without an operation, and why."""
 

@@ -339,8 +339,8 @@ class InMemoryKubelet:
         with self._plugin(resource) as (plugin, handler):
             plugin.set_health(device, False, handler)
 
-    def heal_device(self, resource: str, device: str) -> None:
-        """Make a device healthy."""
+    def recover_device(self, resource: str, device: str) -> None:
+        """Make a device healthy. Raises RequestError for an unknown device."""
         with self._plugin(resource) as (plugin, handler):
             plugin.set_health(device, True, handler)
 

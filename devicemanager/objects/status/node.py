@@ -12,7 +12,7 @@ from devicemanager.objects.status.times import timestamp
 
 __all__ = [
     "ATTACH",
-    "NodeInfo",
+    "NodeSystemInfo",
     "default_labels",
     "node_object",
     "node_reference",
@@ -25,7 +25,7 @@ ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 
 @attrs.frozen
-class NodeInfo:
+class NodeSystemInfo:
     """``status.nodeInfo``, as far as anybody looks at it."""
 
     kubelet_version: str
@@ -54,7 +54,7 @@ class NodeInfo:
         }
 
 
-def default_labels(name: str, info: NodeInfo) -> dict[str, str]:
+def default_labels(name: str, info: NodeSystemInfo) -> dict[str, str]:
     """Those that the kubelet gives every node (``initialNode``, v1.32)."""
     return {
         "beta.kubernetes.io/arch": info.architecture,
@@ -96,7 +96,7 @@ def node_status_object(
     name: str,
     conditions: Sequence[NodeCondition],
     amounts: tuple[Mapping[str, str], Mapping[str, str]],
-    info: NodeInfo,
+    info: NodeSystemInfo,
     *,
     now: float,
     before: Mapping[str, Any] | None = None,

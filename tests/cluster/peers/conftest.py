@@ -1,4 +1,4 @@
-"""Two peers for the same tests: the stub, and a real control plane where its programs are."""
+"""Two peers for the same tests: the fake API server, and a real control plane if available."""
 
 import contextlib
 import itertools
@@ -19,7 +19,7 @@ _NUMBERS = itertools.count()
 
 
 class Peer:
-    """A cluster as a test sees it: by its API, in a namespace of its own."""
+    """A cluster as tests see it: its API, in one namespace per test."""
 
     def __init__(self, kind, kubeconfig, patience):
         self.kind = kind
@@ -32,7 +32,7 @@ class Peer:
         return self.api.request(*args, **options)
 
     def wait(self, test, what=""):
-        """Until ``test`` returns something true, which is returned."""
+        """Wait until ``test`` returns a true value; return it."""
         end = time.monotonic() + self._patience
         while True:
             try:
@@ -44,7 +44,7 @@ class Peer:
             time.sleep(0.05)
 
     def create(self, path, value):
-        """Create something in the namespace; one whose account is not there yet is tried again."""
+        """Create an object in the namespace; retry while its service account does not exist."""
 
         def created():
             try:
@@ -60,7 +60,7 @@ class Peer:
         return self.wait(created)
 
     def pod(self, name, gpus=1, *, metadata=None, **spec):
-        """Create a pod that wants devices."""
+        """Create a pod that requests devices."""
         container = {
             "name": "main",
             "image": "example.com/main",
@@ -93,11 +93,11 @@ class Peer:
     def phase(self, name, *phases):
         """Wait until a pod is in one of the phases."""
 
-        def there():
+        def reached():
             found = self.get(name)
             return found if found["status"].get("phase") in phases else None
 
-        return self.wait(there, f"{name} {phases}")
+        return self.wait(reached, f"{name} {phases}")
 
     def gone(self, name):
         def is_gone():
@@ -110,7 +110,7 @@ class Peer:
         self.wait(is_gone, f"{name} gone")
 
     def ready(self, *names):
-        """Wait until these nodes are Ready and without the taint of those that are not."""
+        """Wait until these nodes are Ready and without the not-ready taint."""
 
         def are():
             for name in names:
@@ -136,7 +136,7 @@ class Peer:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory):
-    """The real one, started once."""
+    """The real control plane, started once."""
     try:
         directory = binaries()
     except BuildError as error:
@@ -151,14 +151,14 @@ def control_plane(tmp_path_factory):
 
 @pytest.fixture
 def make_peer(request, tmp_path):
-    """Makes a peer of a kind, ``stub`` or ``real``."""
+    """Create a peer of a kind, ``fake`` or ``real``."""
     with contextlib.ExitStack() as stack:
 
         def make_peer(kind):
-            if kind == "stub":
-                stub = stack.enter_context(FakeApiServer())
-                stack.enter_context(Controllers(stub))
-                found = Peer(kind, stub.kubeconfig(tmp_path / "kubeconfig"), 25)
+            if kind == "fake":
+                apiserver = stack.enter_context(FakeApiServer())
+                stack.enter_context(Controllers(apiserver))
+                found = Peer(kind, apiserver.kubeconfig(tmp_path / "kubeconfig"), 25)
             else:
                 found = Peer(kind, request.getfixturevalue("control_plane").kubeconfig, 120)
             stack.callback(found.close)
@@ -168,13 +168,13 @@ def make_peer(request, tmp_path):
         yield make_peer
 
 
-@pytest.fixture(params=["stub", pytest.param("real", marks=[pytest.mark.interop])])
+@pytest.fixture(params=["fake", pytest.param("real", marks=[pytest.mark.interop])])
 def peer(request, make_peer):
     return make_peer(request.param)
 
 
 @pytest.fixture
 def cluster(peer):
-    """Our side of it."""
+    """The cluster of devicemanager's nodes."""
     with Cluster.connect(peer.kubeconfig) as found:
         yield found

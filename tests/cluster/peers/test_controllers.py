@@ -1,4 +1,4 @@
-"""What only a real control plane has: its scheduler, its controllers, its admission."""
+"""Tests that need a real control plane: its scheduler, controllers and admission."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def peer(make_peer):
 
 def join(cluster, peer, count=1, gpus=2, **more):
     options = NodeOptions(labels={"group": peer.name})
-    nodes = cluster.join_light(peer.name, count, {GPU: gpus}, options=options, **more)
+    nodes = cluster.join_in_memory(peer.name, count, {GPU: gpus}, options=options, **more)
     peer.ready(*(node.name for node in nodes))
     return nodes
 
@@ -67,7 +67,7 @@ def running(peer, app=None):
     ]
 
 
-def held(nodes):
+def allocated(nodes):
     found = []
     for node in nodes:
         node.kubelet.self_check()
@@ -75,19 +75,19 @@ def held(nodes):
     return found
 
 
-def test_a_deployment_beside_a_daemon_set(cluster, peer):
+def test_deployment_and_daemon_set_run(cluster, peer):
     nodes = join(cluster, peer, 5)
     workload(peer, "daemonsets", "d", 0)
     workload(peer, "deployments", "w", replicas=8)
     peer.wait(lambda: len(running(peer, "d")) == 5 and len(running(peer, "w")) == 8)
     path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
     peer.wait(lambda: peer.request("GET", path)["status"].get("readyReplicas") == 8)
-    assert len(held(nodes)) == 8
+    assert len(allocated(nodes)) == 8
     peer.request("PATCH", path, {"spec": {"replicas": 3}}, patch="merge")
-    peer.wait(lambda: len(running(peer, "w")) == 3 and len(held(nodes)) == 3)
+    peer.wait(lambda: len(running(peer, "w")) == 3 and len(allocated(nodes)) == 3)
 
 
-def test_a_quota_is_kept_to_the_unit(cluster, peer):
+def test_quota_limits_devices_exactly(cluster, peer):
     join(cluster, peer, 3, 4)
     hard = {"hard": {f"requests.{GPU}": "5"}}
     quota = {"plural": "resourcequotas", "metadata": {"name": "q"}, "spec": hard}
@@ -100,7 +100,7 @@ def test_a_quota_is_kept_to_the_unit(cluster, peer):
     assert used[f"requests.{GPU}"] == "5"
 
 
-def test_a_drained_node_loses_its_pods_to_others(cluster, peer):
+def test_drained_nodes_pods_move_to_another_node(cluster, peer):
     first, second = join(cluster, peer, 2)
     workload(peer, "deployments", "w", replicas=2)
     peer.wait(lambda: len(running(peer)) == 2)
@@ -111,10 +111,10 @@ def test_a_drained_node_loses_its_pods_to_others(cluster, peer):
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
             peer.request("POST", pod_path(peer.name, name, "eviction"), eviction)
     peer.wait(lambda: [each["spec"]["nodeName"] for each in running(peer)] == [second.name] * 2)
-    assert not held([first])
+    assert not allocated([first])
 
 
-def test_as_nodes_the_real_restrictions_apply(peer, control_plane):
+def test_node_restriction_applies_with_as_nodes(peer, control_plane):
     with Cluster.connect(peer.kubeconfig, as_nodes=True) as cluster:
         (node,) = join(cluster, peer)
         peer.pod("a")
@@ -122,29 +122,29 @@ def test_as_nodes_the_real_restrictions_apply(peer, control_plane):
         peer.delete("a")
         peer.gone("a")
         with pytest.raises(Forbidden):
-            peer.request("PATCH", node_path(node.name), {}, patch="merge", user="somebody")
+            peer.request("PATCH", node_path(node.name), {}, patch="merge", user="another")
 
 
-def test_certificates_that_have_expired_touch_nothing(peer, control_plane):
+def test_expired_certificate_is_rejected(peer, control_plane):
     kubeconfig = control_plane.kubeconfig_of("late", "system:masters", days="-1")
     with (
         Cluster.connect(kubeconfig) as cluster,
-        pytest.raises(ClusterError, match="does not accept the credentials"),
+        pytest.raises(ClusterError, match="rejects the credentials"),
     ):
-        cluster.join_light(peer.name)
+        cluster.join_in_memory(peer.name)
 
 
-def test_nobody_without_rights_joins(peer, control_plane):
-    kubeconfig = control_plane.kubeconfig_of("nobody")
+def test_join_without_permissions_is_rejected(peer, control_plane):
+    kubeconfig = control_plane.kubeconfig_of("powerless")
     with (
         Cluster.connect(kubeconfig) as cluster,
-        pytest.raises(ClusterError, match="rights are missing: get nodes, list nodes"),
+        pytest.raises(ClusterError, match="missing permissions: get nodes, list nodes"),
     ):
-        cluster.join_light(peer.name)
+        cluster.join_in_memory(peer.name)
 
 
-def test_a_storm_of_rejections_is_explained(cluster, peer, tmp_path, capsys):
-    """Replicas that fit nowhere: the scheduler counts devices, a node aligns them."""
+def test_explain_shows_why_nodes_reject_replicas(cluster, peer, tmp_path, capsys):
+    """The scheduler counts devices, and nodes align them: the replicas fit no node."""
     settings = Settings(topology_policy="single-numa-node")
     nodes = join(cluster, peer, 200, "2@0,2@1", settings=settings)
     workload(peer, "deployments", "w", 3, replicas=60)
@@ -161,16 +161,16 @@ def test_a_storm_of_rejections_is_explained(cluster, peer, tmp_path, capsys):
     assert {each["status"]["message"] for each in rejected} == {
         "Pod was rejected: Resources cannot be allocated with Topology locality"
     }
-    assert not held(nodes)
+    assert not allocated(nodes)
     manifest = tmp_path / "pod.json"
     manifest.write_text(json.dumps(one))
     node = [f"--devices={GPU}=2@0,2@1", "--topology-policy=single-numa-node"]
     assert cli.main(["explain", str(manifest), *node]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith(
+    output = capsys.readouterr().out
+    assert output.startswith(
         f"pod {peer.name}/{one['metadata']['name']} rejected: TopologyAffinityError\n"
     )
-    assert f"=> single-numa-node: {GPU} does not fit on one node: nodes 0+1 would do" in said
+    assert f"=> single-numa-node: {GPU} does not fit on one node: nodes 0+1 would do" in output
 
 
 def processes(peer, count, nodes):
@@ -199,7 +199,7 @@ def holders(peer):
 
 
 class NotReady(threading.Thread):
-    """Looks all the time whether a node is not Ready; and whether two pods have one device."""
+    """Checks every second whether a node is not Ready."""
 
     def __init__(self, peer, names):
         super().__init__(daemon=True)
@@ -216,7 +216,7 @@ class NotReady(threading.Thread):
 
 
 def devices(pods):
-    """Which devices the status of each pod names, by node."""
+    """Return node and ID of each device in the pods' statuses."""
     return [
         (each["spec"]["nodeName"], device["resourceID"])
         for each in pods
@@ -226,10 +226,10 @@ def devices(pods):
     ]
 
 
-def test_one_of_three_processes_is_killed_under_load(peer):
+def test_shards_of_a_killed_process_are_taken_over(peer):
     count = 30
     names = [f"{peer.name}-{index}" for index in range(count)]
-    them = processes(peer, 3, count)
+    started = processes(peer, 3, count)
     watching = NotReady(peer, names)
     try:
         peer.wait(lambda: len(holders(peer)) == 3)
@@ -241,7 +241,7 @@ def test_one_of_three_processes_is_killed_under_load(peer):
         before = holders(peer)
         victims = [number for number in range(3) if f"process-{number}" in before.values()]
         victim = victims[0]
-        os.killpg(them[victim].pid, signal.SIGKILL)
+        os.killpg(started[victim].pid, signal.SIGKILL)
         killed = time.monotonic()
         path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
         peer.request("PATCH", path, {"spec": {"replicas": 90}}, patch="merge")
@@ -250,47 +250,47 @@ def test_one_of_three_processes_is_killed_under_load(peer):
         peer.wait(lambda: len(running(peer)) == 90)
         print(f"90 pods Running after {time.monotonic() - killed:.1f} s")
         time.sleep(max(0.0, 55 - (time.monotonic() - killed)))  # the grace period
-        there = running(peer)
-        assert uids <= {each["metadata"]["uid"] for each in there}
-        found = devices(there)
+        current = running(peer)
+        assert uids <= {each["metadata"]["uid"] for each in current}
+        found = devices(current)
         assert len(found) == len(set(found)) == 90
         assert not watching.found
         restarted = [
             status["restartCount"]
-            for each in there
+            for each in current
             for status in each["status"]["containerStatuses"]
             if status["restartCount"]
         ]
         assert not restarted
     finally:
         watching.stopping.set()
-        for each in them:
+        for each in started:
             if each.poll() is None:
                 os.killpg(each.pid, signal.SIGTERM)
-        for each in them:
+        for each in started:
             each.wait(30)
         for name in names:
             if re.fullmatch(rf"{peer.name}-\d+", name):
                 peer.request("DELETE", node_path(name))
 
 
-def test_the_api_server_is_gone_for_a_minute(cluster, peer, control_plane):
+def test_nodes_survive_a_minute_without_api_server(cluster, peer, control_plane):
     nodes = join(cluster, peer, 5)
     workload(peer, "deployments", "w", replicas=8)
     peer.wait(lambda: len(running(peer)) == 8)
     before = {each["metadata"]["uid"] for each in running(peer)}
     control_plane.end("kube-apiserver")
     time.sleep(60)
-    assert len(held(nodes)) == 8
+    assert len(allocated(nodes)) == 8
     control_plane.start_server()
     peer.ready(*(node.name for node in nodes))
     assert {each["metadata"]["uid"] for each in running(peer)} == before
     path = f"/apis/apps/v1/namespaces/{peer.name}/deployments/w"
     peer.request("PATCH", path, {"spec": {"replicas": 0}}, patch="merge")
-    peer.wait(lambda: not peer.pods() and not held(nodes))
+    peer.wait(lambda: not peer.pods() and not allocated(nodes))
 
 
-def test_an_api_server_that_lost_everything(cluster, peer, control_plane):
+def test_nodes_leave_a_server_that_lost_its_data(cluster, peer, control_plane):
     join(cluster, peer, 3)
     control_plane.wipe()
     peer.wait(lambda: not cluster.nodes)

@@ -1,11 +1,11 @@
-"""Nodes and pods from beginning to end, on the stub and on the real thing alike."""
+"""Nodes and pods from beginning to end, on the fake and on a real control plane."""
 
 import pytest
 
 from devicemanager.cluster import Cluster
 from devicemanager.cluster.client.api import node_path, pod_path
 from devicemanager.cluster.client.errors import ClusterError, Forbidden, NotFound
-from devicemanager.cluster.facts import Facts, Range
+from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.kubelet.settings import Settings
 
@@ -16,18 +16,18 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def options(peer):
-    # A kubelet looks every 10 s.
+    # A kubelet checks its status every 10 s; tests do not wait so long.
     return NodeOptions(labels={"group": peer.name}, status_interval=0.5)
 
 
 def join(cluster, peer, count=1, gpus=2, **more):
-    nodes = cluster.join_light(peer.name, count, {GPU: gpus}, options=options(peer), **more)
+    nodes = cluster.join_in_memory(peer.name, count, {GPU: gpus}, options=options(peer), **more)
     peer.ready(*(node.name for node in nodes))
     return nodes
 
 
-def held(node):
-    """Devices that somebody holds."""
+def allocated(node):
+    """Return the IDs of allocated devices."""
     node.kubelet.self_check()
     return {each.id for each in node.kubelet.inventory() if each.pod is not None}
 
@@ -36,12 +36,12 @@ def condition(pod, kind):
     return {each["type"]: each for each in pod["status"]["conditions"]}[kind]
 
 
-def test_pods_run_wait_and_go(cluster, peer):
+def test_pods_run_wait_and_are_deleted(cluster, peer):
     (node,) = join(cluster, peer)
     for name in "abc":
         peer.pod(name)
     peer.wait(lambda: sum(each["status"]["phase"] == "Running" for each in peer.pods()) == 2)
-    assert len(held(node)) == 2
+    assert len(allocated(node)) == 2
     (waiting,) = (each for each in peer.pods() if each["status"]["phase"] == "Pending")
     running = next(each for each in peer.pods() if each["status"]["phase"] == "Running")
     assert condition(running, "Ready")["status"] == "True"
@@ -53,10 +53,10 @@ def test_pods_run_wait_and_go(cluster, peer):
     peer.delete(running["metadata"]["name"])
     peer.gone(running["metadata"]["name"])
     peer.phase(waiting["metadata"]["name"], "Running")
-    assert len(held(node)) == 2
+    assert len(allocated(node)) == 2
 
 
-def test_a_pod_that_finds_no_devices_is_rejected(cluster, peer):
+def test_pod_without_free_devices_is_rejected(cluster, peer):
     (node,) = join(cluster, peer)
     peer.pod("a", 2)
     peer.phase("a", "Running")
@@ -79,7 +79,7 @@ def test_a_pod_that_finds_no_devices_is_rejected(cluster, peer):
     assert events[0]["source"] == {"component": "kubelet", "host": node.name}
 
 
-def test_a_pod_that_cannot_be_aligned_is_rejected(cluster, peer):
+def test_pod_that_cannot_be_aligned_is_rejected(cluster, peer):
     settings = Settings(topology_policy="single-numa-node")
     (node,) = join(cluster, peer, gpus="2@0,2@1", settings=settings)
     peer.pod("a", 3, nodeName=node.name)
@@ -88,26 +88,26 @@ def test_a_pod_that_cannot_be_aligned_is_rejected(cluster, peer):
     assert rejected["message"] == (
         "Pod was rejected: Resources cannot be allocated with Topology locality"
     )
-    assert not held(node)
+    assert not allocated(node)
 
 
-def test_a_deleted_pod_frees_its_devices(cluster, peer):
+def test_deleted_pod_frees_its_devices(cluster, peer):
     (node,) = join(cluster, peer)
     peer.pod("a", 2)
     peer.phase("a", "Running")
     peer.delete("a")
     peer.gone("a")
-    peer.wait(lambda: not held(node))
+    peer.wait(lambda: not allocated(node))
 
 
-def test_an_evicted_pod_goes(cluster, peer):
+def test_evicted_pod_is_removed(cluster, peer):
     (node,) = join(cluster, peer)
     peer.pod("a")
     peer.phase("a", "Running")
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
     peer.request("POST", pod_path(peer.name, "a", "eviction"), eviction)
     peer.gone("a")
-    peer.wait(lambda: not held(node))
+    peer.wait(lambda: not allocated(node))
 
 
 def job(peer, completions, parallelism):
@@ -134,16 +134,16 @@ def job_status(peer):
     return found.get("status", {})
 
 
-def test_a_job_is_done(cluster, peer):
-    (node,) = join(cluster, peer, facts=Facts(job_duration=Range(0.1)))
+def test_job_completes(cluster, peer):
+    (node,) = join(cluster, peer, behaviour=ContainerBehaviour(job_duration=Range(0.1)))
     job(peer, 5, 3)
     peer.wait(lambda: job_status(peer).get("succeeded") == 5)
     assert not job_status(peer).get("failed")
-    peer.wait(lambda: not held(node))
+    peer.wait(lambda: not allocated(node))
 
 
-def test_a_deleted_pod_of_a_job_is_no_completion(cluster, peer):
-    join(cluster, peer, facts=Facts(job_duration=Range(600)))
+def test_deleted_pod_of_a_job_does_not_complete_it(cluster, peer):
+    join(cluster, peer, behaviour=ContainerBehaviour(job_duration=Range(600)))
     job(peer, 1, 1)
     (first,) = peer.wait(
         lambda: [each for each in peer.pods() if each["status"]["phase"] == "Running"]
@@ -153,11 +153,11 @@ def test_a_deleted_pod_of_a_job_is_no_completion(cluster, peer):
     assert not job_status(peer).get("succeeded")
 
 
-def test_a_device_that_fails_shows_in_the_pod_and_the_node(cluster, peer):
+def test_failed_device_shows_in_pod_and_node(cluster, peer):
     (node,) = join(cluster, peer)
     peer.pod("a", 2)
     peer.phase("a", "Running")
-    node.kubelet.fail_device(GPU, next(iter(held(node))))
+    node.kubelet.fail_device(GPU, next(iter(allocated(node))))
 
     def unhealthy():
         (container,) = peer.get("a")["status"]["containerStatuses"]
@@ -173,7 +173,7 @@ def test_a_device_that_fails_shows_in_the_pod_and_the_node(cluster, peer):
     peer.wait(fewer)
 
 
-def test_as_nodes_that_see_only_what_is_theirs(peer):
+def test_strict_nodes_read_only_their_own_objects(peer):
     with Cluster.connect(peer.kubeconfig, as_nodes="strict") as cluster:
         first, second = join(cluster, peer, 2)
         for name in ("a", "b"):
@@ -191,15 +191,15 @@ def test_as_nodes_that_see_only_what_is_theirs(peer):
             with pytest.raises(Forbidden):
                 peer.request("GET", path, query=more, user=second.name)
         cluster.leave([first.name], "keep")
-        (first,) = join(cluster, peer)  # with the pods that its own LIST has
-        peer.wait(lambda: len(held(first)) == 2)
+        (first,) = join(cluster, peer)  # its own LIST has the pods
+        peer.wait(lambda: len(allocated(first)) == 2)
         note = {"metadata": {"annotations": {"devicemanager.io/faults": "not-ready=the fan"}}}
         peer.request("PATCH", node_path(second.name), note, patch="merge")
         peer.wait(lambda: second.conditions()[-1].message == "the fan")
         for name in ("a", "b"):
             peer.delete(name)
             peer.gone(name)
-        peer.wait(lambda: not held(first))
+        peer.wait(lambda: not allocated(first))
         peer.request("DELETE", node_path(second.name))
         peer.wait(lambda: second.name not in cluster.nodes)
     with pytest.raises(NotFound):
@@ -212,33 +212,33 @@ def test_another_process_takes_the_pods_over(cluster, peer):
     before = peer.phase("a", "Running")
     cluster.leave([node.name], "keep")
     with Cluster.connect(peer.kubeconfig) as second:
-        (again,) = join(second, peer)
-        peer.wait(lambda: len(held(again)) == 2)
+        (taken_over,) = join(second, peer)
+        peer.wait(lambda: len(allocated(taken_over)) == 2)
         after = peer.get("a")
         assert after["status"]["phase"] == "Running"
         assert after["status"]["startTime"] == before["status"]["startTime"]
         assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
         peer.delete("a")
         peer.gone("a")
-        peer.wait(lambda: not held(again))
+        peer.wait(lambda: not allocated(taken_over))
 
 
-def test_a_node_that_somebody_deletes_has_left(cluster, peer):
+def test_deleted_node_leaves(cluster, peer):
     (node,) = join(cluster, peer)
     peer.request("DELETE", node_path(node.name))
     peer.wait(lambda: node.name not in cluster.nodes)
 
 
-def test_a_name_that_is_somebody_elses_is_rejected(cluster, peer):
+def test_join_rejects_existing_foreign_node(cluster, peer):
     name = f"{peer.name}-0"
     peer.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
-    with pytest.raises(ClusterError, match="not ours"):
-        cluster.join_light(peer.name)
+    with pytest.raises(ClusterError, match="devicemanager did not create"):
+        cluster.join_in_memory(peer.name)
     assert not cluster.nodes
     peer.request("DELETE", node_path(name))
 
 
-def test_nodes_are_gone_at_the_end(peer):
+def test_close_deletes_the_nodes(peer):
     with Cluster.connect(peer.kubeconfig) as cluster:
         join(cluster, peer, 3)
     for index in range(3):

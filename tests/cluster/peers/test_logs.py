@@ -1,4 +1,4 @@
-"""What the API server asks of a node itself, on the address that the node announces."""
+"""Requests of the API server to a node, at the address that the node announces."""
 
 import os
 import signal
@@ -21,8 +21,8 @@ def free_port():
         return found.getsockname()[1]
 
 
-def test_logs_come_through_the_api_server(make_peer, control_plane):
-    """As `kubectl logs` asks for them; each of two nodes has an address of its own."""
+def test_logs_are_served_through_the_api_server(make_peer, control_plane):
+    """As for `kubectl logs`. Each of the two nodes has its own address."""
     peer = make_peer("real")
     pair = control_plane.serving_pair("nodes")
     command = [COMMAND, "join", "--kubeconfig", peer.kubeconfig, "--prefix", peer.name]
@@ -45,8 +45,8 @@ def test_logs_come_through_the_api_server(make_peer, control_plane):
                 assert control_plane.read(f"{path}?follow=true&container=main")
                 with pytest.raises(HTTPError) as raised:
                     control_plane.read(f"{path}?previous=true")
-                said = raised.value.read().decode()
-                assert "previous terminated container" in said
+                message = raised.value.read().decode()
+                assert "previous terminated container" in message
         finally:
             os.killpg(process.pid, signal.SIGTERM)
     assert process.returncode == 0

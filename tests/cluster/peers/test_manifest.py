@@ -1,4 +1,4 @@
-"""deploy/join.yaml at a real API server: what its service account may do, and what it may not."""
+"""deploy/join.yaml on a real API server: what its service account may and may not do."""
 
 import contextlib
 import itertools
@@ -8,12 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from devicemanager.cluster import Cluster, ClusterError, NodeOptions
+from devicemanager.cluster import Cluster, ClusterError, NodeOptions, NodeSpecs
 from devicemanager.cluster.client import api as api_module
 from devicemanager.cluster.client.api import node_path
 from devicemanager.cluster.client.errors import Conflict, NotFound
-from devicemanager.cluster.facts import Facts
-from devicemanager.cluster.node_specs import light_members
 from devicemanager.testing import pod_manifest
 from tests.paths import ROOT
 
@@ -45,15 +43,15 @@ def peer(make_peer):
 
 @pytest.fixture
 def denied(monkeypatch):
-    """Every answer that denies something to the service account, also of requests whose failure
-    nobody is told, such as events."""
+    """Record all denied requests of the service account, also those whose errors are ignored,
+    such as events."""
     found = []
-    whole = api_module.api_error
+    original = api_module.api_error
 
     def api_error(code, reason, message, method, path):
         if code == 403 and USER in message:
             found.append(f"{method} {path}: {message}")
-        return whole(code, reason, message, method, path)
+        return original(code, reason, message, method, path)
 
     monkeypatch.setattr(api_module, "api_error", api_error)
     return found
@@ -61,19 +59,19 @@ def denied(monkeypatch):
 
 @pytest.fixture
 def account(peer, control_plane, tmp_path, monkeypatch):
-    """Apply the manifest, and be in a pod of its service account: with the files and variables
-    that such a pod has."""
+    """Apply the manifest, and run as in a pod of its service account, with the files and
+    variables of such a pod."""
     for each in yaml.safe_load_all(MANIFEST.read_text()):
         path = PATHS[each["kind"]].format(each["metadata"].get("namespace"))
-        # No machine is there that its pods could run on.
+        # There is no machine for its pods.
         query = {"fieldValidation": "Strict"}
         if each["kind"] == "StatefulSet":
             query["dryRun"] = "All"
         with contextlib.suppress(Conflict):
             peer.request("POST", path, each, query=query)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = PATHS["ServiceAccount"].format(NAMESPACE)
-    token = peer.request("POST", f"{path}/join/token", asked)["status"]["token"]
+    token = peer.request("POST", f"{path}/join/token", wanted)["status"]["token"]
     (tmp_path / "token").write_text(token)
     server = urlsplit(control_plane.url)
     in_cluster = "kubernetes.config.incluster_config"
@@ -97,7 +95,7 @@ def connect(account):
 
 @pytest.fixture
 def grant(peer):
-    """Give somebody more rights, the service account by default, until the end of the test."""
+    """Grant a user more permissions until the end of the test; by default the service account."""
     names = []
 
     def grant(*rules, user=USER):
@@ -114,13 +112,13 @@ def grant(peer):
             **base,
             "kind": "ClusterRoleBinding",
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            # A service account is a user, too.
+            # A service account is also a user.
             "subjects": [{"kind": "User", "name": user, "apiGroup": group}],
         }
         peer.request("POST", PATHS["ClusterRoleBinding"], binding)
         for rule in rules:
             for verb in rule["verbs"]:
-                peer.wait(lambda rule=rule, verb=verb: may(peer, user, rule, verb), "rights")
+                peer.wait(lambda rule=rule, verb=verb: may(peer, user, rule, verb), "permissions")
 
     yield grant
     for name in names:
@@ -129,7 +127,7 @@ def grant(peer):
 
 
 def may(peer, user, rule, verb):
-    """Whether the authorizer knows of the rule already."""
+    """Return True if the authorizer knows the rule."""
     attributes = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": verb}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -141,9 +139,9 @@ def may(peer, user, rule, verb):
 
 
 def join(cluster, peer, count=1, gpus=2, **options):
-    # A kubelet looks every 10 s.
+    # A kubelet checks its status every 10 s; tests do not wait so long.
     options = NodeOptions(labels={"group": peer.name, **options.pop("labels", {})}, **options)
-    nodes = cluster.join_light(peer.name, count, {GPU: gpus}, options=options)
+    nodes = cluster.join_in_memory(peer.name, count, {GPU: gpus}, options=options)
     peer.ready(*(node.name for node in nodes))
     return nodes
 
@@ -165,12 +163,12 @@ def counts(peer, reason, node):
     ]
 
 
-def test_a_whole_life_takes_no_more_rights(connect, peer, denied):
-    said = []
-    with connect(warn=said.append) as cluster:
+def test_join_needs_no_other_permissions(connect, peer, denied):
+    warnings = []
+    with connect(warn=warnings.append) as cluster:
         join(cluster, peer, 2)
         cluster.leave(how="keep")
-        # Others are there already: GET of Node and Lease, and another label.
+        # Taking over needs GET of Node and Lease, and a PATCH of the labels.
         first, second = join(cluster, peer, 2, labels={"rack": "7"}, status_interval=0.5)
         assert peer.request("GET", node_path(first.name))["metadata"]["labels"]["rack"] == "7"
         for name in "ab":
@@ -188,27 +186,27 @@ def test_a_whole_life_takes_no_more_rights(connect, peer, denied):
             peer.wait(lambda: (allocatable(peer, second), ready(peer, second)) == ("1", False))
             annotate(peer, second, None)
             peer.wait(lambda: (allocatable(peer, second), ready(peer, second)) == ("2", True))
-        # An event that was there already is counted up.
+        # An equal event is a PATCH of the count.
         peer.wait(lambda: counts(peer, "NodeNotReady", second) == [2])
     for node in (first, second):
         with pytest.raises(NotFound):
             peer.request("GET", node_path(node.name))
     assert not denied
-    assert not [line for line in said if "forbidden" in line]
+    assert not [line for line in warnings if "forbidden" in line]
 
 
-def test_shards_are_claimed_in_the_namespace_of_the_manifest(connect, peer, denied):
-    said = []
+def test_shard_leases_are_in_the_namespace_of_the_manifest(connect, peer, denied):
+    warnings = []
 
     def share(cluster, identity):
         options = NodeOptions(labels={"group": peer.name})
-        members = light_members(peer.name, 2, {GPU: 1}, None, options, Facts())
-        cluster.check(members.names, shards=True, namespace=NAMESPACE)
-        return cluster.share(members, 2, NAMESPACE, identity)
+        specs = NodeSpecs.numbered(peer.name, 2, {GPU: 1}, options=options)
+        cluster.check(specs.names, shards=True, namespace=NAMESPACE)
+        cluster.join_shards(specs, 2, NAMESPACE, identity)
 
     names = [f"{peer.name}-{index}" for index in range(2)]
-    with connect(warn=said.append, leave="delete") as second:
-        with connect(warn=said.append, leave="keep") as first:
+    with connect(warn=warnings.append, leave="delete") as second:
+        with connect(warn=warnings.append, leave="keep") as first:
             share(first, "first")
             peer.wait(lambda: len(first.nodes) == 2)
             share(second, "second")
@@ -216,21 +214,21 @@ def test_shards_are_claimed_in_the_namespace_of_the_manifest(connect, peer, deni
         peer.wait(lambda: sorted(second.nodes) == names)
         peer.ready(*names)
     assert not denied
-    assert not [line for line in said if "cannot" in line]
+    assert not [line for line in warnings if "cannot" in line]
 
 
 STATIC = pod_manifest("static", {GPU: 1})
-MIRROR_RIGHTS = ("", "pods", ["get", "create"])
+MIRROR_PERMISSIONS = ("", "pods", ["get", "create"])
 
 
-def test_mirror_pods_take_two_more_rights(connect, grant, peer, denied):
-    grant(MIRROR_RIGHTS)
+def test_mirror_pods_need_two_more_permissions(connect, grant, peer, denied):
+    grant(MIRROR_PERMISSIONS)
     manifest = {**STATIC, "metadata": {"name": "static", "namespace": peer.name}}
     with connect() as cluster:
         (node,) = join(cluster, peer)
         node.kubelet.admit(manifest)
         peer.phase(f"static-{node.name}", "Running")
-        # It is a likeness: made again, and gone with the static pod.
+        # It is recreated, and deleted with the static pod.
         peer.request(
             "DELETE",
             f"/api/v1/namespaces/{peer.name}/pods/static-{node.name}",
@@ -243,15 +241,15 @@ def test_mirror_pods_take_two_more_rights(connect, grant, peer, denied):
     assert not denied
 
 
-def test_without_them_the_node_leaves(connect, peer, denied):
-    said = []
+def test_node_leaves_without_permission_for_mirror_pods(connect, peer, denied):
+    warnings = []
     manifest = {**STATIC, "metadata": {"name": "static", "namespace": peer.name}}
-    with connect(warn=said.append) as cluster:
+    with connect(warn=warnings.append) as cluster:
         (node,) = join(cluster, peer)
         node.kubelet.admit(manifest)
         peer.wait(lambda: node.is_over)
         peer.wait(lambda: not cluster.nodes)
-    (line,) = [line for line in said if f"node {node.name} has left" in line]
+    (line,) = [line for line in warnings if f"node {node.name} has left" in line]
     assert f'User "{USER}" cannot' in line
     assert denied
     peer.request("DELETE", node_path(node.name))
@@ -259,7 +257,7 @@ def test_without_them_the_node_leaves(connect, peer, denied):
 
 @pytest.fixture
 def topologies(peer):
-    """The definition of NodeResourceTopology objects, as a cluster with such a scheduler has."""
+    """Install the CustomResourceDefinition of NodeResourceTopology objects."""
     names = {"plural": TOPOLOGIES, "singular": "noderesourcetopology"}
     names |= {"kind": "NodeResourceTopology"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -293,11 +291,11 @@ def topologies(peer):
             return True
         return False
 
-    # Its objects go first, and until then no other of its name can be made.
+    # Until its objects are deleted, no definition with this name can be created.
     peer.wait(is_gone, "the definition gone")
 
 
-def test_topology_objects_take_three_more_rights(connect, grant, peer, topologies, denied):
+def test_topology_objects_need_three_more_permissions(connect, grant, peer, topologies, denied):
     grant((TOPOLOGY_GROUP, TOPOLOGIES, ["create", "patch", "delete"]))
     with connect() as cluster:
         (node,) = join(cluster, peer, gpus="2@0,2@1", topology=True)
@@ -315,17 +313,17 @@ def test_topology_objects_take_three_more_rights(connect, grant, peer, topologie
     assert not denied
 
 
-def test_without_them_there_are_no_topology_objects(connect, peer, topologies):
-    said = []
-    with connect(warn=said.append) as cluster:
+def test_no_topology_objects_without_permission(connect, peer, topologies):
+    warnings = []
+    with connect(warn=warnings.append) as cluster:
         (node,) = join(cluster, peer, topology=True)
-        peer.wait(lambda: any("NodeResourceTopology" in line for line in said))
+        peer.wait(lambda: any("NodeResourceTopology" in line for line in warnings))
         peer.pod("a", nodeName=node.name)
         peer.phase("a", "Running")
         assert peer.request("GET", topologies)["items"] == []
 
 
-def test_as_nodes_takes_the_right_to_be_anybody(connect, grant, peer, denied):
+def test_as_nodes_needs_the_permission_to_impersonate(connect, grant, peer, denied):
     with connect(as_nodes=True) as cluster:
         with pytest.raises(ClusterError, match="impersonate users, impersonate groups"):
             cluster.check(["n"])
@@ -340,12 +338,12 @@ def test_as_nodes_takes_the_right_to_be_anybody(connect, grant, peer, denied):
     assert not denied
 
 
-def test_strictly_as_nodes_takes_little_else(grant, peer, control_plane):
-    """Nothing of the role that is shipped."""
+def test_strict_needs_no_permission_of_the_role(grant, peer, control_plane):
+    """No permission of the role in deploy/join.yaml is needed."""
     grant(("", "nodes", ["list", "delete"]), *IMPERSONATE, user="strict")
-    said = []
+    warnings = []
     kubeconfig = control_plane.kubeconfig_of("strict")
-    with Cluster.connect(kubeconfig, as_nodes="strict", warn=said.append) as cluster:
+    with Cluster.connect(kubeconfig, as_nodes="strict", warn=warnings.append) as cluster:
         (node,) = join(cluster, peer)
         peer.pod("a", nodeName=node.name)
         peer.phase("a", "Running")
@@ -353,7 +351,7 @@ def test_strictly_as_nodes_takes_little_else(grant, peer, control_plane):
         peer.gone("a")
     with pytest.raises(NotFound):
         peer.request("GET", node_path(node.name))
-    assert not said
+    assert not warnings
 
 
 def annotate(peer, node, text):

@@ -100,7 +100,7 @@ def test_nodes_are_listed_and_shown(world, ask):
 
 def test_devices_fail_and_are_lost(world, ask):
     device = {"resource": GPU, "device": "gpu-1"}
-    for breaks, mends in (("failDevice", "healDevice"), ("loseDevice", "returnDevice")):
+    for breaks, mends in (("failDevice", "recoverDevice"), ("loseDevice", "returnDevice")):
         ask(breaks, "a", body=device)
         assert allocatable(world) == "3"
         ask(mends, "a", body=device)
@@ -135,12 +135,12 @@ def test_conditions(world, ask):
 
 def test_a_silent_node_says_nothing_until_it_speaks_again(world, ask):
     ask("silence", "a")
-    assert world.heartbeat.silent == {"a"}
+    assert world.leases.paused == {"a"}
     assert ask("getNode", "a")["silent"] is True
     ask("failDevice", "a", body={"resource": GPU, "device": "gpu-0"})
     assert allocatable(world) == "4"
     ask("silence", "a", body={"silent": False})
-    assert (world.heartbeat.silent, allocatable(world)) == (set(), "3")
+    assert (world.leases.paused, allocatable(world)) == (set(), "3")
 
 
 def test_a_node_starts_anew(world, ask):

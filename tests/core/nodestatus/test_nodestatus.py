@@ -15,7 +15,7 @@ from devicemanager.core.nodestatus.changes import digest, node_patch
 from devicemanager.core.nodestatus.conditions import Pressure, node_conditions
 from devicemanager.core.quantity import Quantity
 from devicemanager.objects.status.node import (
-    NodeInfo,
+    NodeSystemInfo,
     default_labels,
     node_object,
     node_status_object,
@@ -30,7 +30,7 @@ FIXED = {
         "ephemeral-storage": "1Ti",
     }.items()
 }
-INFO = NodeInfo("v1.32.0+devicemanager")
+INFO = NodeSystemInfo("v1.32.0+devicemanager")
 
 
 def status(now: float = 0.0, before: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

@@ -16,12 +16,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A stand-in for the garbage collector, which cannot be built here: it deletes what has owners,
-// all of which are gone. It knows no foreground deletion and no orphans.
+// collector replaces the garbage collector, which cannot be built here. It deletes objects whose
+// owners have all been deleted. It supports neither foreground deletion nor orphaning.
 type collector struct {
 	client  metadata.Interface
 	listers map[schema.GroupVersionResource]cache.GenericLister
-	missing map[types.UID]bool // had no owner at the last look, too
+	missing map[types.UID]bool // also had no owner at the last check
 }
 
 var owned = []schema.GroupVersionResource{

@@ -1,5 +1,5 @@
-// The controllers that nodes and pods meet, wired by hand: the whole kube-controller-manager
-// cannot be built of published modules.
+// Controllers for nodes and pods, wired by hand: the whole kube-controller-manager cannot be built
+// from published modules.
 package main
 
 import (

@@ -1,0 +1,150 @@
+"""What containers do. They do not run, so the user defines when they start and end."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import attrs
+
+from devicemanager.cluster.client.rate_limited_warning import truncate
+from devicemanager.cluster.options import PREFIX
+from devicemanager.core.podstatus.containers import STOPPED
+
+__all__ = ["ANNOTATIONS", "ContainerBehaviour", "PodBehaviour", "Range", "seconds"]
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_MAX_LENGTH: Final = 60
+"""Characters of a duration."""
+_MAX_SECONDS: Final = 10 * 365 * 24 * 3600.0
+
+RUN_FOR: Final = f"{PREFIX}/run-for"
+EXIT_CODE: Final = f"{PREFIX}/exit-code"
+START_DELAY: Final = f"{PREFIX}/start-delay"
+NEVER_READY: Final = f"{PREFIX}/never-ready"
+ANNOTATIONS: Final = (RUN_FOR, EXIT_CODE, START_DELAY, NEVER_READY)
+"""Annotations of a pod that override the defaults."""
+
+
+def seconds(text: str) -> float:
+    """Parse ``30s``, ``1m30s``, ``500ms`` or ``2`` (seconds). Raises ValueError."""
+    if _NUMBER.fullmatch(text):
+        found = float(text)
+    else:
+        # The search is quadratic in the length, and annotations can have 256 KiB.
+        parts = _PART.findall(text) if len(text) <= _MAX_LENGTH else []
+        if not parts or "".join(map("".join, parts)) != text:
+            raise ValueError(
+                f"invalid duration {truncate(text)!r}: use a form such as 30s, 1m30s or 500ms"
+            )
+        found = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if found > _MAX_SECONDS:
+        raise ValueError(f"invalid duration {truncate(text)!r}: limit 10 years")
+    return found
+
+
+@attrs.frozen
+class Range:
+    """A duration that differs between pods, by at most ``spread``."""
+
+    seconds: float = 0.0
+    spread: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Range:
+        """Parse ``1s`` or ``1s±0.5``; also ``1s+-0.5s``. Raises ValueError."""
+        # ``+-`` for keyboards without ±.
+        middle, _, spread = text.replace("+-", "±").partition("±")
+        return cls(seconds(middle.strip()), seconds(spread.strip()) if spread else 0.0)
+
+    def of(self, uid: str) -> float:
+        """Return the duration of a pod in seconds: stable, and at least 0."""
+        if not self.spread:
+            return self.seconds
+        # A hash of the UID, not random: a process that takes the pod over gets the same duration.
+        part = zlib.crc32(uid.encode()) / 0xFFFFFFFF
+        return max(0.0, self.seconds + (2 * part - 1) * self.spread)
+
+
+@attrs.frozen
+class PodBehaviour:
+    """What the containers of one pod do."""
+
+    start_delay: float = 0.0
+    """Seconds from the admission until they start."""
+    run_for: float | None = None
+    """Seconds from each start of an app container until it ends; None for no end."""
+    exit_code: int = 0
+    """Exit code of containers that end by themselves."""
+    never_ready: bool = False
+
+
+@attrs.frozen
+class ContainerBehaviour:
+    """Defaults for all pods; annotations of a pod override them."""
+
+    start_delay: Range = Range()
+    """Time from the admission until containers start."""
+    run_for: Range | None = None
+    """Time from each start of an app container until it ends; None for no end."""
+    job_duration: Range | None = Range(1.0)
+    """As ``run_for``, for pods of Jobs."""
+    exit_code: int = 0
+    """Exit code of containers that end by themselves."""
+    exit_code_on_delete: int = STOPPED
+    """Exit code of containers that are stopped, by default 143 (SIGTERM). With 0, a Job counts a
+    deleted pod as completed."""
+
+    def of(self, metadata: Mapping[str, Any]) -> tuple[PodBehaviour, list[str]]:
+        """Return the behaviour of a pod, and the errors in its annotations, which are ignored."""
+        uid = str(metadata.get("uid"))
+        errors: list[str] = []
+        annotations = metadata.get("annotations") or {}
+
+        def duration(name: str, default: Range | None) -> float | None:
+            if name in annotations:
+                try:
+                    return Range.parse(str(annotations[name])).of(uid)
+                except ValueError as error:
+                    errors.append(f"annotation {name}: {error}")
+            return None if default is None else default.of(uid)
+
+        behaviour = _shared(
+            duration(START_DELAY, self.start_delay) or 0.0,
+            duration(RUN_FOR, self.job_duration if _is_of_job(metadata) else self.run_for),
+            _exit_code(annotations, self.exit_code, errors),
+            str(annotations.get(NEVER_READY, "")).lower() in ("true", "1", "yes"),
+        )
+        return behaviour, errors
+
+
+@lru_cache(maxsize=256)
+def _shared(
+    start_delay: float, run_for: float | None, exit_code: int, never_ready: bool
+) -> PodBehaviour:
+    """Return one object for all pods with the same behaviour, to save memory."""
+    return PodBehaviour(start_delay, run_for, exit_code, never_ready)
+
+
+def _is_of_job(metadata: Mapping[str, Any]) -> bool:
+    # Only the controller: other owners do not define what a pod is for.
+    owners = metadata.get("ownerReferences") or ()
+    return any(each.get("kind") == "Job" and each.get("controller") for each in owners)
+
+
+def _exit_code(annotations: Mapping[str, Any], default: int, errors: list[str]) -> int:
+    if EXIT_CODE not in annotations:
+        return default
+    text = str(annotations[EXIT_CODE])
+    # ``isdigit`` also accepts digits such as ², which ``int`` does not.
+    if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255:
+        return int(text)
+    errors.append(
+        f"annotation {EXIT_CODE}: invalid exit code {truncate(text)!r}: use a number from 0 to 255"
+    )
+    return default

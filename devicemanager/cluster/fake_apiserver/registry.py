@@ -1,0 +1,217 @@
+"""Rules for objects that are created, changed and deleted (``pkg/registry/core``)."""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from devicemanager.cluster.fake_apiserver.errors import (
+    StatusError,
+    already_exists,
+    conflict,
+    not_found,
+)
+from devicemanager.cluster.fake_apiserver.kinds import KINDS, Target
+from devicemanager.cluster.fake_apiserver.store import Object, Store, Stored
+from devicemanager.objects.status import times
+
+__all__ = ["NOT_READY", "Registry", "is_terminal", "timestamp"]
+
+NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_GRACE: Final = 30
+_NAME_ATTEMPTS: Final = 8
+_IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
+"""Metadata that no update changes."""
+
+
+def timestamp(seconds: float = 0) -> str:
+    """Return the current time as ``metav1.Time``, plus ``seconds``."""
+    return times.timestamp(time.time() + seconds)
+
+
+def is_terminal(pod: Mapping[str, Any]) -> bool:
+    """Return True if the pod has Succeeded or Failed."""
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+class Registry:
+    """The store with the API server's rules. Methods raise StatusError. Thread-safe."""
+
+    def __init__(self, store: Store, *, stores_resource_health: bool = True) -> None:
+        """``stores_resource_health``: the feature gate ResourceHealthStatus."""
+        self.store = store
+        self.stores_resource_health = stores_resource_health
+
+    # -- create ----------------------------------------------------------------------
+
+    def create(self, target: Target, given: Object) -> Stored:
+        """Create an object (POST)."""
+        kind = target.kind
+        if kind.namespaced and not target.namespace:
+            raise StatusError(
+                405, "the server does not allow this method on the requested resource"
+            )
+        value = copy.deepcopy(given)
+        metadata = value.setdefault("metadata", {})
+        given_name = metadata.get("name")
+        value |= {"apiVersion": kind.api_version, "kind": kind.name}
+        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+        if kind.namespaced:
+            metadata["namespace"] = target.namespace
+        _set_defaults(kind.name, value)
+        with self.store.lock:
+            # If a generated name is in use, generate another one (``RetryGenerateName``, v1.32).
+            for _ in range(_NAME_ATTEMPTS):
+                name = metadata["name"] = given_name or _generated(metadata)
+                if self.store.get(kind, target.namespace, name) is None:
+                    return self.store.put(kind, value)
+                if given_name:
+                    break
+            raise already_exists(target, name)
+
+    def bind(self, target: Target, binding: Object) -> None:
+        """Bind a pod to a node (POST of ``pods/NAME/binding``)."""
+
+        def bound(pod: Object) -> Object:
+            if pod["spec"].get("nodeName"):
+                raise conflict(target, "pod is already assigned to a node")
+            pod["spec"]["nodeName"] = binding["target"]["name"]
+            scheduled = {"type": "PodScheduled", "status": "True"}
+            conditions = pod["status"].setdefault("conditions", [])
+            conditions.append({**scheduled, "lastTransitionTime": timestamp()})
+            return pod
+
+        self.change(target, bound)
+
+    # -- change ----------------------------------------------------------------------
+
+    def replace(self, target: Target, given: Object) -> Stored:
+        """Replace an object (PUT)."""
+        version = given.get("metadata", {}).get("resourceVersion")
+
+        def replaced(old: Object) -> Object:
+            return {**copy.deepcopy(given), "apiVersion": old["apiVersion"], "kind": old["kind"]}
+
+        return self.change(target, replaced, version)
+
+    def change(
+        self, target: Target, change: Callable[[Object], Object], version: str | None = None
+    ) -> Stored:
+        """Replace an object by what ``change`` returns for a copy of it, atomically.
+
+        Only ``status`` changes for a status subresource, and anything else for the object.
+        """
+        kind = target.kind
+        with self.store.lock:
+            stored = self._get(target)
+            old = stored.value
+            # A copy, because readers and watches share stored objects.
+            given = change(copy.deepcopy(old))
+            version = version or given.get("metadata", {}).get("resourceVersion")
+            if version and version != old["metadata"]["resourceVersion"]:
+                raise conflict(target, "the object has been modified")
+            uid = given.get("metadata", {}).get("uid")
+            if uid and uid != old["metadata"]["uid"]:
+                raise conflict(target, f"Precondition failed: UID in precondition: {uid}")
+            new = self._merged(target, old, given)
+            # As in etcd3 storage: a write without effect creates no version and no event.
+            if new == old:
+                return stored
+            if _can_be_removed(new):
+                return self.store.remove(kind, target.namespace, target.name)
+            return self.store.put(kind, new)
+
+    def _merged(self, target: Target, old: Object, given: Object) -> Object:
+        if target.subresource == "status":
+            new = {**old, "metadata": dict(old["metadata"]), "status": given.get("status", {})}
+            if target.kind.name == "Pod" and not self.stores_resource_health:
+                _drop_resource_health(new["status"])
+            return new
+        new = dict(given)
+        metadata = {
+            **given.get("metadata", {}),
+            **{key: old["metadata"][key] for key in _IMMUTABLE if key in old["metadata"]},
+        }
+        new["metadata"] = {**metadata, "resourceVersion": old["metadata"]["resourceVersion"]}
+        if target.kind.name in ("Pod", "Node") and target.subresource != "binding":
+            new["status"] = old.get("status", {})
+        return new
+
+    def _get(self, target: Target) -> Stored:
+        stored = self.store.get(target.kind, target.namespace, target.name)
+        if stored is None:
+            raise not_found(target)
+        return stored
+
+    # -- delete ----------------------------------------------------------------------
+
+    def delete(self, target: Target, options: Mapping[str, Any]) -> Stored:
+        """Delete an object, or mark it for deletion if a node or finalizer has work to do
+        (``registry/core/pod/strategy.go``, CheckGracefulDelete)."""
+        with self.store.lock:
+            old = self._get(target).value
+            _check_preconditions(target, old, options.get("preconditions") or {})
+            is_pod = target.kind is KINDS["pods"]
+            grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
+            before = old["metadata"].get("deletionGracePeriodSeconds")
+            # A deletion can only shorten the grace period of an earlier one.
+            if before is not None and grace >= before > 0:
+                return self._get(target)
+            new = {**old, "metadata": {**old["metadata"]}}
+            new["metadata"] |= {
+                "deletionTimestamp": timestamp(grace),
+                "deletionGracePeriodSeconds": grace,
+            }
+            if _can_be_removed(new):
+                return self.store.remove(target.kind, target.namespace, target.name)
+            return self.store.put(target.kind, new)
+
+
+def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
+    for key in ("uid", "resourceVersion"):
+        if wanted.get(key) not in (None, old["metadata"][key]):
+            raise conflict(target, f"Precondition failed: {key} is {old['metadata'][key]}")
+
+
+def _grace(pod: Object, requested: int | None) -> int:
+    seconds = pod["spec"].get("terminationGracePeriodSeconds") if requested is None else requested
+    # No kubelet has to stop anything.
+    if not pod["spec"].get("nodeName") or is_terminal(pod):
+        return 0
+    return _GRACE if seconds is None else max(0, int(seconds))
+
+
+def _can_be_removed(value: Object) -> bool:
+    """Return True for an object marked for deletion without finalizers or a grace period."""
+    metadata = value["metadata"]
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _generated(metadata: Mapping[str, Any]) -> str:
+    if not metadata.get("generateName"):
+        raise StatusError(422, "metadata.name: Required value: name or generateName is required")
+    return f"{metadata['generateName']}{secrets.token_hex(3)[:5]}"
+
+
+def _set_defaults(kind: str, value: Object) -> None:
+    if kind == "Pod":
+        value.setdefault("status", {}).setdefault("phase", "Pending")
+        spec = value.setdefault("spec", {})
+        spec.setdefault("restartPolicy", "Always")
+        spec.setdefault("terminationGracePeriodSeconds", _GRACE)
+    elif kind == "Node":
+        # Admission TaintNodesByCondition taints even a node that is created Ready.
+        taints = value.setdefault("spec", {}).setdefault("taints", [])
+        if NOT_READY["key"] not in (taint["key"] for taint in taints):
+            taints.append(dict(NOT_READY))
+
+
+def _drop_resource_health(status: Object) -> None:
+    for container in status.get("containerStatuses") or ():
+        container.pop("allocatedResourcesStatus", None)

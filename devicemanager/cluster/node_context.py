@@ -1,0 +1,60 @@
+"""What the parts of one node share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from devicemanager.cluster.client.errors import Forbidden
+from devicemanager.cluster.client.protocol import Api
+from devicemanager.cluster.client.rate_limited_warning import Warn
+from devicemanager.cluster.client.recorder import EventRecorder, EventType, ObjectReference
+from devicemanager.cluster.client.work_queue import WorkQueue
+from devicemanager.cluster.container_behaviour import ContainerBehaviour
+from devicemanager.cluster.kubelet import NodeKubelet
+from devicemanager.cluster.options import NodeOptions
+from devicemanager.io.clock import Clock
+
+__all__ = ["NodeContext", "ServerFeatures"]
+
+
+# Shared by all nodes, so that a cluster needs one probe and one warning.
+class ServerFeatures:
+    """Features of the API server, detected by one node for all nodes of the cluster."""
+
+    def __init__(self) -> None:
+        self.stores_resource_health: bool | None = None
+        """True if the server stores ``allocatedResourcesStatus``; None if unknown."""
+
+
+@attrs.frozen(eq=False)
+class NodeContext:
+    """Name, kubelet, settings and services of one node."""
+
+    name: str
+    kubelet: NodeKubelet
+    options: NodeOptions
+    behaviour: ContainerBehaviour
+    api: Api
+    work_queue: WorkQueue
+    clock: Clock
+    recorder: EventRecorder
+    features: ServerFeatures
+    warn: Warn
+    on_forbidden: Callable[[Forbidden], None]
+    """Called when the API server denies a write of this node."""
+
+    @property
+    def user(self) -> str | None:
+        """Node to impersonate in requests; None for no impersonation."""
+        return self.name if self.options.as_nodes else None
+
+    def record(self, kind: EventType, reason: str, message: str) -> None:
+        """Write a Kubernetes event about the node."""
+        # The kubelet uses the node's name as UID in events about the node.
+        self.recorder.record(ObjectReference("Node", self.name, self.name), kind, reason, message)
+
+    def say(self, text: str) -> None:
+        """Show a warning about this node to the user."""
+        self.warn(f"node {self.name}: {text}")

@@ -1,0 +1,79 @@
+"""Why a node is not ready, and which pods it rejects for that.
+
+Follows the kubelet's runtime state (``pkg/kubelet/runtime.go``) and the admit handlers that
+read it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Final
+
+from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.core.pods import Pod
+from devicemanager.core.podstatus.qos import QosClass, qos_class
+from devicemanager.core.rejection import Rejected
+
+__all__ = ["RuntimeState"]
+
+_SHUTTING_DOWN: Final = "node is shutting down"
+_SHUTDOWN_REJECTION: Final = "Pod was rejected as the node is shutting down."
+_NONE: Final[frozenset[Pressure]] = frozenset()
+
+
+class RuntimeState:
+    """Errors and pressures of one node. Thread-safe."""
+
+    __slots__ = ("_errors", "_lock", "_pressures")
+
+    def __init__(self) -> None:
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._errors: dict[str, str] = {}
+        self._pressures = _NONE
+
+    def set_error(self, cause: str, error: str) -> None:
+        """Set the error of a cause; an empty error clears it. The node is ready without errors."""
+        with self._lock:
+            if error:
+                self._errors[cause] = error
+            else:
+                self._errors.pop(cause, None)
+
+    def shut_down(self) -> None:
+        """Start the shutdown of the machine."""
+        self.set_error("shutdown", _SHUTTING_DOWN)
+
+    def set_pressures(self, pressures: Collection[Pressure]) -> None:
+        """Replace the node's pressures."""
+        with self._lock:
+            self._pressures = frozenset(pressures)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why the node is not ready; empty if it is ready."""
+        with self._lock:
+            return tuple(self._errors.values())
+
+    @property
+    def pressures(self) -> frozenset[Pressure]:
+        """The node's pressures."""
+        with self._lock:
+            return self._pressures
+
+    def admit(self, pod: Pod) -> Rejected | None:
+        """Return why the node rejects a pod before its device manager gets it, or None
+        (``evictionManager.Admit``, pkg/kubelet/eviction, and the shutdown manager's ``Admit``,
+        v1.32)."""
+        present = self.pressures
+        pressures = [str(each) for each in Pressure if each in present]
+        if pressures:
+            # Memory pressure alone only keeps out pods that declare no requests.
+            is_exempt = qos_class(pod) is not QosClass.BEST_EFFORT
+            if not (is_exempt and pressures == [Pressure.MEMORY]):
+                listed = " ".join(pressures)
+                return Rejected("Evicted", f"The node had condition: [{listed}]. ")
+        if _SHUTTING_DOWN in self.errors:
+            return Rejected("NodeShutdown", _SHUTDOWN_REJECTION)
+        return None

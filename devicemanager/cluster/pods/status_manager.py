@@ -1,0 +1,213 @@
+"""Writes pod statuses and deletes stopped pods (``pkg/kubelet/status/status_manager.go``).
+
+A status is written if it differs from the one written last. Requests for one pod run one at a
+time, under its UID in the work queue, and several changes before a write result in one write.
+
+If another client changes a status, it is written again with the next ``reconcile``, not at
+once: two writers that disagree would otherwise repeat without a pause.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from devicemanager.cluster.client.api import pod_path
+from devicemanager.cluster.client.errors import Conflict, Forbidden, Invalid, NotFound
+from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.cluster.client.work_queue import Priority
+from devicemanager.cluster.node_context import NodeContext
+from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage, fake_ip
+from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import PodUid
+from devicemanager.core.podstatus.merge import is_told, status_patch
+from devicemanager.core.podstatus.status import rejected_status
+from devicemanager.objects.status.podstatus import held_devices, status_object
+
+__all__ = ["StatusManager"]
+
+
+class StatusManager:
+    """The statuses of one node's pods. Thread-safe; only work in the queue blocks."""
+
+    __slots__ = ("_closed", "_node", "_on_removed", "_paused", "_pods")
+
+    def __init__(
+        self, node: NodeContext, pods: PodManager, on_removed: Callable[[str], None]
+    ) -> None:
+        """``on_removed`` is called with the UID of a pod that no longer exists."""
+        self._node = node
+        self._pods = pods
+        self._on_removed = on_removed
+        # Guarded by ``PodManager.lock``.
+        self._paused = False
+        self._closed = False
+
+    @contextmanager
+    def changing(self, pod: PodState) -> Iterator[None]:
+        """Write one status after the block, unless it raises."""
+        with pod.held(self._pods.lock):
+            yield
+        self.changed(pod)
+
+    def changed(self, pod: PodState) -> None:
+        """Queue a write of the pod's status, unless one is queued."""
+        with self._pods.lock:
+            pod.is_changed = True
+            if pod.holds or pod.is_queued or self._paused or self._closed:
+                return
+            pod.is_queued = True
+        # Deletions first: they free devices that pending pods wait for.
+        deletes = pod.stage is Stage.DELETING
+        priority = Priority.DELETION if deletes else Priority.POD_STATUS
+        self._node.work_queue.put(priority, pod.uid, partial(self._sync, pod))
+
+    def _sync(self, pod: PodState) -> None:
+        with self._pods.lock:
+            # Before the status is read: a change from now on queues another write.
+            pod.is_queued = pod.is_changed = False
+            stage = pod.stage
+            must_write, pod.needs_reconcile = pod.needs_reconcile, False
+        if stage is Stage.DELETED or self._closed:
+            return
+        try:
+            self._write(pod, must_write)
+            # First the last status, so that controllers see the exit codes; then the devices;
+            # then the pod. The next pod on the node can then be admitted at once.
+            if stage is Stage.DELETING:
+                self._pods.free(pod)
+                self._delete(pod)
+        except RequestError:
+            # The kubelet is restarting, or has removed the pod.
+            self._reconcile_later(pod)
+        except (NotFound, Conflict):
+            # The pod was deleted, and another one may have its name.
+            self._on_removed(pod.uid)
+        except Forbidden as error:
+            self._node.on_forbidden(error)
+        except Invalid as error:
+            self._node.warn(f"{error} (a bug; pod status not updated)")
+
+    # -- requests ----------------------------------------------------------------------
+
+    def _write(self, pod: PodState, must_write: bool) -> None:
+        """Patch the status if it has changed, or if ``must_write``. Raises ApiError, and
+        RequestError if the kubelet cannot return the status."""
+        status = self.status(pod)
+        if status is None:
+            return
+        digest = _digest(status)
+        if digest == pod.digest and not must_write:
+            return
+        path = pod_path(pod.namespace, pod.name, "status")
+        # The UID is a precondition: another pod may have the name by now.
+        body = {"metadata": {"uid": pod.uid}, **status_patch(status)}
+        node = self._node
+        response = node.api.request("PATCH", path, body, patch="strategic", user=node.user)
+        if self._drops_health(status, response):
+            self._without_health(status)
+            digest = _digest(status)
+        pod.version, pod.digest = response["metadata"]["resourceVersion"], digest
+
+    def _delete(self, pod: PodState) -> None:
+        """Delete the pod without a grace period. Raises ApiError."""
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+        path = pod_path(pod.namespace, pod.name)
+        self._node.api.request("DELETE", path, body, user=self._node.user)
+
+    def status(self, pod: PodState) -> JsonObject | None:
+        """Return the status to write; None if the pod ended before it came to this node."""
+        node = self._node
+        now = node.clock.time()
+        if pod.rejection is not None:
+            status = rejected_status(pod.rejection)
+            made = status_object(PodUid(pod.uid), status, now=now)
+            if pod.never_ran:
+                del made["message"]
+            return made
+        if not node.kubelet.has_pod(pod.uid):
+            return None
+        status = node.kubelet.pod_status(pod.uid, pod.gates)
+        host = node.options.address
+        made = status_object(
+            PodUid(pod.uid),
+            status,
+            now=now,
+            since={"PodScheduled": pod.scheduled},
+            host_ip=host,
+            # As the kubelet: a pod has no IP before its sandbox exists.
+            pod_ip="" if pod.stage is Stage.PENDING else _pod_ip(pod, host),
+        )
+        self._without_health(made)
+        return made
+
+    def _without_health(self, status: JsonObject) -> None:
+        """Remove the health of devices if the API server does not store it."""
+        if self._node.features.stores_resource_health is False:
+            for each in status.get("containerStatuses", ()):
+                each.pop("allocatedResourcesStatus", None)
+
+    def _drops_health(self, status: JsonObject, response: JsonObject) -> bool:
+        """Return True if the API server does not store the health of devices.
+
+        Without the gate ResourceHealthStatus it drops the field silently. The first response
+        to a status with it shows whether it was stored.
+        """
+        features = self._node.features
+        if features.stores_resource_health:
+            return False
+        if features.stores_resource_health is None and held_devices(status):
+            features.stores_resource_health = bool(held_devices(response.get("status") or {}))
+            if not features.stores_resource_health:
+                self._node.warn(
+                    "the API server does not store allocatedResourcesStatus: pods do not show the "
+                    "health of devices; enable the feature gate ResourceHealthStatus"
+                )
+        return features.stores_resource_health is False
+
+    # -- other writers -----------------------------------------------------------------
+
+    def compare(self, pod: PodState, object_: JsonObject) -> None:
+        """Reconcile the pod later if another client changed its status."""
+        # Before the status is computed: most events are about our own writes.
+        if not pod.must_match(object_):
+            return
+        status = self.status(pod)
+        if status is not None and not is_told(object_.get("status") or {}, status):
+            self._reconcile_later(pod)
+
+    def _reconcile_later(self, pod: PodState) -> None:
+        with self._pods.lock:
+            pod.needs_reconcile = True
+
+    def reconcile(self) -> None:
+        """Write the statuses again that another client may have changed."""
+        for pod in self._pods.all():
+            if pod.needs_reconcile:
+                self.changed(pod)
+
+    # -- pause and end -----------------------------------------------------------------
+
+    def pause(self, paused: bool) -> None:
+        """Pause all writes, or resume them and write everything that has changed."""
+        with self._pods.lock:
+            self._paused = paused
+        if not paused:
+            for pod in self._pods.all():
+                if pod.is_changed:
+                    self.changed(pod)
+
+    def close(self) -> None:
+        """Stop all writes. A request in flight is completed."""
+        with self._pods.lock:
+            self._closed = True
+
+
+def _digest(status: JsonObject) -> int:
+    return hash(json.dumps(status))
+
+
+def _pod_ip(pod: PodState, host: str) -> str:
+    return host if pod.is_on_host_network else fake_ip(pod.uid)
