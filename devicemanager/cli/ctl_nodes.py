@@ -125,7 +125,7 @@ def _on_devices(operation: str, done: str) -> _Action:
 
 
 fail_device = _on_devices("failDevice", "failed")
-heal_device = _on_devices("healDevice", "healed")
+recover_device = _on_devices("recoverDevice", "recovered")
 lose_device = _on_devices("loseDevice", "lost")
 return_device = _on_devices("returnDevice", "returned")
 

@@ -73,7 +73,7 @@ def _add_reading(actions: Subparsers) -> None:
 def _add_devices(actions: Subparsers) -> None:
     for name, help_ in (
         ("fail-device", "make devices unhealthy"),
-        ("heal-device", "make devices healthy"),
+        ("recover-device", "make devices healthy"),
         ("lose-device", "let the plugin list devices no more"),
         ("return-device", "let the plugin list devices again that were lost"),
     ):

@@ -15,7 +15,7 @@ def test_each_shell_gets_every_command_and_late_options(shell, capsys):
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     # Of subcommands of subcommands, and options that are added when the command is called.
-    for word in ("ctl", "fault", "simulate-pools", "no-start", "resource-name", "heal-device"):
+    for word in ("ctl", "fault", "simulate-pools", "no-start", "resource-name", "recover-device"):
         assert word in script, word
 
 

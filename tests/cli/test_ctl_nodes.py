@@ -69,7 +69,7 @@ ACTIONS = {
     "listNodes": "list",
     "getNode": "show a",
     "failDevice": f"fail-device a {GPU} gpu-3",
-    "healDevice": f"heal-device a {GPU} gpu-3",
+    "recoverDevice": f"recover-device a {GPU} gpu-3",
     "loseDevice": f"lose-device a {GPU} gpu-3",
     "returnDevice": f"return-device a {GPU} gpu-3",
     "stopPlugin": f"stop-plugin b {GPU}",
@@ -163,7 +163,7 @@ def test_devices_and_plugins(world, nodes):
         f"node a: device {GPU}/gpu-1 failed\nnode a: device {GPU}/gpu-3 failed\n"
     )
     assert allocatable(world) == "2"
-    nodes("heal-device", "a", GPU, "gpu-1", "gpu-3")
+    nodes("recover-device", "a", GPU, "gpu-1", "gpu-3")
     nodes("lose-device", "a", GPU, "gpu-1")
     assert allocatable(world) == "3"
     nodes("return-device", "a", GPU, "gpu-1")

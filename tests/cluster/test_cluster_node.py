@@ -242,7 +242,7 @@ def test_devices_break_by_calls(world: World) -> None:
 
     node.fail_device(GPU, "gpu-0")
     assert counts() == ("4", "3")
-    node.heal_device(GPU, "gpu-0")
+    node.recover_device(GPU, "gpu-0")
     node.lose_device(GPU, "gpu-1")
     assert counts() == ("3", "3")
     node.return_device(GPU, "gpu-1")

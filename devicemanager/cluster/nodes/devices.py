@@ -31,9 +31,9 @@ class NodeDevices:
         self._devices().fail_device(resource, device)
         self.look()
 
-    def heal_device(self, resource: str, device: str) -> None:
+    def recover_device(self, resource: str, device: str) -> None:
         """The device becomes healthy."""
-        self._devices().heal_device(resource, device)
+        self._devices().recover_device(resource, device)
         self.look()
 
     def lose_device(self, resource: str, device: str) -> None:

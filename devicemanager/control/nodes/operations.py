@@ -55,12 +55,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=shapes.Device,
     ),
     call(
-        "healDevice",
+        "recoverDevice",
         "POST",
-        _NODE + "/heal-device",
-        "heal_device",
+        _NODE + "/recover-device",
+        "recover_device",
         "Make a device healthy.",
-        on_node(lambda node, asked: node.heal_device(asked.resource, asked.device)),
+        on_node(lambda node, asked: node.recover_device(asked.resource, asked.device)),
         body=shapes.Device,
     ),
     call(

@@ -179,7 +179,7 @@ class InMemoryKubelet(NodePods):
         with self._plugin(resource) as (plugin, handler):
             plugin.set_health(device, False, handler)
 
-    def heal_device(self, resource: str, device: str) -> None:
+    def recover_device(self, resource: str, device: str) -> None:
         """The device becomes healthy. Raises RequestError for one that is not there."""
         with self._plugin(resource) as (plugin, handler):
             plugin.set_health(device, True, handler)

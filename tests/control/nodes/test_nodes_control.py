@@ -100,7 +100,7 @@ def test_nodes_are_listed_and_shown(world, ask):
 
 def test_devices_fail_and_are_lost(world, ask):
     device = {"resource": GPU, "device": "gpu-1"}
-    for breaks, mends in (("failDevice", "healDevice"), ("loseDevice", "returnDevice")):
+    for breaks, mends in (("failDevice", "recoverDevice"), ("loseDevice", "returnDevice")):
         ask(breaks, "a", body=device)
         assert allocatable(world) == "3"
         ask(mends, "a", body=device)

@@ -216,7 +216,7 @@ def test_a_device_fails_and_heals() -> None:
     (status,) = node.allocated_resources_status("train")["app"]
     assert status.resources[0].health == "Unhealthy"
     assert node.health_updates.get_nowait() == "train" and node.health_updates.empty()
-    node.heal_device(GPU, "gpu-0")
+    node.recover_device(GPU, "gpu-0")
     assert node.allocatable() == {GPU: 4}
 
 
