@@ -120,7 +120,7 @@ class Cluster:
         """How many pods of our nodes are in each phase."""
         found: Counter[str] = Counter()
         for node in self.nodes.values():
-            found.update(str(record.phase) for record in node.kubelet.pods().values())
+            found.update(str(record.phase) for record in node.kubelet.pod_store.records())
         return dict(sorted(found.items()))
 
     # -- joining ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Mapping
@@ -9,15 +10,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from devicemanager.core.errors import RequestError
 from devicemanager.core.node import NodeStatus
 from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.manager.healthupdates import HealthUpdates
 from devicemanager.kubelet.manager.manager import Capacity, DeviceManager
 from devicemanager.kubelet.podlife import PodLife
-from devicemanager.kubelet.pods.records import Phase, PodRecord, pod_uid
+from devicemanager.kubelet.pods.pod_info import PodClaims, PodInfo, pod_info
+from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.claims.lazy_claims import LazyClaims
+    from devicemanager.core.ledger import PodHoldings
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
@@ -32,6 +37,7 @@ class NodePods(PodLife):
     """Pods come, run and go; what they hold; what the node has."""
 
     settings: Settings
+    _claims: LazyClaims
     _lock: threading.Lock
     """Guards the next one."""
     _node_status: NodeStatus
@@ -162,17 +168,39 @@ class NodePods(PodLife):
 
         return inventory.devices(self.manager.state)
 
-    def pod(self, uid: str) -> PodRecord:
-        """One pod that is known and not deleted. Raises RequestError for an unknown UID."""
-        return self._pods.known(uid)
+    def pod(self, uid: str) -> PodInfo:
+        """Describe a pod that is known and not deleted: its containers, their states and their
+        devices, without devices while the kubelet is stopped. Raises RequestError for an
+        unknown UID."""
+        return self._pod_info(self._pods.known(uid))
 
     def has_pod(self, uid: str) -> bool:
         """Whether a pod has this UID that is known and not deleted."""
         return self._pods.get(pod_uid(uid)) is not None
 
-    def pods(self) -> dict[str, PodRecord]:
-        """The pods that are known and not deleted, by UID, in the order they came."""
-        return {record.pod.uid: record for record in self._pods.records()}
+    def pods(self) -> dict[str, PodInfo]:
+        """Describe the pods that are known and not deleted, by UID, in the order they came."""
+        return {record.pod.uid: self._pod_info(record) for record in self._pods.records()}
+
+    def _pod_info(self, record: PodRecord) -> PodInfo:
+        pod = record.pod
+        held: PodHoldings = {}
+        claims: PodClaims = {}
+        with contextlib.suppress(RequestError):  # the kubelet is stopped
+            held = self.manager.holdings(pod.uid)
+        if pod.resource_claims:
+            claims = {
+                str(container.name): self._claims.devices(pod, container.name)
+                for container, _ in pod.all_containers()
+            }
+        with self._pods.lock:
+            return pod_info(record, held, claims)
+
+    @property
+    def pod_store(self) -> PodStore:
+        """The records of the pods, for nodes in a cluster and for views, which read them often
+        and need no description."""
+        return self._pods
 
     @property
     def health_updates(self) -> HealthUpdates:

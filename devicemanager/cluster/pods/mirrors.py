@@ -74,7 +74,7 @@ class Mirrors:
         """There is a mirror pod on the node."""
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])
-        record = self._node.kubelet.pods().get(static)
+        record = self._node.kubelet.pod_store.get(PodUid(static))
         if record is None or metadata.get("deletionTimestamp"):
             remove = partial(self._remove, metadata["namespace"], metadata["name"], metadata["uid"])
             self._node.lane.put(Priority.DELETION, static, remove)
@@ -102,7 +102,7 @@ class Mirrors:
     def touch(self, static: str) -> None:
         """A static pod came, changed or went."""
         with self._lock:
-            record = self._node.kubelet.pods().get(static)
+            record = self._node.kubelet.pod_store.get(PodUid(static))
             mirror = self._mirrors.get(static)
             if self._closed or (record is None and mirror is None):
                 return
@@ -126,7 +126,7 @@ class Mirrors:
             if self._closed:
                 return
         try:
-            if static not in self._node.kubelet.pods():
+            if not self._node.kubelet.has_pod(static):
                 with self._lock:
                     self._mirrors.pop(static, None)
                 if mirror.uid:
@@ -172,7 +172,7 @@ class Mirrors:
             self.touch(static)
 
     def _object(self, static: str, mirror: _Mirror) -> JsonObject:
-        record = self._node.kubelet.pod(static)
+        record = self._node.kubelet.pod_store.known(static)
         made = pod_object(record.pod, {}, node=self._node.name)
         made["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]
         made["metadata"] = {

@@ -107,9 +107,9 @@ class PodSync:
         if not self._knows_all:
             self._knows_all = True
             self._node.kubelet.sources_ready()
-            for uid in self._node.kubelet.pods():
-                if self._pods.get(uid) is None:
-                    self._mirrors.touch(uid)
+            for record in self._node.kubelet.pod_store.records():
+                if self._pods.get(record.pod.uid) is None:
+                    self._mirrors.touch(record.pod.uid)
 
     def _put(self, object_: JsonObject) -> None:
         try:

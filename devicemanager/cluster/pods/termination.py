@@ -40,7 +40,7 @@ class PodTermination:
     def _stop(self, pod: PodState) -> None:
         kubelet = self._node.kubelet
         if self._node.options.all_events:
-            for name in sorted(kubelet.pod(pod.uid).running):
+            for name in sorted(kubelet.pod_store.known(pod.uid).running):
                 self._node.recorder.record(
                     pod.subject, "Normal", "Killing", f"Stopping container {name}"
                 )

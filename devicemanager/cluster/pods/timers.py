@@ -29,7 +29,7 @@ class ContainerTimers:
         if run_for is None or pod.stage in (Stage.DELETING, Stage.DELETED):
             return
         clock = self._node.clock
-        record = self._node.kubelet.pod(pod.uid)
+        record = self._node.kubelet.pod_store.known(pod.uid)
         for container in record.pod.containers:
             state = record.status(container.name).state
             if not isinstance(state, Running) or pod.is_timed(container.name, state.started_at):
@@ -41,7 +41,7 @@ class ContainerTimers:
     def _over(self, pod: PodState, container: str, started_at: float | None) -> None:
         if pod.stage is not Stage.RUNNING:
             return
-        record = self._node.kubelet.pod(pod.uid)
+        record = self._node.kubelet.pod_store.known(pod.uid)
         state = record.status(record.container(container)[0].name).state
         if isinstance(state, Running) and state.started_at == started_at:
             self.exit(pod, container, pod.play.exit_code)
