@@ -37,7 +37,7 @@ from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.arguments import check_function, check_seconds, device_ids
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.pods.pod_info import PodInfo
-from devicemanager.kubelet.waiting import WaitTimeout
+from devicemanager.kubelet.waits import WaitTimeout
 
 if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource
@@ -352,7 +352,7 @@ class MockKubeletClient:
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
         """Wait until ``condition()`` is true; it is checked again after every event."""
-        check_function(condition, "a condition")
+        check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
         while True:

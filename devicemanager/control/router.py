@@ -37,7 +37,7 @@ from devicemanager.control.feed import Feed
 from devicemanager.control.operation import Operation, OperationTable, Stream, Wait
 from devicemanager.control.request import Budget, read_arguments
 from devicemanager.core.errors import RequestError
-from devicemanager.kubelet.waiting import WaitTimeout
+from devicemanager.kubelet.waits import WaitTimeout
 
 __all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 

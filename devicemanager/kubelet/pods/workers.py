@@ -87,7 +87,7 @@ class PodWorkers:
         return pod
 
     def start(self, uid: str) -> None:
-        """Start what was never started; see ``NodePods.start_pod``."""
+        """Start what was never started; see ``MockKubelet.start_pod``."""
         self._containers.start_rest(self._store.known(uid))
 
     def restore(
@@ -97,7 +97,7 @@ class PodWorkers:
         statuses: Mapping[str, ContainerStatus] | None = None,
         start_time: float | None = None,
     ) -> Admission:
-        """Take over a pod that an earlier kubelet ran; see ``NodePods.restore``."""
+        """Take over a pod that an earlier kubelet ran; see ``MockKubelet.restore``."""
         pod, begun = self._as_known(pod), time.monotonic()
         with self._store.lock:
             record = self._store.add(pod, start_time or self._manager.clock.time())
@@ -355,7 +355,7 @@ class PodWorkers:
     def stop(
         self, uid: str, exit_code: int, *, reason: str = "", message: str = "", disruption: str = ""
     ) -> Phase:
-        """The kubelet ends a pod; see ``NodePods.stop_pod``."""
+        """The kubelet ends a pod; see ``MockKubelet.stop_pod``."""
         record = self._store.known(uid)
         with self._store.lock:
             if not record.is_active:
