@@ -20,7 +20,7 @@ from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ResourceName
 from devicemanager.kubelet.arguments import device_ids
-from devicemanager.kubelet.registration.rpc import Calls, rpc_error
+from devicemanager.kubelet.registration.connection import Calls, rpc_error
 from devicemanager.kubelet.waiting import WaitTimeout
 from devicemanager.kubelet.wire.lists import device_columns
 from podresources import sockets

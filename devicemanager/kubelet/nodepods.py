@@ -11,8 +11,8 @@ import attrs
 
 from devicemanager.core.node import NodeStatus
 from devicemanager.kubelet.arguments import check_exit_codes, parser
-from devicemanager.kubelet.manager.healthupdates import HealthUpdates
 from devicemanager.kubelet.manager.manager import Capacity, DeviceManager
+from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
 from devicemanager.kubelet.podlife import PodLife
 from devicemanager.kubelet.pods.records import Phase, PodRecord, pod_uid
 from devicemanager.kubelet.settings import Settings

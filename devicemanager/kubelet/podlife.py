@@ -76,7 +76,7 @@ class PodLife:
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
         """The pod's status as the kubelet tells it to the API. ``gates`` are its readiness
         gates. Raises RequestError for an unknown UID."""
-        from devicemanager.kubelet.pods.apistatus import api_status
+        from devicemanager.kubelet.pods.records import api_status
 
         resources = self._life.serving().workers.allocated_resources_status(uid)
         record = self._pods.known(uid)

@@ -22,8 +22,7 @@ from devicemanager.events.calls.log import CallInProgress
 from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import Fired, named
 from devicemanager.kubelet.registration.connection import OnError
-from devicemanager.kubelet.registration.connection_cutter import drop_connections
-from devicemanager.kubelet.registration.fault_injection import note
+from devicemanager.kubelet.registration.fault_injection import drop_connections, note
 from devicemanager.kubelet.registration.registrar import (
     STOPPING,
     Registrar,

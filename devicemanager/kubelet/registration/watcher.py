@@ -26,7 +26,7 @@ from devicemanager.faults.injection_point import FaultContext, InjectionPoint
 from devicemanager.faults.registry import Fired, named
 from devicemanager.io.clock import Clock
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
-from devicemanager.kubelet.registration.connection import OnError
+from devicemanager.kubelet.registration.connection import Calls, OnError
 from devicemanager.kubelet.registration.event_loop import sleep
 from devicemanager.kubelet.registration.fault_injection import not_made
 from devicemanager.kubelet.registration.registrar import (
@@ -35,7 +35,6 @@ from devicemanager.kubelet.registration.registrar import (
     RegistrationRejected,
     shown,
 )
-from devicemanager.kubelet.registration.rpc import Calls
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc

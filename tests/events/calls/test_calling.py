@@ -8,7 +8,7 @@ import pytest
 
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventStream
-from devicemanager.kubelet.registration.rpc import Calls, translated
+from devicemanager.kubelet.registration.connection import Calls, translated
 from devicemanager.kubelet.registration.server import MAX_FILE_NAME, endpoint_fault
 
 PATH = "/v1beta1.DevicePlugin/Allocate"
