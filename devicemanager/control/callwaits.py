@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from devicemanager.control import convert, shapes
 from devicemanager.control.shapes import Seconds
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.kubelet.arguments import check_seconds
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from devicemanager.control.yaml_documents import manifest_text, objects_text
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.status import ResourceStatus
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.arguments import check_function, check_seconds
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus

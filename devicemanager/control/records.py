@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from devicemanager.control import convert, shapes
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import CallQueries
+from devicemanager.events.calls.matching import CallQueries
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.registry import as_fault
 from devicemanager.faults.states import FaultState
@@ -91,9 +91,9 @@ class RemoteCalls(CallQueries):
             if shape.rpc != convert.CALLS_DROPPED:
                 yield convert.call_from(shape)
 
-    def _not_kept(self) -> str:
+    def _missing(self) -> str:
         dropped = self.dropped
-        return f"{dropped} earlier calls are not kept" if dropped else ""
+        return f"{dropped} earlier calls are no longer stored" if dropped else ""
 
 
 class RemoteFaults:

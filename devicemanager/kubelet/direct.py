@@ -158,7 +158,7 @@ class DirectCalls:
             raise RequestError(f"no plugin of {resource} is connected: it has to register first")
         path = self._directories.plugin_dir / endpoint.name  # the watcher's are absolute
         channel = grpc.insecure_channel(sockets.target(path), _options(self.settings))
-        return channel, Calls(channel, self.calls.tap(resource, endpoint.name))
+        return channel, Calls(channel, self.calls.recorder(resource, endpoint.name))
 
 
 class DeviceLists(Iterator[tuple[Device, ...]]):

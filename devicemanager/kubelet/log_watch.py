@@ -10,7 +10,7 @@ from typing import Self
 
 from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.log import CallLog
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.events.stream import Event, EventStream
 
 __all__ = ["Entry", "Watch", "is_later", "place"]

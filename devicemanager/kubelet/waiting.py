@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.events.stream import EventStream
 from devicemanager.kubelet.arguments import check_awaited, check_function, check_seconds
 from devicemanager.kubelet.call_assertions import Expected, Search

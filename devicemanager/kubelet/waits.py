@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.call_assertions import Expected
 from devicemanager.kubelet.log_watch import Entry

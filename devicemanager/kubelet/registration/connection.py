@@ -55,14 +55,17 @@ def translated(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) ->
 class Calls:
     """Calls on one channel. Messages go in and out as bytes, as the record keeps them.
 
-    Without a tap nothing is recorded.
+    Without a recorder nothing is recorded.
     """
 
     def __init__(
-        self, channel: grpc.Channel, tap: CallRecorder | None, faults: PluginFaults | None = None
+        self,
+        channel: grpc.Channel,
+        recorder: CallRecorder | None,
+        faults: PluginFaults | None = None,
     ) -> None:
         self._channel = channel
-        self._tap = tap
+        self._recorder = recorder
         self._faults = faults
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
 
@@ -111,7 +114,7 @@ class Calls:
 
     def begin(self, path: str, request: bytes) -> CallInProgress | None:
         """Record the beginning of a call that somebody else makes."""
-        return None if self._tap is None else self._tap.begin(_name(path), request)
+        return None if self._recorder is None else self._recorder.begin(_name(path), request)
 
     def _method(self, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         method = self._methods.get(path)
@@ -184,15 +187,15 @@ class Connection:
         self,
         path: Path,
         settings: Settings,
-        tap: CallRecorder | None = None,
+        recorder: CallRecorder | None = None,
         faults: PluginFaults | None = None,
     ) -> None:
-        """``tap`` records what is asked and answered; ``faults`` are those to be shown."""
+        """``recorder`` records what is asked and answered; ``faults`` are those to be shown."""
         self.path = path
         self._channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
         self._settings = settings
         self._faults = faults
-        self._calls = Calls(self._channel, tap, faults)
+        self._calls = Calls(self._channel, recorder, faults)
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], None]) -> None:

@@ -119,10 +119,10 @@ class RegistrationServer:
         self, request: dp.RegisterRequest, context: grpc.ServicerContext, send: Send
     ) -> None:
         resource = ResourceName(request.resource_name)
-        tap = self._registrar.tap(resource, request.endpoint)
+        recorder = self._registrar.recorder(resource, request.endpoint)
         call = None
-        if tap is not None:
-            call = tap.begin("Register", _recorded(request), Direction.TO_KUBELET)
+        if recorder is not None:
+            call = recorder.begin("Register", _recorded(request), Direction.TO_KUBELET)
         fired = self._fired(resource, request.endpoint, call)
         # Not the request itself, which may have 4 MB: somebody may wait for this long.
         options = PluginOptions(

@@ -29,7 +29,7 @@ class Interrupted:
 def recorded(use):
     log = CallLog(EventStream(), 10, 1000)
     with pytest.raises(KeyboardInterrupt):
-        use(Calls(Interrupted(), log.tap("v.com/r", "p.sock")))
+        use(Calls(Interrupted(), log.recorder("v.com/r", "p.sock")))
     (call,) = log()
     return call.rpc, call.request_bytes, call.code, call.message
 
