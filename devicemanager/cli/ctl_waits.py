@@ -36,7 +36,7 @@ def event(client: MockKubeletClient, args: argparse.Namespace) -> int:
 def call(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """``ctl wait call``."""
     from devicemanager.control import convert
-    from devicemanager.events.calls.queries import Mark
+    from devicemanager.events.calls.matching import Mark
 
     def wait() -> None:
         found = client.wait_for_call(

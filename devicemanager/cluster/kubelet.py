@@ -13,7 +13,7 @@ from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.events.stream import Event
 from devicemanager.kubelet.inventory import DeviceStatus
-from devicemanager.kubelet.manager.healthupdates import HealthUpdates
+from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.telemetry import NodeInfo
 

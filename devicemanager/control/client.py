@@ -32,7 +32,7 @@ from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import CallCriteria, Mark
+from devicemanager.events.calls.matching import CallCriteria, Mark
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.arguments import check_function, check_seconds, device_ids
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus

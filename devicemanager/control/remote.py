@@ -15,7 +15,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import CallQueries
+from devicemanager.events.calls.matching import CallQueries
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.registry import as_fault
 from devicemanager.faults.states import FaultState
@@ -89,9 +89,9 @@ class RemoteCalls(CallQueries):
             if shape.rpc != convert.CALLS_DROPPED:
                 yield convert.call_from(shape)
 
-    def _not_kept(self) -> str:
+    def _missing(self) -> str:
         dropped = self.dropped
-        return f"{dropped} earlier calls are not kept" if dropped else ""
+        return f"{dropped} earlier calls are no longer stored" if dropped else ""
 
 
 class RemoteFaults:

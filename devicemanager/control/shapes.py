@@ -15,7 +15,7 @@ from devicemanager.core.podstatus.containers import Running, State, Terminated, 
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.pods.pod_info import PodInfo
 

@@ -20,7 +20,7 @@ import attrs
 from devicemanager.core.errors import RequestError
 from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.log import CallLog
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.events.stream import Event, EventKind, EventStream, event_kind
 from devicemanager.kubelet.arguments import check_function, check_seconds
 from devicemanager.kubelet.pods.records import pod_uid

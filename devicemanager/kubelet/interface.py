@@ -17,7 +17,7 @@ from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import CallQueries, Mark
+from devicemanager.events.calls.matching import CallQueries, Mark
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.states import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus

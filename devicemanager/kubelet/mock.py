@@ -57,12 +57,12 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import ContainerSettings, RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.events.calls.call import Call
-    from devicemanager.events.calls.queries import Mark
+    from devicemanager.events.calls.matching import Mark
     from devicemanager.events.stream import Event
     from devicemanager.faults.registry import FaultRegistry
     from devicemanager.kubelet.expectations import Entry, Step
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-    from devicemanager.kubelet.manager.healthupdates import HealthUpdates
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.manager.manager import DeviceManager
     from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.pods.pod_info import PodInfo

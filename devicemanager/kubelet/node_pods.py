@@ -161,7 +161,7 @@ class NodePods:
 
     def pod_status(self, uid: str, gates: Gates | None) -> PodStatus:
         """Return the status of the Pod object."""
-        from devicemanager.kubelet.pods.apistatus import api_status
+        from devicemanager.kubelet.pods.records import api_status
 
         resources = self.workers.allocated_resources_status(uid)
         record = self._store.known(uid)

@@ -117,7 +117,7 @@ def test_rejections_and_errors(kubelet, mock_kubelet, simulated_plugin):
         kubelet.admit({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}})
     with pytest.raises(ManifestError, match=r"no such file"):
         kubelet.admit("missing.yaml")
-    with pytest.raises(RequestError, match=r"^there is no event 'x'"):
+    with pytest.raises(RequestError, match=r"^unknown event 'x'"):
         kubelet.wait_for_event("x")
     with pytest.raises(RequestError, match=r"^invalid resource 'gpu'"):
         kubelet.wait_for_resource("gpu")
@@ -268,9 +268,9 @@ def test_waits_for_calls(kubelet, mock_kubelet, simulated_plugin):
         find(code="Unavailable", since=beginning, timeout=0)
     with pytest.raises(WaitTimeout):
         find(where=lambda call: False, since=beginning, timeout=0)
-    with pytest.raises(RequestError, match="there is no RPC 'x'"):
+    with pytest.raises(RequestError, match="unknown RPC 'x'"):
         find(rpc="x")
-    with pytest.raises(RequestError, match="device_ids is a set of ids"):
+    with pytest.raises(RequestError, match="use a set of ids"):
         find(device_ids=first)
 
 
@@ -333,7 +333,7 @@ def test_calls(kubelet, mock_kubelet, simulated_plugin):
     kubelet.calls.assert_not_called(rpc="PreStartContainer")
     with pytest.raises(CallMismatch, match="gpu-mock-1"):
         kubelet.calls.assert_called(rpc="Allocate", device_ids={"gpu-mock-0"})
-    with pytest.raises(RequestError, match="there is no RPC 'x'"):
+    with pytest.raises(RequestError, match="unknown RPC 'x'"):
         kubelet.calls(rpc="x")
 
 

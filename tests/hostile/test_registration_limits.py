@@ -301,7 +301,7 @@ def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: IdlePool[
         return len(asyncio.all_tasks())
 
     before = residue.Residue.now()
-    with loops.kept():
+    with loops.enabled():
         first, second = LoopThread(), LoopThread()
         left = first.run(task())
         thread = began.get(timeout=20)
@@ -330,7 +330,7 @@ def test_a_task_that_will_not_end_holds_no_stop_up(
                 await asyncio.Event().wait()
 
     monkeypatch.setattr("devicemanager.kubelet.registration.event_loop._CANCEL_SECONDS", 0.1)
-    with loops.kept():
+    with loops.enabled():
         loop = LoopThread()
         loop.run(task())
         thread = began.get(timeout=20)

@@ -62,7 +62,6 @@ LOOKED_AT = {
     "devicemanager.kubelet.inventory",
     "devicemanager.kubelet.telemetry",
     "devicemanager.kubelet.manager.state_snapshot",
-    "devicemanager.kubelet.pods.apistatus",
 }
 """What somebody who looks at a kubelet asks for."""
 SELDOM = {

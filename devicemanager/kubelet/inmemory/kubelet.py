@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-    from devicemanager.kubelet.manager.healthupdates import HealthUpdates
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.manager.manager import DeviceManager
     from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.pods.pod_info import PodInfo
