@@ -38,8 +38,9 @@ class TcpAddress:
         """Parse ``127.0.0.1:8001`` or ``[::1]:8001``. Raises ValueError with one line."""
         host, colon, port = text.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"invalid address {text!r}: expected ADDRESS:PORT, such as "
-                             "127.0.0.1:8001")
+            raise ValueError(
+                f"invalid address {text!r}: expected ADDRESS:PORT, such as 127.0.0.1:8001"
+            )
         bare = host.removeprefix("[").removesuffix("]")
         bare = "127.0.0.1" if bare == "localhost" else bare
         try:
@@ -49,8 +50,10 @@ class TcpAddress:
                 f"invalid IP address {host!r}: use one of this host, such as 127.0.0.1"
             ) from None
         if (address.version == 6) is not host.startswith("["):
-            raise ValueError(f"invalid address {text!r}: an IPv6 address needs brackets, as in "
-                             "[::1]:8001, and no other")
+            raise ValueError(
+                f"invalid address {text!r}: an IPv6 address needs brackets, as in "
+                "[::1]:8001, and no other"
+            )
         return cls(str(address), int(port))
 
     @classmethod

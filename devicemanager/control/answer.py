@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from devicemanager.control.request import Account, disconnected
 from devicemanager.control.shapes import Problem
 
-__all__ = ["Answer", "Lines", "encoded", "json_answer", "problem_answer", "send_pieces"]
+__all__ = ["CLOSE", "Answer", "Lines", "encoded", "json_answer", "problem_answer", "send_pieces"]
 
 _PIECE: Final = 1 << 16
 """Bytes that are sent before the client must have read some."""

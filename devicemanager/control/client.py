@@ -417,7 +417,7 @@ class MockKubeletClient:
         # Rejects invalid criteria here, with the same error as in the kubelet's process.
         ids = CallFilter(resource, **criteria).device_ids
         check_seconds(timeout)
-        wanted = {**criteria, "device_ids": None if ids is None else sorted(ids)}
+        wanted: dict[str, Any] = {**criteria, "device_ids": None if ids is None else sorted(ids)}
         end = time.monotonic() + timeout
         while True:
             body = shapes.CallWait(

@@ -295,7 +295,7 @@ def get_calls(
     device_id: Annotated[
         tuple[str, ...], Meta(description="only with exactly these devices; can be repeated")
     ] = (),
-    bytes: Annotated[bool, Meta(description="with the messages as base64")] = False,  # noqa: A002
+    bytes: Annotated[bool, Meta(description="with the messages as base64")] = False,
 ) -> Stream[shapes.Call]:
     """Read calls between the kubelet and plugins, one line of JSON each."""
     from devicemanager.events.calls.matching import CallFilter
@@ -341,9 +341,7 @@ def call_pre_start_container(kubelet: MockKubelet, body: shapes.PreStart) -> Non
 
 
 @TABLE.post("/v1/direct-calls/options", "options")
-def call_get_device_plugin_options(
-    kubelet: MockKubelet, body: shapes.GetOptions
-) -> PluginOptions:
+def call_get_device_plugin_options(kubelet: MockKubelet, body: shapes.GetOptions) -> PluginOptions:
     """Call GetDevicePluginOptions of a plugin."""
     return kubelet.options(body.resource, timeout=body.timeout)
 
@@ -382,7 +380,7 @@ def clear_faults(
 
 
 @TABLE.delete("/v1/faults/{id}", "faults")
-def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:  # noqa: A002
+def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
     """Clear one fault."""
     if not id.isascii() or not id.isdigit() or len(id) > 18:
         text = f"invalid fault ID {id!r}: expected a number"

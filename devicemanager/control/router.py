@@ -63,9 +63,6 @@ class HttpApplication(abc.ABC):
     def _rejection(self, error: Exception, scope: Scope) -> Answer:
         """Return the answer for an error."""
 
-    def close(self) -> None:
-        """The server stops: end streams and waits."""
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
@@ -129,6 +126,7 @@ class OperationRouter(HttpApplication):
         )
 
     def close(self) -> None:
+        """The server stops: end streams and waits."""
         for feed in self._feeds.values():
             feed.close()
 
@@ -173,7 +171,8 @@ class OperationRouter(HttpApplication):
         while True:
             seen = feed.latest
             try:
-                return await self._on_worker(lambda: encoded(wait.check()))
+                found: bytes = await self._on_worker(lambda: encoded(wait.check()))
+                return found
             except WaitTimeout as error:
                 rest = end - time.monotonic()
                 if rest <= 0 or feed.closed:

@@ -7,21 +7,21 @@ written once for either.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.podstatus.containers import ContainerStatus
+from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.matching import CallQueries, Mark
+from devicemanager.events.calls.matching import CallCriteria, CallQueries, Mark
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.states import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-from devicemanager.core.podstatus.phase import Phase
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
 if TYPE_CHECKING:
@@ -214,13 +214,8 @@ class KubeletInterface(Protocol):
         self,
         resource: str | None = None,
         *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
         where: Callable[[Call], bool] | None = None,
         since: Mark | None = None,
         timeout: float = 10.0,
+        **criteria: Unpack[CallCriteria],
     ) -> Call: ...

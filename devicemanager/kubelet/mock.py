@@ -22,10 +22,10 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import RequestError
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import ContainerSettings, RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.events.calls.call import Call
-    from devicemanager.events.calls.matching import Mark
+    from devicemanager.events.calls.matching import CallCriteria, Mark
     from devicemanager.events.stream import Event
     from devicemanager.faults.registry import FaultRegistry
     from devicemanager.kubelet.expectations import Entry, Step
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.manager.manager import DeviceManager
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.telemetry import Telemetry
@@ -601,32 +601,17 @@ class MockKubelet:
         self,
         resource: str | None = None,
         *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
         where: Callable[[Call], bool] | None = None,
         since: Mark | None = None,
         timeout: float = 10.0,
+        **criteria: Unpack[CallCriteria],
     ) -> Call:
         """Wait for the next call that matches these criteria, and return it.
 
         The criteria are those of ``calls``. The call must end after now, or after the mark
         ``since``. Raises WaitTimeout after ``timeout`` seconds, with what did happen.
         """
-        expected = Expected.call(
-            resource,
-            rpc=rpc,
-            plugin=plugin,
-            device_ids=device_ids,
-            request=request,
-            response=response,
-            code=code,
-            where=where,
-            within=timeout,
-        )
+        expected = Expected.call(resource, where=where, within=timeout, **criteria)
         return self._waits.call(expected, since)
 
     def expect(self, *steps: Step, since: Mark | None = None) -> list[Entry]:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.manager.manager import DeviceManager
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.telemetry import NodeTelemetry

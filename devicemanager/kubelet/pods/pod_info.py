@@ -122,6 +122,16 @@ class PodInfo:
     """Init containers and sidecars, in the order of the manifest."""
     resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
     """Name in the pod to name of the claim; null for a claim made from a template."""
+    devices: Mapping[str, Mapping[str, tuple[str, ...]]] = attrs.field(
+        factory=dict, init=False, repr=False
+    )
+    """Container to resource to IDs of the allocated devices, without containers that have none."""
+
+    def __attrs_post_init__(self) -> None:
+        # A repetition for readers of the JSON; derived here, because msgspec supports no
+        # defaults that depend on other fields.
+        found = {each.name: each.devices for each in self.all_containers if each.devices}
+        object.__setattr__(self, "devices", found)
 
     @property
     def title(self) -> str:
@@ -142,15 +152,6 @@ class PodInfo:
     def running(self) -> frozenset[str]:
         """Names of the containers that run."""
         return frozenset([each.name for each in self.all_containers if each.running])
-
-    @property
-    def devices(self) -> dict[str, dict[str, list[str]]]:
-        """Container to resource to device IDs, without containers that have none."""
-        return {
-            each.name: {resource: list(ids) for resource, ids in each.devices.items()}
-            for each in self.all_containers
-            if each.devices
-        }
 
 
 def pod_info(record: PodRecord, held: PodHoldings, claims: PodClaims) -> PodInfo:

@@ -13,9 +13,9 @@ from devicemanager.core.errors import RequestError, StartError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
+from devicemanager.kubelet.pods.pod_info import PodClaims
 from devicemanager.observe.view.devices import Holders, Layouts, resource_view
 from devicemanager.observe.view.plugins import Plugins
-from devicemanager.kubelet.pods.pod_info import PodClaims
 from devicemanager.observe.view.pods import Pods
 from devicemanager.observe.view.reuse import kept, reuse_unchanged
 from devicemanager.observe.view.values import NodeView, ResourceView
