@@ -1,5 +1,4 @@
-"""``python -m tools.openapi_document``: write the documents of the control APIs from their tables
-of operations."""
+"""``python -m tools.openapi_document``: write the OpenAPI documents of the control APIs."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ __all__ = ["FILES", "text"]
 
 _DOCS: Final = Path(__file__).parents[1] / "docs"
 FILES: Final[Mapping[Path, Callable[[], dict[str, Any]]]] = {
-    _DOCS / "openapi.json": operations.document,
-    _DOCS / "openapi-nodes.json": nodes.document,
+    _DOCS / "openapi.json": lambda: operations.TABLE.document,
+    _DOCS / "openapi-nodes.json": lambda: nodes.TABLE.document,
 }
-"""Each file, and what makes its contents."""
+"""Each file, and what returns its document."""
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """A file's contents."""
+    """Return the contents of a file."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

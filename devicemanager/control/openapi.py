@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
+import attrs
 import msgspec
 
 from devicemanager.control.operation import Operation, OperationTable, Text
@@ -66,9 +67,11 @@ def _complete(components: dict[str, Any], answers: list[Any], bodies: list[Any])
     in_bodies = set(_attrs_classes(bodies))
     for cls in _attrs_classes(answers):
         schema = components[cls.__name__]
+        # In the order of the class: msgspec puts fields without a default first.
+        names = [each.name for each in attrs.fields(cls)]
+        schema["properties"] = {name: schema["properties"][name] for name in names}
         for name, text in field_docs(cls).items():
-            if name in schema["properties"]:
-                schema["properties"][name]["description"] = text
+            schema["properties"][name]["description"] = text
         if cls not in in_bodies:
             # msgspec writes every field, also those that have a default in Python.
             schema["required"] = list(schema["properties"])

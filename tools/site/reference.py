@@ -33,8 +33,8 @@ def write(target: Path) -> list[str]:
         "settings": _settings(),
         "events": _events(),
         "commands": _commands(),
-        "http": _http(operations.document()),
-        "http-nodes": _http(nodes.document()),
+        "http": _http(operations.TABLE.document),
+        "http-nodes": _http(nodes.TABLE.document),
         **{f"python-{name}": _python(name, what) for name, what in PUBLIC.items()},
     }
     (target / "reference").mkdir(parents=True, exist_ok=True)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devicemanager.core.podstatus.phase import Phase
+from devicemanager.kubelet.pods.pod_info import ContainerInfo, PodInfo
 from devicemanager.observe.view.values import (
-    ContainerView,
     DeviceState,
     Holder,
     LastCall,
     Layout,
     NodeView,
     PluginView,
-    PodView,
     ResourceView,
     Stream,
 )
@@ -35,6 +35,10 @@ def layout(*numa):
 def resource(name, where, states, holders=None, health=None):
     health = health or tuple("Unhealthy" if state is U else "Healthy" for state in states)
     return ResourceView(name, True, len(states), 0, where, tuple(states), health, holders or {})
+
+
+def pod(uid, **more):
+    return PodInfo(uid=uid, name="p", namespace="ns", **more)
 
 
 def picture(*resources, **more):
@@ -61,9 +65,9 @@ def test_a_health_that_the_plugin_made_up_is_told():
 def test_tables_of_what_has_not_changed_are_the_same_objects():
     documents = Documents()
     a, b = resource("a", layout((0,)), [F]), resource("b", layout((0,)), [F])
-    before = documents.of(picture(a, b, pods=(PodView("u", "ns", "p"),)), ())
+    before = documents.of(picture(a, b, pods=(pod("u"),)), ())
     other = attrs.evolve(b, states=(U,))
-    now = documents.of(picture(a, other, pods=(PodView("u", "ns", "p"),)), ())
+    now = documents.of(picture(a, other, pods=(pod("u"),)), ())
     assert now["devices", "a"] is before["devices", "a"]
     assert now["devices", "b"]["d0"][0] == "unhealthy"
     assert before["devices", "b"]["d0"][0] == "free"  # whoever was told that still has it
@@ -76,14 +80,17 @@ def test_registrations_of_one_resource_have_rows_of_their_own():
     assert [row["endpoint"] for row in table.values()] == ["new.sock", "old.sock"]
 
 
-def test_a_pod_and_a_plugin_are_shown_whole():
-    container = ContainerView("main", devices={"r": ("d0",)}, wants={"r": 1})
-    pod = PodView("uid", "ns", "name", "Running", containers=(container,))
+def test_rows_of_pods_and_plugins_have_all_fields():
+    container = ContainerInfo(name="main", devices={"r": ("d0",)}, limits={"r": 1})
+    train = pod("uid", containers=(container,))
     calls = tuple(LastCall(n, 0.0, "Allocate", "OK", "", 0.1) for n in range(30))
     plugin = PluginView("r", "r.sock", Stream.SERVING, 1, False, True, calls)
-    document = Documents().of(picture(pods=(pod,), plugins=(plugin,)), ())
+    document = Documents().of(picture(pods=(train,), plugins=(plugin,)), ())
     shown = document["pods", ""]["uid"]
-    assert (shown["name"], shown["containers"][0]["devices"]) == ("name", {"r": ["d0"]})
+    fields = {each.name for each in attrs.fields(PodInfo)}
+    assert shown.keys() == fields - {"schema", "uid"}
+    assert shown["containers"][0].keys() == {each.name for each in attrs.fields(ContainerInfo)}
+    assert (shown["name"], shown["containers"][0]["devices"]) == ("p", {"r": ("d0",)})
     assert [call["number"] for call in document["plugins", ""]["1 r"]["calls"]] == [*range(20, 30)]
 
 
@@ -133,15 +140,15 @@ def test_a_document_made_of_the_one_before_is_as_one_made_anew(pictures):
 
 def test_a_pod_that_is_what_it_was_before_is_shown_so():
     documents = Documents()
-    pending, running = PodView("u", "ns", "p", "Pending"), PodView("u", "ns", "p", "Running")
-    for pod in (pending, running, pending):
-        shown = documents.of(picture(pods=(pod,)), ())["pods", ""]["u"]
-        assert shown["phase"] == pod.phase
+    pending, running = pod("u", phase=Phase.PENDING), pod("u", phase=Phase.RUNNING)
+    for each in (pending, running, pending):
+        shown = documents.of(picture(pods=(each,)), ())["pods", ""]["u"]
+        assert shown["phase"] == each.phase
 
 
-@pytest.mark.parametrize("before", [(), (PodView("u", "ns", "p"),)])
+@pytest.mark.parametrize("before", [(), (pod("u"),)])
 def test_pods_come_and_go(before):
     documents = Documents()
     documents.of(picture(pods=before), ())
-    now = documents.of(picture(pods=(PodView("v", "ns", "q"),)), ())
+    now = documents.of(picture(pods=(pod("v"),)), ())
     assert list(now["pods", ""]) == ["v"]
