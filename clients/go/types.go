@@ -495,6 +495,8 @@ type PodInfo struct {
 	Admitted bool `json:"admitted"`
 	// True from the request to delete the pod until its containers have terminated.
 	Deleting bool `json:"deleting"`
+	// When the kubelet first saw the pod, in seconds since the epoch; null if an earlier one did.
+	StartTime *float64 `json:"start_time"`
 	// `spec.restartPolicy`.
 	RestartPolicy RestartPolicy `json:"restart_policy"`
 	// App containers, in the order of the manifest.

@@ -114,6 +114,8 @@ class PodInfo:
     """True if the pod was admitted, now or earlier."""
     deleting: bool = False
     """True from the request to delete the pod until its containers have terminated."""
+    start_time: float | None = None
+    """When the kubelet first saw the pod, in seconds since the epoch; null if an earlier one did."""
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     """``spec.restartPolicy``."""
     containers: tuple[ContainerInfo, ...] = ()
@@ -181,6 +183,7 @@ def pod_info(record: PodRecord, held: PodHoldings, claims: PodClaims) -> PodInfo
         message=record.message,
         admitted=record.admitted,
         deleting=record.deletion_grace is not None,
+        start_time=record.start_time,
         restart_policy=pod.restart_policy,
         containers=described(pod.containers, init=False),
         init_containers=described(pod.init_containers, init=True),
