@@ -11,6 +11,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -20,13 +21,14 @@ import msgspec
 from devicemanager.control.operation import Operation, OperationTable, Text
 from devicemanager.control.shapes import Problem
 
-__all__ = ["build", "field_docs"]
+__all__ = ["document", "field_docs"]
 
 _REF: Final = "#/components/schemas/{name}"
 
 
-def build(table: OperationTable) -> dict[str, Any]:
-    """Return the document of a table as plain data."""
+@cache
+def document(table: OperationTable) -> dict[str, Any]:
+    """Return the document of a table as plain data, which is not to be changed."""
     answers = [Problem, *(each.answer for each in table if each.answer is not None)]
     bodies = [each.body for each in table if isinstance(each.body, type)]
     types = list(dict.fromkeys([*answers, *bodies]))

@@ -193,10 +193,3 @@ class OperationTable:
             return operation
 
         return add
-
-    @cached_property
-    def document(self) -> dict[str, Any]:
-        """The OpenAPI document as plain data, which is not to be changed."""
-        from devicemanager.control.openapi import build
-
-        return build(self)

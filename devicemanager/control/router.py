@@ -34,6 +34,7 @@ from devicemanager.control.access import Gate
 from devicemanager.control.answer import Answer, Lines, encoded, json_answer, problem_answer
 from devicemanager.control.errors import HttpError, problem_of
 from devicemanager.control.feed import Feed
+from devicemanager.control.openapi import document
 from devicemanager.control.operation import Operation, OperationTable, Stream, Wait
 from devicemanager.control.request import Budget, read_arguments
 from devicemanager.core.errors import RequestError
@@ -154,7 +155,7 @@ class OperationRouter(HttpApplication):
         return endpoint
 
     async def _document(self, request: Request) -> Answer:
-        body = encoded(self._table.document)
+        body = encoded(document(self._table))
         return json_answer(HTTPStatus.OK, body, request.scope["account"])
 
     # -- from the operation to the answer ------------------------------------------------

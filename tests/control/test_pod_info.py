@@ -52,7 +52,7 @@ def test_sample_has_a_value_for_every_field(pods):
     containers = [each for pod in pods.values() for each in pod.all_containers]
     for cls, samples in ((PodInfo, pods.values()), (ContainerInfo, containers)):
         required = {"uid", "name", "namespace"}
-        defaults = cls(**{name: "" for name in required & {*names(cls)}})
+        defaults = cls(**dict.fromkeys(required & {*names(cls)}, ""))
         for name in names(cls):
             if name != "schema":
                 values = [getattr(each, name) for each in samples]

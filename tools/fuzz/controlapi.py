@@ -48,10 +48,10 @@ class _Query:
 
 
 def _request() -> Run:
-    from devicemanager.control.request import decode_body, decode_query
     from devicemanager.control.errors import HttpError, problem_of
     from devicemanager.control.nodes import operations as nodes
     from devicemanager.control.operations import TABLE
+    from devicemanager.control.request import decode_body, decode_query
     from devicemanager.control.shapes import SetFault
     from devicemanager.faults import Fault, FaultError
 
