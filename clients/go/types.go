@@ -248,12 +248,13 @@ type DeviceSpec struct {
 type DeviceStatus struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// `Unknown` when its plugin has left, or does not list it any more.
+	// `Unknown` if its plugin has disconnected or does not advertise it any more.
 	Health Health `json:"health"`
-	// None for a device without topology.
+	// NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
-	// The UID of the pod that holds it.
-	Pod       *string `json:"pod"`
+	// UID of the pod that it is allocated to.
+	Pod *string `json:"pod"`
+	// Name of the container that it is allocated to.
 	Container *string `json:"container"`
 }
 
@@ -456,9 +457,9 @@ type PluginOptions struct {
 // PluginStatus: The plugin of one resource.
 type PluginStatus struct {
 	Resource string `json:"resource"`
-	// The socket's file name, or the path of a plugin found by the watcher; of a resource that only the checkpoint names, the resource.
+	// File name of the socket; the path for a plugin found by the watcher, and the resource name for a resource that is known only from the checkpoint.
 	Endpoint string `json:"endpoint"`
-	// False once its list stream has ended, until the grace period is over.
+	// False when its ListAndWatch stream has ended, until the grace period expires.
 	Connected                       bool  `json:"connected"`
 	PreStartRequired                bool  `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool  `json:"get_preferred_allocation_available"`
@@ -495,7 +496,7 @@ type PodInfo struct {
 	Admitted bool `json:"admitted"`
 	// True from the request to delete the pod until its containers have terminated.
 	Deleting bool `json:"deleting"`
-	// When the kubelet first saw the pod, in seconds since the epoch; null if an earlier one did.
+	// When this kubelet first saw the pod, in seconds since the epoch; null for an earlier one.
 	StartTime *float64 `json:"start_time"`
 	// `spec.restartPolicy`.
 	RestartPolicy RestartPolicy `json:"restart_policy"`

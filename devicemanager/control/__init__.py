@@ -34,9 +34,19 @@ from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 if TYPE_CHECKING:
     from devicemanager.control.client import MockKubeletClient
     from devicemanager.control.errors import ControlError
+    from devicemanager.control.remote import RemoteAdmission, RemoteContainer, RemoteFragment
     from devicemanager.control.server import ControlServer
+    from devicemanager.control.shapes import Node
 
-__all__ = ["ControlError", "ControlServer", "MockKubeletClient"]
+__all__ = [
+    "ControlError",
+    "ControlServer",
+    "MockKubeletClient",
+    "Node",
+    "RemoteAdmission",
+    "RemoteContainer",
+    "RemoteFragment",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -44,5 +54,9 @@ __getattr__, __dir__ = lazy_names(
         "ControlError": "errors",
         "ControlServer": "server",
         "MockKubeletClient": "client",
+        "Node": "shapes",
+        "RemoteAdmission": "remote",
+        "RemoteContainer": "remote",
+        "RemoteFragment": "remote",
     },
 )

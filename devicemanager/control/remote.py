@@ -157,6 +157,7 @@ class RemoteContainer:
     """A container of an admitted pod; see ``ContainerOutcome``."""
 
     def __init__(self, name: str, shape: shapes.ContainerOutcome) -> None:
+        """Internal: ``RemoteAdmission.containers`` has the containers."""
         self.name = name
         self._shape = shape
 
@@ -201,6 +202,7 @@ class RemoteAdmission:
     """The result of ``admit``; see ``Admission``."""
 
     def __init__(self, shape: shapes.Admission) -> None:
+        """Internal: ``MockKubeletClient.admit`` returns one."""
         self.shape = shape
         """The whole answer."""
 

@@ -72,8 +72,10 @@ class ApiServer(HttpServerThread):
         return self._directory / _TOKEN_NAME
 
     def listen(self, stack: contextlib.ExitStack, also: TcpAddress | None = None) -> Opened:
-        """Listen, and on ``also``, too, for a server that serves more than this API. Callbacks
-        on the stack run when the server stops. Raises StartError."""
+        """Internal: listen, and on ``also``, too, for a server that serves more than this API.
+
+        Callbacks on the stack run when the server stops. Raises StartError.
+        """
         listeners = [listen_unix(self.socket_path, stack)]
         addresses = list(dict.fromkeys(each for each in (self._tcp, also) if each is not None))
         token = new_token(self.token_path, stack) if addresses else None

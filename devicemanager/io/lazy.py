@@ -20,14 +20,14 @@ def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's ``__getattr__`` and ``__dir__``. ``homes``: the module below ``package``
-    that defines each name."""
+    that defines each name; with a leading dot, a module beside it."""
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        value = getattr(import_module(f".{homes[name]}", package), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -161,6 +161,7 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
     def __init__(
         self, resource: str, channel: grpc.Channel, call: CallInProgress | None, timeout: float
     ) -> None:
+        """Internal: opened by ``MockKubelet.watch``."""
         self._resource = resource
         self._timeout = timeout
         self._call = call

@@ -37,11 +37,11 @@ from devicemanager.kubelet.arguments import check_arguments
 from devicemanager.kubelet.direct import DeviceLists, DirectCalls
 from devicemanager.kubelet.directories import Directories, TemporaryRoot
 from devicemanager.kubelet.expectations import Expected
-from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.node_pods import NodePods
 from devicemanager.kubelet.pods.records import PodStore, pod_uid
 from devicemanager.kubelet.process import KubeletProcess
+from devicemanager.kubelet.process_faults import FaultActions
 from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.waits import Waits, WaitTimeout
 
@@ -410,7 +410,7 @@ class MockKubelet:
 
     @property
     def pod_store(self) -> PodStore:
-        """The records of the pods, for nodes in a cluster and views, which read them often."""
+        """Internal: the records of the pods, for nodes in a cluster and views."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
@@ -517,7 +517,7 @@ class MockKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """The device manager of the running process.
+        """Internal: the device manager of the running process.
 
         Raises RequestError if the kubelet is stopped, and in a forked child.
         """
@@ -525,7 +525,7 @@ class MockKubelet:
 
     @property
     def telemetry(self) -> Telemetry:
-        """What ``run --http`` serves: health, counters, and pods with their statuses."""
+        """Internal: what ``run --http`` serves: health, counters, and pods with their statuses."""
         from devicemanager.kubelet.telemetry import Telemetry
 
         return Telemetry(

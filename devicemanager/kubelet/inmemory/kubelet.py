@@ -258,7 +258,7 @@ class InMemoryKubelet:
 
     @property
     def pod_store(self) -> PodStore:
-        """See ``MockKubelet.pod_store``."""
+        """Internal: see ``MockKubelet.pod_store``."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
@@ -320,12 +320,12 @@ class InMemoryKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """See ``MockKubelet.manager``."""
+        """Internal: see ``MockKubelet.manager``."""
         return self._pods.manager
 
     @property
     def telemetry(self) -> NodeTelemetry:
-        """What ``run --http`` serves: pods with their statuses, and device counts."""
+        """Internal: what ``run --http`` serves: pods with their statuses, and device counts."""
         from devicemanager.kubelet.telemetry import NodeTelemetry
 
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._store)

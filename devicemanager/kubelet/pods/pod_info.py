@@ -115,7 +115,7 @@ class PodInfo:
     deleting: bool = False
     """True from the request to delete the pod until its containers have terminated."""
     start_time: float | None = None
-    """When the kubelet first saw the pod, in seconds since the epoch; null if an earlier one did."""
+    """When this kubelet first saw the pod, in seconds since the epoch; null for an earlier one."""
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     """``spec.restartPolicy``."""
     containers: tuple[ContainerInfo, ...] = ()

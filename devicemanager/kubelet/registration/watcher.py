@@ -22,8 +22,8 @@ from devicemanager.core.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import EndpointError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import FaultContext, InjectionPoint
-from devicemanager.faults.registry import Fired, named
+from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint, implements
+from devicemanager.faults.registry import Fired, first
 from devicemanager.io.clock import Clock
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.kubelet.registration.connection import Calls, OnError
@@ -38,6 +38,8 @@ from devicemanager.kubelet.registration.registrar import (
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc
+
+implements(InjectionPoint.NOTIFICATION, {Effect.REJECT_NOTIFICATION, Effect.FAIL_NOTIFICATION})
 
 GET_INFO_TIMEOUT = 1.0
 NOTIFY_TIMEOUT = 5.0
@@ -173,7 +175,7 @@ class PluginWatcher:
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
         calls = Calls(channel, self._registrar.recorder(info.name, str(plugin.path)))
-        if (fault := named(fired, "fail-notification")) is not None:
+        if (fault := first(fired, Effect.FAIL_NOTIFICATION)) is not None:
             call = calls.begin(pr_grpc.NOTIFY_REGISTRATION_STATUS, status.SerializeToString())
             raise not_made(fault, call)
         await calls.wait_for(
@@ -194,7 +196,7 @@ class PluginWatcher:
 
     async def _reject_on_purpose(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
         """Raises RegistrationRejected if a fault says so."""
-        if (fault := named(fired, "reject-notification")) is not None:
+        if (fault := first(fired, Effect.REJECT_NOTIFICATION)) is not None:
             resource = ResourceName(info.name)
             rejected = RegistrationRejected(fault["text"], str(fault))
             raise await self._registrar.reject(resource, rejected)

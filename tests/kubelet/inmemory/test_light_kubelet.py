@@ -65,7 +65,7 @@ def test_places(text: str, expected: tuple[int | None, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "8@", "@0", "8@x", "1,2", "8@0;1"])
 def test_what_says_no_devices(text: str) -> None:
-    with pytest.raises(ValueError, match="^invalid devices '.*': expected 8, 8@0,1 or"):
+    with pytest.raises(ValueError, match=r"^invalid devices '.*': expected 8, 8@0,1 or"):
         places(text)
 
 

@@ -18,8 +18,8 @@ from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.pod_resources import api_profile
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
 from devicemanager.testing.fakes import FakePlugin, first
