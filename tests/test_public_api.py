@@ -80,14 +80,6 @@ NOT_YET_PUBLIC = {
     },
     "devicemanager.cluster.fake_apiserver": {"Objects", "Request", "Right", "_Handler"},
     "devicemanager.conformance": {"CheckRun", "Line", "Stages"},
-    "devicemanager.events.calls": {"CallFilter", "CallInProgress", "CallQueries", "CallRecorder"},
-    "devicemanager.kubelet.runtime.cdi": {
-        "CdiDeviceNode",
-        "CdiHook",
-        "CdiMount",
-        "CdiNetDevice",
-        "CdiSpec",
-    },
     "devicemanager.plugin": {"DeviceList", "ResourceStatus", "Service", "SignalWait", "Streams"},
     "podresources": {"Method", "Profile"},
 }
