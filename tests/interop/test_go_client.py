@@ -1,4 +1,4 @@
-"""The Go package: its own tests, and a test suite of a plugin's author that uses it."""
+"""The Go package: its tests, and the example of a plugin with tests that use it."""
 
 from __future__ import annotations
 
