@@ -19,6 +19,7 @@ type Admission struct {
 
 // Advance: How far to advance the clock.
 type Advance struct {
+	// time, in seconds
 	Seconds float64 `json:"seconds"`
 }
 
@@ -29,7 +30,7 @@ type Allocate struct {
 	Ids []string `json:"ids,omitempty"`
 	// device IDs of each container
 	Containers [][]string `json:"containers,omitempty"`
-	// seconds to wait, 3600 at most
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -94,7 +95,7 @@ type CallWait struct {
 	Since *Mark `json:"since,omitempty"`
 	// with the messages as base64
 	Bytes *bool `json:"bytes,omitempty"`
-	// seconds to wait, 3600 at most
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -287,12 +288,13 @@ type EventWait struct {
 	Text *string `json:"text,omitempty"`
 	// number of an event: only later ones; by default only new ones
 	After *int64 `json:"after,omitempty"`
-	// seconds to wait, 3600 at most
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
 // ExitContainer: How a container terminates.
 type ExitContainer struct {
+	// exit code of the container
 	ExitCode *int64 `json:"exit_code,omitempty"`
 	// such as OOMKilled; by default Completed, or Error after a failure
 	Reason *string `json:"reason,omitempty"`
@@ -341,7 +343,7 @@ type Finished struct {
 // GetOptions: GetDevicePluginOptions.
 type GetOptions struct {
 	Resource string `json:"resource"`
-	// seconds to wait, 3600 at most
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -354,7 +356,7 @@ type GetPreferred struct {
 	MustInclude []string `json:"must_include,omitempty"`
 	// number of devices
 	Size int64 `json:"size"`
-	// seconds to wait, 3600 at most
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -526,7 +528,7 @@ type PodResourcesStatus struct {
 type PreStart struct {
 	Resource string   `json:"resource"`
 	Ids      []string `json:"ids"`
-	// seconds to wait, 3600 at most
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -546,11 +548,11 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// a fixed word for programs, such as not-found
 	Reason string `json:"reason"`
-	// of a wait that timed out: the events so far, in lines
+	// for a wait that timed out: the events so far, in lines
 	Report *string `json:"report,omitempty"`
-	// of invalid objects: a line for each broken rule
+	// for invalid objects: a line for each broken rule
 	Problems []string `json:"problems,omitempty"`
-	// of a call to a plugin that failed
+	// for a call to a plugin that failed
 	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }
 
@@ -587,7 +589,7 @@ type ResourceWait struct {
 	Resource string `json:"resource"`
 	// exactly this number; by default any
 	Count *int64 `json:"count,omitempty"`
-	// seconds to wait, 3600 at most
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 

@@ -37,6 +37,7 @@ def add(subparsers: Subparsers) -> None:
     """Add the subcommand; its actions are added when it is called."""
     parser = subparsers.add_parser(
         "ctl",
+        # For `devicemanager --help`, which must not load the actions.
         help="control a running mock kubelet, or nodes in a cluster",
         description="Control a mock kubelet that was started with `devicemanager run --control`,\n"
         "or with `nodes` the nodes of `devicemanager join --control`.",
@@ -64,6 +65,7 @@ def _add_nodes_actions(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_actions(parser: argparse.ArgumentParser, module: str, default: str | None) -> Subparsers:
+    # By name, because the two modules have the same functions.
     try:
         actions = import_module(f"devicemanager.cli.{module}")
     except ModuleNotFoundError as error:

@@ -103,6 +103,7 @@ class Actions:
     def _add(self, subparsers: Subparsers, action: Action, operation: Operation[Any]) -> None:
         act = action.run or _Request(self, action, operation).send
 
+        # The same for all actions: a wait that times out is the answer "no".
         def run(args: argparse.Namespace) -> int:
             try:
                 with self._connected(args) as client:
@@ -149,6 +150,7 @@ def add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
 
 def _lower(summary: str) -> str:
     """Return a summary as a help text: its first sentence, in lower case."""
+    # The OpenAPI document has whole sentences, argparse's lists have fragments.
     first = summary.partition(". ")[0].removesuffix(".")
     return first[0].lower() + first[1:]
 
@@ -176,6 +178,8 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
     if isinstance(operation.body, Text):
         help_ = f"{operation.body.value}; - is standard input"
         parser.add_argument("files", nargs="+", metavar="FILE", type=file_name, help=help_)
+    # Fields come after the names in the path, so that positional ones are in the order of use:
+    # node, resource, devices.
     for field in _fields(operation):
         if action.off is not None and field.name == action.off[0]:
             either = parser.add_mutually_exclusive_group(required=field.required)
@@ -194,6 +198,8 @@ def _fields(operation: Operation[Any]) -> Sequence[FieldInfo]:
 def _unwrapped(field: FieldInfo) -> tuple[inspect.Type, str, float | None]:
     """Return the type of a field without None, its description and its lower limit."""
     info, description = inspect.type_info(field.type), ""
+    # Annotations nest, as in Annotated[Annotated[int, ...] | None, ...]: the outermost description
+    # counts, and the limit of the innermost type.
     while True:
         match info:
             case inspect.Metadata(type=inner, extra_json_schema=schema):
@@ -210,6 +216,7 @@ def _add_field(parser: argparse._ActionsContainer, field: FieldInfo, action: Act
     info, description, least = _unwrapped(field)
     word = field.name.removesuffix("s") if isinstance(info, _LISTS) else field.name
     flag = f"--{word.replace('_', '-')}"
+    # A flag exists for the value that is not the default.
     if isinstance(info, inspect.BoolType):
         if field.default:
             flag, description = f"--no-{word}", f"do not {description}"
@@ -222,9 +229,12 @@ def _add_field(parser: argparse._ActionsContainer, field: FieldInfo, action: Act
         return
     if "choices" not in more:
         more.setdefault("metavar", word.upper())
+    if isinstance(info, inspect.FloatType):
+        description = description.replace(", in seconds", "") + ", such as 30s or 2m"
     if action.off is not None and field.name == action.off[0] and isinstance(info, inspect.StrType):
         more["type"] = filled  # empty is the value of --off
     if field.required and not isinstance(parser, argparse._MutuallyExclusiveGroup):
+        # A required field is given by position. Each value of `many` makes one request.
         more |= {"nargs": "+"} if word == action.many else {}
         dest = f"{word}s" if word == action.many else field.name
         parser.add_argument(dest, help=description, **more)
@@ -232,9 +242,13 @@ def _add_field(parser: argparse._ActionsContainer, field: FieldInfo, action: Act
         nargs = "*" if isinstance(info, _LISTS) else "?"
         parser.add_argument(field.name, nargs=nargs, help=description, **more)
     else:
-        more |= {"action": "append"} if isinstance(info, _LISTS) else {}
-        text = f"{description}{_default_text(field)}"
-        parser.add_argument(flag, dest=field.name, help=text.strip(), **more)
+        if isinstance(info, _LISTS):
+            more["action"] = "append"
+            if "repeated" not in description:  # the API has a list and no parameter to repeat
+                description += "; can be repeated"
+        # argparse's default stays None, so that the request leaves the field out.
+        help_ = description + _default_text(field)
+        parser.add_argument(flag, dest=field.name, help=help_, **more)
 
 
 _LISTS: Final = (inspect.ListType, inspect.VarTupleType)
@@ -250,6 +264,7 @@ def _argument_type(info: inspect.Type, least: float | None) -> dict[str, Any] | 
         case inspect.IntType():
             kind = number(int) if least is None else number(int, least)
             return {"type": kind, "metavar": "N"}
+        # Every number with a fraction is a duration.
         case inspect.FloatType():
             return {"type": seconds, "metavar": "TIME"}
         case inspect.EnumType(cls=cls):
@@ -260,6 +275,7 @@ def _argument_type(info: inspect.Type, least: float | None) -> dict[str, Any] | 
 
 
 def _default_text(field: FieldInfo) -> str:
+    # An empty default needs no words; the description says what happens without the option.
     value = field.default
     if value in (NODEFAULT, None, "", ()):
         return ""
@@ -298,9 +314,11 @@ class _Request:
 
     def send(self, client: Any, args: argparse.Namespace) -> int:
         given = vars(args)
+        # Before the first request, so that a mistake in the second argument changes nothing.
         self.actions.check(client, args)
         for target in self._targets(client, args):
             path = [str({**given, **target}[name]) for name in self.operation.parameters]
+            # What is not given is left out, so that the server's defaults count.
             fields = {
                 each.name: value
                 for each in _fields(self.operation)
@@ -323,6 +341,7 @@ class _Request:
         name, timeout = self.operation.name, self.action.timeout
         if not isinstance(self.operation.body, type):
             return client.ask(name, *path, query=fields, timeout=timeout), fields
+        # The shape fills in the defaults; the server checks the values.
         body = self.operation.body(**fields)
         timeout += getattr(body, "timeout", 0.0)
         return client.ask(name, *path, body=body, timeout=timeout), msgspec.structs.asdict(body)
@@ -330,6 +349,7 @@ class _Request:
     def _targets(self, client: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         """Yield what differs between the requests."""
         many = self.action.many
+        # Users name pods by name; the operations want UIDs.
         if "uid" in self.operation.parameters:
             names = args.pods if many == "pod" else [args.pod]
             for pod in pods_among(*self.actions.pods(client, args), names):

@@ -78,6 +78,7 @@ def connected_to_nodes(args: argparse.Namespace) -> Iterator[ServedApi]:
 def _checked(args: argparse.Namespace, api: _Api) -> Iterator[tuple[str, str | None]]:
     """Return the address and the token. An error inside is explained if the other API is served
     there, whose operations are all unknown to this one."""
+    # The flag overrides the variable.
     where = args.control or os.environ.get(_WHERE)
     if not where:
         raise CommandError(f"{api.question} or set {_WHERE}")
@@ -135,6 +136,7 @@ def pods_among(pods: Sequence[PodInfo], advice: str, names: Sequence[str]) -> li
 
 
 def _pod(pods: Sequence[PodInfo], advice: str, name: str) -> PodInfo:
+    # UIDs first: they are unique, while a pod could have another pod's UID as its name.
     for pod in pods:
         if pod.uid == name:
             return pod
@@ -157,13 +159,13 @@ def data(shape: Any) -> Any:
 
 def show(shape: Any, form: str) -> None:
     """Print an answer as ``json`` or ``yaml``."""
-    # Through JSON: a field with other values than strings and numbers differs only there.
     value = data(shape)
     if form == "json":
         print(json.dumps(value, indent=2))
         return
     import yaml  # takes a while
 
+    # In the order of the API, where the most important fields come first.
     print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
 
 

@@ -98,7 +98,7 @@ def add(subparsers: Subparsers) -> None:
                     action="append",
                     default=[],
                     metavar="[CONTAINER=]N",
-                    help="of all containers, or of one; can be repeated (default: 0)",
+                    help="for all containers, or for one; can be repeated (default: 0)",
                 )
             ],
             run=_finish,
@@ -220,6 +220,7 @@ def _group(subparsers: Subparsers, name: str, help_: str, metavar: str = "ACTION
 
 def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
+    # Pod by pod: the earlier ones stay admitted if a later file is wrong.
     rejected = False
     for file in args.files:
         try:
@@ -253,6 +254,7 @@ def _print_admission(answer: Admission) -> None:
 def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
     found = pods_named(client, args.pods)
     if args.grace_period is None:
+        # In one request: all of them or none. A pod can be named twice.
         client.terminate(*dict.fromkeys(pod.uid for pod in found))
     else:
         for pod in found:
@@ -288,6 +290,7 @@ def _exit_codes(given: list[str]) -> int | dict[str, int]:
 
 def _apply(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
+    # createClaims takes objects of all kinds; the other two are for readers of the API.
     for file in args.files:
         try:
             client.ask("createClaims", body=content(file))
@@ -354,6 +357,7 @@ def _wait_for_call(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
     def phase() -> str:
+        # A pod that was deleted is not listed any more.
         try:
             (found,) = pods_named(client, [args.pod])
         except CommandError:

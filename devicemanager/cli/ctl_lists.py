@@ -131,6 +131,7 @@ def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
     names: dict[str, str] = {}
 
     def holder(uid: str | None) -> str | None:
+        # One request for the names of all pods, and another for a pod that is newer.
         if uid is not None and uid not in names:
             names.update((pod.uid, pod.title) for pod in client.pods().values())
         return None if uid is None else names.get(uid, uid)
@@ -188,6 +189,7 @@ def print_items(listing: Listing, answer: Any, form: str) -> None:
 
 def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callable[[], Any]) -> int:
     """Print what is new or has changed after every event, until the server stops."""
+    # The number is taken before the first list: an event in between lists again.
     seen: dict[str, Any] = {}
     latest = client.node().latest_event
     printer = _Printer(form, listing)
@@ -211,6 +213,7 @@ class _Printer:
 
     def changes(self, seen: dict[str, Any], items: Sequence[Any]) -> None:
         """Print the items that differ from ``seen``, and update it."""
+        # An event says little about what it changed, so whole lists are compared.
         now: Mapping[str, Any] = {self._listing.name(item): item for item in items}
         changed = [item for name, item in now.items() if seen.get(name) != item]
         gone = [name for name in seen if name not in now]
@@ -225,11 +228,12 @@ class _Printer:
         if self._form == "name":
             print(clean(self._listing.name(item)), flush=True)
         elif self._form in ("json", "yaml"):
-            print(json.dumps(data(item)), flush=True)
+            print(json.dumps(data(item)), flush=True)  # YAML, too: JSON is valid YAML
         else:
             is_wide = self._form == "wide"
             headings = self._listing.headings(is_wide)
             cells = [clean(cell) for cell in self._listing.cells(item, is_wide)]
+            # Later rows cannot change what is printed already, so longer cells stick out.
             if not self._widths:
                 pairs = zip(headings, cells, strict=True)
                 self._widths = [max(map(len, pair)) + 2 for pair in pairs]

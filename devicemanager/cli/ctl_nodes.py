@@ -121,6 +121,7 @@ def add(subparsers: Subparsers) -> None:
         Action(
             "leave",
             "leave",
+            # --how is optional, so it may not be among the facts.
             done=lambda facts: f"has left and is {_LEFT[facts.get('how') or 'delete']}",
             many="node",
             timeout=_LEAVE_SECONDS,

@@ -42,6 +42,7 @@ class TcpAddress:
                 f"invalid address {text!r}: expected ADDRESS:PORT, such as 127.0.0.1:8001"
             )
         bare = host.removeprefix("[").removesuffix("]")
+        # The only name: any other would have to be resolved, and could change its address.
         bare = "127.0.0.1" if bare == "localhost" else bare
         try:
             address = ipaddress.ip_address(bare)
@@ -61,6 +62,7 @@ class TcpAddress:
         """Parse an address; raise NotLoopback if other hosts can reach it, unless
         ``allow_remote``."""
         address = cls.parse(text)
+        # Rejected by default: the token would cross the network unencrypted.
         if not address.is_loopback and not allow_remote:
             raise NotLoopback(
                 f"{address} can be reached from other hosts, and nothing is encrypted: use "
@@ -112,6 +114,7 @@ class Access:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given, wanted = token.strip().encode(), (self.token or "").encode()
         shown = given if scheme.lower() == "bearer" else b""
+        # In constant time, so that the time of an answer reveals nothing about the token.
         if wanted and hmac.compare_digest(shown, wanted):
             return
         what = (
@@ -137,6 +140,7 @@ class Access:
             # The user allowed other hosts. Clients can use any of this host's addresses, but
             # still no domain name.
             return _is_address(host, address.port)
+        # Users type localhost, too; a site cannot make it point elsewhere.
         return host in (str(address), f"localhost:{address.port}")
 
 
@@ -164,8 +168,10 @@ class Gate:
     def _access(self, scope: Scope) -> Access | None:
         """Return the rules for a request; None for a unix socket."""
         server = scope["server"]
+        # uvicorn reports a unix socket as its path and no port.
         if server is not None and server[1] is None:
             return None
+        # By the address of the connection and not by the Host, which the client chooses.
         for access in self.listeners:
             if server is not None and access.address.takes(*server):
                 return access
@@ -173,10 +179,12 @@ class Gate:
 
 
 def _from_page() -> HttpError:
+    # The same text for all causes: a page must not learn which check it failed.
     return HttpError(HTTPStatus.FORBIDDEN, "forbidden", "requests of web pages are rejected")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
+    # Header bytes have no encoding; latin-1 maps every byte to one character.
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 

@@ -46,10 +46,12 @@ class Answer:
         self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # An answer is the state of one moment; no browser or proxy may store it.
         headers = [(b"cache-control", b"no-store"), *self._headers]
         if self._status is not HTTPStatus.NO_CONTENT:
             headers.append((b"content-type", self._kind.encode()))
             headers.append((b"content-length", str(len(self._body)).encode()))
+        # RFC 9110 requires this header with 401.
         if self._status is HTTPStatus.UNAUTHORIZED:
             headers.append((b"www-authenticate", b"Bearer"))
         start = {"type": "http.response.start", "status": self._status.value, "headers": headers}
@@ -60,6 +62,7 @@ class Answer:
 
 def encoded(value: Any) -> bytes:
     """Return a value as JSON; empty for None, which is sent without a body."""
+    # Details of events can be any Python value; those that JSON does not know become text.
     return b"" if value is None else msgspec.json.encode(value, enc_hook=str)
 
 
@@ -76,6 +79,7 @@ def problem_answer(problem: Problem) -> Answer:
 
 async def send_pieces(body: bytes, send: Send) -> None:
     """Send a part of an answer; more can follow."""
+    # Slices of a view copy nothing; each piece is copied once, when it is sent.
     view = memoryview(body)
     for at in range(0, len(view), _PIECE):
         piece = bytes(view[at : at + _PIECE])
@@ -98,12 +102,16 @@ class Lines:
         try:
             async for some in self._until(gone):
                 await send_pieces(some, send)
+            # The last part says that the stream is complete. To a client that has disconnected
+            # nothing can be sent.
             if not gone.done():
                 await send({"type": "http.response.body", "body": b""})
         finally:
             gone.cancel()
 
     async def _until(self, gone: asyncio.Task[None]) -> AsyncIterator[bytes]:
+        # Both are awaited together: without entries, a disconnected client would otherwise stay
+        # subscribed until the next one.
         while True:
             following = asyncio.ensure_future(anext(self._lines, None))
             await asyncio.wait({following, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
 """The client's side of HTTP: the operations of a control API that another process serves.
 
-Each request has a connection of its own. On a unix socket that is cheaper than checking whether
-a stored connection still works.
+Each request has its own connection. On a unix socket that is cheaper than checking whether a
+stored connection still works.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class Transport:
     def _asked(
         self, method: str, path: str, body: bytes | None, kind: str, timeout: float | None
     ) -> Iterator[http.client.HTTPResponse]:
+        # Without it the server would keep each connection open until its idle timeout.
         headers = {"Connection": "close"}
         if body is not None:
             headers["Content-Type"] = kind
@@ -111,7 +112,9 @@ class Transport:
         connection = self._connection(timeout)
         try:
             try:
-                with contextlib.suppress(BrokenPipeError):  # rejected before all was sent
+                # A server can reject a large body and close before all of it was sent. The
+                # answer with the reason can still be read then.
+                with contextlib.suppress(BrokenPipeError):
                     connection.request(method, path, body, headers)
                 response = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
@@ -133,9 +136,11 @@ class Transport:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             return ServerGone(f"cannot connect to the control API at {self.address}: {self.start}")
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
-            # Not with its text, which is whatever bytes came. No byte at all is an OSError, too.
+            # Not with its text, which can be any bytes. An empty answer is an OSError, too, and
+            # means that the server has stopped.
             return ControlError(f"{self.address} does not serve the control API")
         what = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        # A reset connection means that the server stopped during the request; `ctl -w` ends then.
         kind = ServerGone if isinstance(error, ConnectionError) else ControlError
         return kind(f"request to the control API at {self.address} failed: {what}")
 
@@ -182,6 +187,7 @@ class ServedApi:
             body, fields = operation.body(**fields), {}
         timeout = getattr(body, "timeout", 0.0)
         check_seconds(timeout)
+        # The server may take as long as the wait itself, and then as long as for other answers.
         found: T = self.ask(operation.name, *path, query=fields, body=body, timeout=timeout)
         return found
 
@@ -198,6 +204,7 @@ class ServedApi:
         operation = self.table[name]
         target = operation.path
         for parameter, value in zip(operation.parameters, path, strict=True):
+            # A slash in a name must not become a separator of the path.
             target = target.replace(f"{{{parameter}}}", urllib.parse.quote(value, safe=""))
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         reply = self.transport.ask(
@@ -222,6 +229,7 @@ class ServedApi:
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
         """Yield the lines of a stream. Raises ControlError if the last one is incomplete."""
         operation = self.table[name]
+        # While following, hours can pass between two entries.
         timeout = None if query.get("follow") else self.timeout
         with self.transport.stream(_with_query(operation.path, query), timeout) as response:
             if response.status >= HTTPStatus.BAD_REQUEST:
@@ -249,6 +257,7 @@ def served_paths(transport: Transport) -> frozenset[str]:
     """Return the paths of the operations that are served there, of any API; none if that cannot
     be read."""
     try:
+        # Every control API serves its document there, with any operations.
         reply = transport.ask("GET", "/openapi.json")
         return frozenset(msgspec.json.decode(reply.body, type=_Document).paths)
     except (ControlError, msgspec.DecodeError):

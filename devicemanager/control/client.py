@@ -92,6 +92,7 @@ class MockKubeletClient:
         return self._api.read(name, query)
 
     # -- node and paths --------------------------------------------------------------------
+    # Each property is a request: another kubelet can serve the same socket by now.
 
     def node(self) -> shapes.Node:
         """Return the node and the paths of its kubelet's files."""
@@ -201,11 +202,13 @@ class MockKubeletClient:
 
     def terminate(self, *uids: str) -> None:
         """Terminate and delete pods, all of them or none."""
+        # Without UIDs there is nothing to do; the server requires at least one.
         if uids:
             self._api.call(operations.delete_pods, uid=list(uids))
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
         """Let every app container of the pod terminate, and return the pod's phase."""
+        # msgspec encodes a dict, but not every mapping of a user.
         codes = exit_codes if isinstance(exit_codes, int) else dict(exit_codes)
         return self._api.call(operations.finish_pod, uid, exit_codes=codes).phase
 
@@ -355,6 +358,8 @@ class MockKubeletClient:
         check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
+        # The condition runs here, so the server cannot wait for it. It waits for the next event
+        # instead, with the number taken before the check, so that no event is missed.
         while True:
             seen = self.events.latest
             if condition():
@@ -365,10 +370,11 @@ class MockKubeletClient:
                 lines = [f"  {event}" for event in events] or ["  nothing"]
                 head = f"waited {timeout:g} s for {what}; what did happen:"
                 raise WaitTimeout("\n".join([head, *lines]))
+            # For a short time only: time alone can fulfil the condition.
             try:
                 self.wait_for_event(after=seen, timeout=min(rest, _CHECK_SECONDS))
             except WaitTimeout:
-                continue  # time alone may have fulfilled it
+                continue
 
     def wait_for_event(
         self,
@@ -400,6 +406,7 @@ class MockKubeletClient:
             matches = not isinstance(text, re.Pattern) or text.search(event.message)
             if matches and (where is None or where(event)):
                 return event
+            # It does not match: wait for a later event, in the rest of the time.
             after, timeout = event.number, max(0.0, end - time.monotonic())
 
     def wait_for_call(
@@ -417,6 +424,7 @@ class MockKubeletClient:
         # Rejects invalid criteria here, with the same error as in the kubelet's process.
         ids = CallFilter(resource, **criteria).device_ids
         check_seconds(timeout)
+        # Sorted, because the order of a set differs between runs.
         wanted: dict[str, Any] = {**criteria, "device_ids": None if ids is None else sorted(ids)}
         end = time.monotonic() + timeout
         while True:
@@ -424,6 +432,7 @@ class MockKubeletClient:
                 resource=resource, **wanted, since=since, bytes=True, timeout=timeout
             )
             call = convert.call_from(self.ask("waitForCall", body=body, timeout=timeout))
+            # A function cannot be sent, so it is checked here.
             if where is None or where(call):
                 return call
             since, timeout = Mark(call.after_event, call.number), max(0.0, end - time.monotonic())

@@ -49,6 +49,7 @@ def node(kubelet: MockKubelet) -> shapes.Node:
 
 
 def admission(given: Admission, pod: PodInfo) -> shapes.Admission:
+    # Not at the top: clients load this module, too, and admissions need the kubelet.
     from devicemanager.kubelet.pods.data import container_data, explanation_data
 
     return shapes.Admission(
@@ -66,6 +67,7 @@ def admission(given: Admission, pod: PodInfo) -> shapes.Admission:
 
 
 def container_status(given: statuses.ContainerStatus) -> shapes.ContainerStatus:
+    # JSON has no variants: one of three fields is set, as in the Kubernetes API.
     state = given.state
     return shapes.ContainerStatus(
         name=given.name,
@@ -103,7 +105,7 @@ def event(given: Event) -> shapes.Event:
 
 
 def event_from(shape: shapes.Event) -> Event:
-    """Return the kubelet's event, with ``details`` as they are in JSON."""
+    """Return the kubelet's event; ``details`` have the types of JSON."""
     return Event(
         shape.time,
         EventKind(shape.kind),
@@ -173,6 +175,7 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
 
 def calls_dropped(count: int, last: int) -> shapes.Call:
     """Return what stands in place of ``count`` calls."""
+    # All other fields are null: readers see a call like any other.
     facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)
     return shapes.Call(
         **facts
@@ -211,4 +214,5 @@ def fault(state: FaultState) -> shapes.Fault:
 
 
 def fault_from(shape: shapes.Fault) -> FaultState:
+    # From its line, which has all options; ``options`` leaves out those at their default.
     return FaultState(shape.id, Fault.parse(shape.spec), shape.seen, shape.fired, shape.holding)

@@ -44,6 +44,8 @@ class HttpError(Exception):
         self.reason = reason
 
 
+# The reasons are part of the API: clients find the error class by them. A new error class goes
+# above its base class.
 _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (WaitTimeout, HTTPStatus.GATEWAY_TIMEOUT, "wait-timeout"),
     (ManifestError, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-manifest"),
@@ -56,7 +58,7 @@ _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (StartError, HTTPStatus.SERVICE_UNAVAILABLE, "cannot-start"),
     (StopError, HTTPStatus.INTERNAL_SERVER_ERROR, "cannot-stop"),
 )
-"""The first class that matches counts, so subclasses come before their base."""
+"""The first class that matches counts."""
 
 NOT_FOUND: Final = "not-found"
 """The reason of a RequestError about something that does not exist."""
@@ -68,12 +70,14 @@ def problem_of(error: Exception, *, missing: bool = False) -> Problem:
         return _problem(error.status, error.reason, str(error))
     if isinstance(error, RpcError):
         status = RpcStatus(code=error.code, message=error.description)
+        # A plugin can put line ends into its message; a detail is one line.
         text = " ".join(str(error).split())
         return _problem(HTTPStatus.BAD_GATEWAY, "plugin-error", text, rpc_status=status)
     for kind, http_status, reason in _KINDS:
         if isinstance(error, kind):
             if kind is RequestError and missing:
                 http_status, reason = HTTPStatus.NOT_FOUND, NOT_FOUND
+            # Failed waits have a first line and a report of the events.
             first, _, rest = str(error).partition("\n")
             report = f"{first}\n{rest}" if rest else UNSET
             problems = list(error.lines) if isinstance(error, InvalidObject) else UNSET
@@ -102,6 +106,7 @@ def error_of(problem: Problem) -> Exception:
         return RpcError(problem.rpc_status.code, problem.rpc_status.message)
     text = problem.report if problem.report is not UNSET else problem.detail
     found: Callable[[str], Exception] | None = RequestError if problem.reason == NOT_FOUND else None
+    # An unknown reason, of a newer server, becomes a ControlError.
     for kind, _, reason in _KINDS:
         if reason == problem.reason:
             found = kind

@@ -134,6 +134,7 @@ class Feed(Generic[T]):
         with self._reading():
             last = since
             while True:
+                # Taken before the check: an entry in between sets this very event.
                 changed = self._changed
                 batch = self._batch(self._source.later(last)) if self.latest > last else ()
                 if batch:
@@ -151,8 +152,7 @@ class Feed(Generic[T]):
     async def changes(self, since: int, seconds: float) -> None:
         """Wait for an entry after ``since``, at most ``seconds``."""
         with self._reading():
-            # Taken before the check: an entry in between sets this very event.
-            changed = self._changed
+            changed = self._changed  # before the check, as in ``lines``
             if self.latest > since or self.closed:
                 return
             with contextlib.suppress(TimeoutError):
@@ -163,6 +163,7 @@ class Feed(Generic[T]):
 
     def _batch(self, later: Sequence[T]) -> Sequence[T]:
         size = 0
+        # A call can have 4 MiB: fifty of them at once would be too much for one reader.
         for count, each in enumerate(later[:_BATCH]):
             size += self._source.size(each)
             if size > _BATCH_BYTES:
@@ -193,6 +194,7 @@ class Feed(Generic[T]):
                 new[each.number] if each.number in new else self._cache[each.number]
                 for each in selected
             )
+            # Only now: adding can drop older lines, which this text may have needed.
             for number, line in new.items():
                 self._add_to_cache(number, line)
         return text
@@ -206,6 +208,7 @@ class Feed(Generic[T]):
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         self._readers += 1
+        # Subscribed only while there are readers: without them, a publisher pays nothing.
         if self._unsubscribe is None:
             self._unsubscribe = self._source.subscribe(self._published)
         try:
@@ -226,6 +229,7 @@ class Feed(Generic[T]):
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
+        # Cleared first: an entry from now on wakes the loop again.
         self._is_waking.clear()
         self._changed.set()
         self._changed = asyncio.Event()

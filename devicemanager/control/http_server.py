@@ -137,6 +137,7 @@ class HttpServerThread(abc.ABC):
             except StartError as error:
                 raise StartError(f"{self.what} cannot start: {error}") from error
             server = _Server(prepared)
+            # A daemon, so that a program that forgets to stop the server can still exit.
             thread = threading.Thread(target=server.run_all, name=self.what, daemon=True)
             thread.start()
             server.ready.wait()
@@ -151,6 +152,7 @@ class HttpServerThread(abc.ABC):
         """Stop serving: streams end, waits time out, other answers have two seconds. Stopping
         twice does nothing. Raises StopError if the server had failed."""
         server, thread = self._server, self._thread
+        # Cleared first, so that a second call does nothing, even while this one waits.
         self._server = self._thread = None
         if server is None or thread is None:
             return
@@ -188,14 +190,17 @@ class _Server(uvicorn.Server):
                 ssl_certfile=None if files is None else files.certificate,
                 ssl_keyfile=None if files is None else str(files.key),
                 http=_Connection,
+                # Nothing that is not used: each is code that clients could reach.
                 ws="none",
                 interface="asgi3",
                 lifespan="off",
+                # The kubelet's process has its own log on standard output.
                 log_config=None,
                 log_level="critical",
                 access_log=False,
                 server_header=False,
                 date_header=False,
+                # A client must not choose the address that access.Gate checks.
                 proxy_headers=False,
                 backlog=_BACKLOG,
                 limit_concurrency=max_connections() + 1,  # _Connection closes those above
@@ -212,6 +217,7 @@ class _Server(uvicorn.Server):
         """Serve until ``end``, on the server's thread."""
         try:
             asyncio.run(self._all())
+        # All of them, SystemExit included: uvicorn exits the process if it cannot listen.
         except BaseException as error:
             self.failure = f"{error}" or repr(error)
         finally:
@@ -224,6 +230,7 @@ class _Server(uvicorn.Server):
         await self.serve(sockets=self._listeners)
 
     async def main_loop(self) -> None:
+        # Instead of uvicorn's loop, which checks ten times a second whether it should end.
         self.ready.set()
         await self._ending.wait()
         # Accept no more, and give the loop two turns for connections that were just accepted:
@@ -237,6 +244,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
+        # Clients that do not read keep their connections beyond uvicorn's grace period.
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
@@ -254,6 +262,7 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        # uvicorn would answer 503, which takes memory for a client that may never read.
         limit = self.config.limit_concurrency
         if limit is not None and len(self.connections) >= limit:
             transport.abort()
@@ -265,6 +274,7 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
+        # uvicorn has no hook for a request that has arrived, but it has a new cycle then.
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
@@ -291,6 +301,7 @@ class _Connection(H11Protocol):
 def max_connections() -> int:
     """Return the number of connections that leaves half of the process's file descriptors to
     the kubelet."""
+    # Plugins and PodResources clients need descriptors of the same process.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 2
     return max(4, min(_MOST_CONNECTIONS, limit))
@@ -342,6 +353,7 @@ def new_token(path: Path, stack: contextlib.ExitStack) -> str:
     closes. Raises StartError."""
     token = secrets.token_urlsafe(32)
     try:
+        # Removed and created exclusively: a file, or a link, of another user is never written.
         path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
         with open(descriptor, "w") as file:  # noqa: PTH123  # a descriptor

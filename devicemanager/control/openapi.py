@@ -29,6 +29,7 @@ _REF: Final = "#/components/schemas/{name}"
 @cache
 def document(table: OperationTable) -> dict[str, Any]:
     """Return the document of a table as plain data, which is not to be changed."""
+    # Every operation can answer with a problem.
     answers = [Problem, *(each.answer for each in table if each.answer is not None)]
     bodies = [each.body for each in table if isinstance(each.body, type)]
     types = list(dict.fromkeys([*answers, *bodies]))
@@ -47,6 +48,7 @@ def document(table: OperationTable) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "http://localhost", "description": "on <root>/control.sock"}],
+        # Without the token on the unix socket, with it over TCP.
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
@@ -83,6 +85,7 @@ def _complete(components: dict[str, Any], answers: list[Any], bodies: list[Any])
 
 def _attrs_classes(types: list[Any]) -> Iterator[type]:
     """Find the attrs classes among the types and everything that they contain."""
+    # Types can refer to themselves, so classes are visited once.
     seen: set[type] = set()
     pending: list[Any] = list(msgspec.inspect.multi_type_info(types))
     while pending:
@@ -103,6 +106,7 @@ def _attrs_classes(types: list[Any]) -> Iterator[type]:
 
 def field_docs(cls: type) -> dict[str, str]:
     """Return the docstrings below the fields of a class, by field."""
+    # Python does not keep these docstrings; Sphinx finds them in the source, too.
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(body, ast.ClassDef)
     docs = {}
@@ -125,6 +129,7 @@ def _plain(schema: Any) -> Any:
     found = {
         key: _plain(value)
         for key, value in schema.items()
+        # A property can be called title; its value is a schema and not a string.
         if key != "title" or not isinstance(value, str)
     }
     if isinstance(text := found.get("description"), str):
@@ -164,6 +169,7 @@ def _body(body: type[msgspec.Struct] | Text, refs: dict[Any, Any]) -> dict[str, 
         schema = {"type": "object", "description": body.value}
         kinds = ("application/json", "application/yaml")
         return {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+    # A body with defaults for all fields can be left out: it is read as `{}`.
     required = any(field.required for field in msgspec.structs.fields(body))
     return {"required": required, "content": {"application/json": {"schema": refs[body]}}}
 
@@ -176,6 +182,7 @@ def _path_parameters(row: Operation[Any]) -> Iterator[dict[str, Any]]:
 def _query_parameters(row: Operation[Any]) -> Iterator[dict[str, Any]]:
     if row.query is None:
         return
+    # A query is a flat object for msgspec and a list of parameters for OpenAPI.
     schema = msgspec.json.schema_components([row.query], ref_template=_REF)[1]
     properties = schema[row.query.__name__]
     for name, value in properties["properties"].items():

@@ -45,6 +45,7 @@ class Text(Enum):
     OBJECTS = "objects of devmgmtproto.k8s.io, as JSON or YAML"
 
 
+# A text is passed on unparsed: `MockKubelet` parses it, with the same errors as in Python.
 Manifest = Annotated[str, Text.MANIFEST]
 Objects = Annotated[str, Text.OBJECTS]
 
@@ -76,6 +77,8 @@ class Stream(Generic[T]):
 class Operation(Generic[T]):
     """One operation; ``T`` is the type of its answer."""
 
+    # Not an attrs class: its properties are derived from the function when they are needed.
+
     def __init__(
         self,
         handler: Callable[..., T],
@@ -90,6 +93,7 @@ class Operation(Generic[T]):
         self.path = path
         self.members = tuple(members.split())
         self._status = status
+        # OpenAPI's convention is camelCase, and generators name functions after it.
         first, *words = handler.__name__.split("_")
         self.name = first + "".join(map(str.capitalize, words))
         """``operationId``."""
@@ -109,6 +113,7 @@ class Operation(Generic[T]):
     @property
     def answer(self) -> Any:
         """The type of the answer, of a stream that of a line; None if there is none."""
+        # Clients get what a wait or a stream delivers, and not the object that describes it.
         found = self._hints["return"]
         if get_origin(found) in (Wait, Stream):
             (found,) = get_args(found)
@@ -135,6 +140,7 @@ class Operation(Generic[T]):
     @cached_property
     def query(self) -> type[msgspec.Struct] | None:
         """The parameters of the query, as a type; None if there are none."""
+        # A struct, so that msgspec checks the parameters and describes them in the document.
         fields = [
             (each.name, self._hints[each.name], *_default(each))
             for each in inspect.signature(self.handler).parameters.values()

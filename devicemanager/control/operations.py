@@ -20,6 +20,7 @@ from devicemanager.control.shapes import Count, OfPlugin, OfResource, OfRpc, Wit
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.events.calls.matching import CallFilter
 from devicemanager.events.stream import EventKind
 from devicemanager.faults.fault import Fault
 from devicemanager.io.clock import ManualClock
@@ -143,10 +144,11 @@ def admit_pod(
     kubelet: MockKubelet,
     body: Manifest,
     *,
-    start: Annotated[bool, Meta(description="also start the containers")] = True,
+    start: Annotated[bool, Meta(description="start the containers")] = True,
 ) -> shapes.Admission:
     """Admit a pod. A rejection is an answer, too."""
     admission = kubelet.admit(body, start=start)
+    # Described only now, so that it has the states of the containers that were started.
     try:
         pod = kubelet.pod(admission.uid)
     except RequestError:  # it was deleted at once
@@ -211,7 +213,7 @@ def get_pod_resources_status(kubelet: MockKubelet, uid: str) -> shapes.PodResour
 
 @TABLE.get(_POD + "/container-statuses", "container_statuses")
 def get_container_statuses(kubelet: MockKubelet, uid: str) -> shapes.ContainerStatusList:
-    """Show the statuses of a pod's containers: waiting, running or terminated."""
+    """Show the statuses of a pod's containers."""
     found = kubelet.container_statuses(uid).values()
     return shapes.ContainerStatusList(items=list(map(convert.container_status, found)))
 
@@ -269,7 +271,8 @@ def get_events(
     follow: _Follow = False,
     kind: Annotated[tuple[str, ...], Meta(description="only of this kind; can be repeated")] = (),
 ) -> Stream[shapes.Event]:
-    """Read events, one line of JSON each; resume with the number of the last one."""
+    """Read events. The answer has a line of JSON for each; to resume, send the last number."""
+    # Checked before the stream begins: afterwards there is no status any more to answer with.
     known = {each.value for each in EventKind}
     for each in kind:
         if each not in known:
@@ -297,9 +300,7 @@ def get_calls(
     ] = (),
     bytes: Annotated[bool, Meta(description="with the messages as base64")] = False,
 ) -> Stream[shapes.Call]:
-    """Read calls between the kubelet and plugins, one line of JSON each."""
-    from devicemanager.events.calls.matching import CallFilter
-
+    """Read calls between the kubelet and plugins. The answer has a line of JSON for each."""
     wanted = CallFilter(resource, rpc, plugin, device_id or None, code=code)
     return Stream("calls-with-bytes" if bytes else "calls", since, follow, wanted.matching)
 
@@ -382,6 +383,7 @@ def clear_faults(
 @TABLE.delete("/v1/faults/{id}", "faults")
 def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
     """Clear one fault."""
+    # int() accepts more than digits, and gigabytes of them slowly.
     if not id.isascii() or not id.isdigit() or len(id) > 18:
         text = f"invalid fault ID {id!r}: expected a number"
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
@@ -469,7 +471,7 @@ def advance_clock(kubelet: MockKubelet, body: shapes.Advance) -> shapes.Clock:
 @TABLE.get("/v1/checkpoint", "checkpoint_path")
 def get_checkpoint(kubelet: MockKubelet) -> dict[str, Any]:
     """Show the checkpoint file."""
-    import checkpoint as file
+    import checkpoint as file  # not at the top: clients need no checkpoint
 
     path = kubelet.checkpoint_path
     try:
@@ -481,5 +483,5 @@ def get_checkpoint(kubelet: MockKubelet) -> dict[str, Any]:
         raise RequestError(str(error)) from error
     except msgspec.DecodeError as error:
         raise RequestError(f"{path}: not JSON: {error}") from None
-    # As it is on disk: encoding it again could change numbers.
+    # The text on disk: encoding it again could change numbers.
     return msgspec.Raw(data)  # type: ignore[return-value]  # the same in JSON

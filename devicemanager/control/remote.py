@@ -50,6 +50,7 @@ class RemoteEvents:
     def _read(self, since: int, *, follow: bool, kinds: tuple[EventKind, ...]) -> Iterator[Event]:
         query = {"since": since, "follow": follow, "kind": [kind.value for kind in kinds]}
         for shape in self._api.read("getEvents", query):
+            # A gap is visible in the numbers; no kubelet has an event of this kind.
             if shape.kind != convert.EVENTS_DROPPED:
                 yield convert.event_from(shape)
 
@@ -84,6 +85,7 @@ class RemoteCalls(CallQueries):
         return self._read(self.latest if since is None else since, follow=True)
 
     def _read(self, since: int, *, follow: bool) -> Iterator[Call]:
+        # With the messages, because a Call decodes them when they are read.
         query = {"since": since, "follow": follow, "bytes": True}
         for shape in self._api.read("getCalls", query):
             if shape.rpc != convert.CALLS_DROPPED:
@@ -102,12 +104,13 @@ class RemoteFaults:
 
     @property
     def seed(self) -> int:
-        """The seed for faults with a probability and no seed of their own."""
+        """The seed for faults that have a probability and no seed."""
         return self._api.call(operations.list_faults).seed
 
     def set(self, fault: Any, /, **options: Any) -> FaultState:
         """Set a fault: by its kind and options, as one line, as a mapping or as a ``Fault``.
         Raises FaultError, and what an action raises."""
+        # Parsed here, so that a mistake raises the same error without a request.
         spec = str(as_fault(fault, options))
         return convert.fault_from(self._api.call(operations.set_fault, spec=spec))
 
@@ -236,6 +239,7 @@ class RemoteAdmission:
         """By name. A rejected pod has none, and looking one up raises KeyError with the
         reason."""
         if not self.admitted:
+            # Not at the top: most pods are admitted, and the module needs the kubelet.
             from devicemanager.kubelet.pods.admission import NoContainers
 
             why = f"{self.reason}: {self.message}"
@@ -260,6 +264,7 @@ class RemoteAdmission:
 
 def manifest_text(source: Source) -> bytes:
     """Return a pod's manifest as text. Raises ManifestError."""
+    # Text is sent unchanged: the server parses it, and its errors have the right lines.
     found = document(source)
     if isinstance(found, str):
         return found.encode()
@@ -271,6 +276,7 @@ def manifest_text(source: Source) -> bytes:
 
 def objects_text(source: ClaimSource) -> bytes:
     """Return objects of structured claims as text. Raises InvalidObject."""
+    # Not at the top: most clients use no structured claims.
     from devicemanager.claims.sources import read_source
     from devicemanager.claims.v1alpha1.texts import to_yaml
 

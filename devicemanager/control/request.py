@@ -95,6 +95,7 @@ class Account:
 async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
     """Read the whole body, at most ``most`` bytes, in the time for it. Raises HttpError."""
     account: Account = request.scope["account"]
+    # Counted as it arrives: a Content-Length can be missing or wrong.
     parts: list[bytes] = []
     size = 0
     try:
@@ -124,7 +125,7 @@ async def disconnected(receive: Receive) -> None:
 async def read_arguments(operation: Operation[Any], request: Request) -> dict[str, Any]:
     """Return what the operation's function is called with: names in the path, the parameters
     of the query, and ``body``. Raises HttpError."""
-    # The body first: a client that is still sending would miss the answer.
+    # The body first: a client reads no answer while it is still sending.
     data = await read_body(request)
     if data and operation.body is None:
         raise _bad(f"{operation.method} {operation.path} takes no body")
@@ -150,6 +151,7 @@ def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
         for name, _ in query.multi_items():
             raise _bad(f"query: unknown parameter {name!r}: this operation has none")
         return given
+    # msgspec would ignore a repeated parameter and report an unknown one without the others.
     fields = {each.name: each for each in msgspec.structs.fields(operation.query)}
     for name, value in query.multi_items():
         field = fields.get(name)
@@ -163,6 +165,7 @@ def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
         else:
             given[name] = value
     try:
+        # Not strict: in a query, numbers and booleans are text.
         return msgspec.structs.asdict(msgspec.convert(given, operation.query, strict=False))
     except msgspec.ValidationError as error:
         raise _bad(f"query: {_where(error)}") from None
@@ -177,6 +180,7 @@ def decode_body(operation: Operation[Any], body: bytes) -> Any:
         return msgspec.json.decode(body or b"{}", type=operation.body)
     except msgspec.ValidationError as error:
         raise _bad(f"body: {_where(error)}") from None
+    # msgspec raises RecursionError for deeply nested JSON.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _bad(f"body: not JSON: {error}") from None
 
@@ -186,6 +190,7 @@ def _text(body: bytes, kind: Text) -> str:
         raise _bad(f"body: empty: expected {kind.value}")
     try:
         # The line end keeps a body of one line from being read as the name of a file.
+        # Editors on Windows begin a file with a byte order mark.
         return body.decode("utf-8-sig") + "\n"
     except UnicodeDecodeError as error:
         raise _bad(f"body: not UTF-8 text (byte {error.start})") from None

@@ -65,6 +65,7 @@ class HttpApplication(abc.ABC):
         """Return the answer for an error."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # uvicorn also sends lifespan and websocket scopes if it is configured to.
         if scope["type"] != "http":
             return
         started = False
@@ -112,6 +113,7 @@ class OperationRouter(HttpApplication):
         self._is_missing = is_missing
         self._workers = CapacityLimiter(WORKERS)
         self._feeds = feeds(self._workers)
+        # One route for each path: with several, starlette would answer 405 at the first.
         by_path: dict[str, dict[str, Operation[Any]]] = {}
         for each in table:
             by_path.setdefault(each.path, {})[each.method] = each
@@ -123,7 +125,7 @@ class OperationRouter(HttpApplication):
                 ),
                 Route("/openapi.json", self._document),
             ],
-            redirect_slashes=False,
+            redirect_slashes=False,  # a redirect would lose the body of a POST
         )
 
     def close(self) -> None:
@@ -141,6 +143,7 @@ class OperationRouter(HttpApplication):
 
     def _endpoint(self, methods: Mapping[str, Operation[Any]]) -> _Endpoint:
         async def endpoint(request: Request) -> ASGIApp:
+            # uvicorn leaves out the body of the answer to HEAD.
             method = "GET" if request.method == "HEAD" else request.method
             operation = methods[method]
             arguments = await read_arguments(operation, request)
@@ -170,13 +173,14 @@ class OperationRouter(HttpApplication):
         feed = self._feeds[wait.feed]
         end = time.monotonic() + wait.timeout
         while True:
-            seen = feed.latest
+            seen = feed.latest  # before the check, so that no entry is missed
             try:
                 found: bytes = await self._on_worker(lambda: encoded(wait.check()))
                 return found
             except WaitTimeout as error:
                 rest = end - time.monotonic()
                 if rest <= 0 or feed.closed:
+                    # Each check is a wait of 0 s; the client waited longer.
                     text = str(error).replace("waited 0 s", f"waited {wait.timeout:g} s", 1)
                     raise WaitTimeout(text) from None
                 await feed.changes(seen, min(rest, _CHECK_SECONDS))
@@ -187,13 +191,15 @@ class OperationRouter(HttpApplication):
     # -- errors --------------------------------------------------------------------------
 
     def _rejection(self, error: Exception, scope: Scope) -> Answer:
+        # A RequestError can mean "not found" or "not now"; only the path decides.
         names = {name: unquote(text) for name, text in scope.get("path_params", {}).items()}
         missing = bool(names) and isinstance(error, RequestError) and self._is_missing(names)
-        if isinstance(error, HTTPException):  # of starlette's router
+        if isinstance(error, HTTPException):  # raised by starlette's router
             status = HTTPStatus(error.status_code)
             word = status.phrase.lower().replace(" ", "-")
             error = HttpError(status, word, self._unrouted(scope, status))
         problem = problem_of(error, missing=missing)
+        # The client gets the text, and so does the owner of the server.
         if problem.reason == "internal":
             self._report_bug(problem.detail)
         return problem_answer(problem)

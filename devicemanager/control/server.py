@@ -77,9 +77,11 @@ class ApiServer(HttpServerThread):
         Callbacks on the stack run when the server stops. Raises StartError.
         """
         listeners = [listen_unix(self.socket_path, stack)]
+        # Both can be the same address, which can be bound only once.
         addresses = list(dict.fromkeys(each for each in (self._tcp, also) if each is not None))
         token = new_token(self.token_path, stack) if addresses else None
         bound = [listen_tcp(each, stack) for each in addresses]
+        # Made after binding, because port 0 becomes an actual port.
         rules = tuple(Access(TcpAddress.of(listener), token) for listener in bound)
         if rules:
             self.address = str(rules[0].address)
@@ -121,6 +123,7 @@ def kubelet_router(kubelet: MockKubelet, gate: Gate) -> OperationRouter:
     def is_missing(names: Mapping[str, str]) -> bool:
         if "id" in names:
             return True  # all that can be wrong with the ID of a fault
+        # While the kubelet is stopped, that is the reason, and the pod may well exist.
         return kubelet.is_serving and not kubelet.has_pod(names["uid"])
 
     return OperationRouter(
@@ -129,5 +132,6 @@ def kubelet_router(kubelet: MockKubelet, gate: Gate) -> OperationRouter:
         gate,
         report_bug=report_bug,
         is_missing=is_missing,
+        # Made by the router, because they share its workers and must be created on its loop.
         feeds=lambda workers: feeds_of(kubelet.events, kubelet.calls, workers),
     )

@@ -19,9 +19,16 @@ from devicemanager.events.calls.matching import Mark
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
+# Unknown fields of a request are rejected, because they are mistakes: a typing error must not
+# select a default. Unknown fields of an answer are ignored, so that answers can get new ones.
+# Fields that are absent in some answers are UNSET; all others are always there, null at least.
+
 DeviceIds = dict[str, list[str]]
 Count = Annotated[int, Meta(ge=0)]
-Seconds = Annotated[float, Meta(ge=0, le=3600, description="seconds to wait, 3600 at most")]
+# Limited, so that a wait whose client has gone ends some time.
+Seconds = Annotated[
+    float, Meta(ge=0, le=3600, description="time to wait, at most one hour, in seconds")
+]
 OfResource = Annotated[str | None, Meta(description="only of this resource")]
 OfPlugin = Annotated[str | None, Meta(description="only of this endpoint")]
 OfRpc = Annotated[str | None, Meta(description="only of this method, such as Allocate")]
@@ -49,13 +56,13 @@ class Problem(Struct, kw_only=True, frozen=True):
     detail: Annotated[str, Meta(description="one line: what, where, what to do")]
     reason: Annotated[str, Meta(description="a fixed word for programs, such as not-found")]
     report: Annotated[
-        str | UnsetType, Meta(description="of a wait that timed out: the events so far, in lines")
+        str | UnsetType, Meta(description="for a wait that timed out: the events so far, in lines")
     ] = UNSET
     problems: Annotated[
-        list[str] | UnsetType, Meta(description="of invalid objects: a line for each broken rule")
+        list[str] | UnsetType, Meta(description="for invalid objects: a line for each broken rule")
     ] = UNSET
     rpc_status: Annotated[
-        RpcStatus | UnsetType, Meta(description="of a call to a plugin that failed")
+        RpcStatus | UnsetType, Meta(description="for a call to a plugin that failed")
     ] = UNSET
 
 
@@ -183,6 +190,7 @@ class ContainerState(Struct, kw_only=True, frozen=True):
     terminated: Terminated | None = None
 
     def __post_init__(self) -> None:
+        # msgspec calls this for answers that a client reads, too.
         if len(self.given()) != 1:
             raise ValueError("Expected waiting, running or terminated")
 
@@ -339,7 +347,7 @@ class Delete(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class ExitContainer(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """How a container terminates."""
 
-    exit_code: int = 0
+    exit_code: Annotated[int, Meta(description="exit code of the container")] = 0
     reason: Annotated[
         str, Meta(description="such as OOMKilled; by default Completed, or Error after a failure")
     ] = ""
@@ -362,6 +370,7 @@ class GetPreferred(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     resource: str
     available: Annotated[list[str], Meta(description="device IDs to choose from")]
     must_include: Annotated[list[str], Meta(description="device IDs that must be included")] = []
+    # Any int32, also invalid ones: this is for testing plugins.
     size: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="number of devices")]
     timeout: Seconds = 10.0
 
@@ -429,7 +438,7 @@ class CallWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """How far to advance the clock."""
 
-    seconds: Annotated[float, Meta(ge=0, le=1e9)]
+    seconds: Annotated[float, Meta(ge=0, le=1e9, description="time, in seconds")]
 
 
 class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

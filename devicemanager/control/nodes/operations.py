@@ -74,6 +74,7 @@ def leave(
     ] = "delete",
 ) -> None:
     """Let a node leave the cluster."""
+    # The lookup makes sure that an unknown node is a 404 like everywhere else.
     cluster.leave([_node(cluster, node).name], how)
 
 
@@ -83,6 +84,7 @@ def _on_node(
     """Decorate a function of one node; it gets the node that the path names."""
 
     def decorate(act: Callable[Concatenate[NodeControl, P], None]) -> Operation[None]:
+        # `wraps` keeps the annotations, from which the operation reads the types.
         @wraps(act)
         def handler(
             cluster: ControlledCluster, node: str, *args: P.args, **arguments: P.kwargs
@@ -195,6 +197,7 @@ def exit_container(node: NodeControl, uid: str, container: str, body: shapes.Exi
 def _node(cluster: ControlledCluster, name: str) -> NodeControl:
     found = cluster.nodes.get(name)
     if found is None:
+        # Cut, because a path can have kilobytes.
         text = f"unknown node {name[:200]!r}: /v1/nodes lists those of this process"
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
     return found

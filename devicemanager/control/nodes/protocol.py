@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ControlledCluster", "ControlledKubelet", "Leave", "NodeControl"]
 
+# Protocols and not the classes: the cluster is in another wing, which needs no control API.
+
 Leave = Literal["delete", "keep", "shutdown"]
 """How a node leaves: delete its Node object, keep everything, or terminate its pods first."""
 

@@ -45,4 +45,5 @@ class NodesControlServer(ApiServer):
 
 
 def _report_bug(text: str) -> None:
+    # Nodes have no common stream of events, so it goes to the log.
     _LOG.error("control API of the nodes: %s", text)

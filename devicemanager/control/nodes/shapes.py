@@ -13,6 +13,8 @@ from devicemanager.control.shapes import schema
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
+# Lengths are limited, because a node keeps these texts and shows them in its status. 317 is the
+# longest name of a resource: 253 for the domain, 63 for the name.
 _Name = Annotated[
     str, Meta(min_length=1, max_length=317, description="a resource, such as vendor.com/gpu")
 ]
@@ -75,7 +77,7 @@ class Eviction(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class Exit(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """How a container terminates."""
 
-    exit_code: Annotated[int, Meta(ge=0, le=255)] = 0
+    exit_code: Annotated[int, Meta(ge=0, le=255, description="exit code of the container")] = 0
     reason: Annotated[
         str,
         Meta(

@@ -29,6 +29,7 @@ PodClaims = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 _SCHEMA: Final = "devicemanager.pod/v1"
 _State = Literal["waiting", "running", "terminated", "unknown"]
+# Named here and not after the classes: the words are part of the JSON form.
 _STATES: Final[dict[type, _State]] = {
     Waiting: "waiting",
     Running: "running",
@@ -96,6 +97,7 @@ class PodInfo:
     A snapshot: it does not change when the pod does.
     """
 
+    # Not an argument: a reader of the JSON needs it, a program in Python does not.
     schema: Literal["devicemanager.pod/v1"] = attrs.field(default=_SCHEMA, init=False, repr=False)
     """Name and version of the JSON form."""
     uid: str
@@ -164,6 +166,7 @@ def pod_info(record: PodRecord, held: PodHoldings, claims: PodClaims) -> PodInfo
     """
     pod = record.pod
 
+    # Copies, because the ledger's and the manifest's mappings belong to others.
     def described(containers: tuple[Container, ...], *, init: bool) -> tuple[ContainerInfo, ...]:
         return tuple(
             [
@@ -198,6 +201,7 @@ def _container_info(
     held: ContainerHoldings,
     claims: Mapping[str, tuple[str, ...]],
 ) -> ContainerInfo:
+    # A container that was never started has a status, too: it waits.
     status = record.status(container.name)
     state = status.state
     kind = ContainerKind.SIDECAR if container.restartable else ContainerKind.INIT

@@ -36,6 +36,7 @@ class Pods:
     def refresh(self, held: Mapping[PodUid, PodHoldings]) -> tuple[PodInfo, ...]:
         """Describe all pods, with the devices in ``held``; return the same tuple if none has
         changed."""
+        # A new dict, so that deleted pods are forgotten.
         before, self._known = self._known, {}
         for record in self._store.records():
             uid = record.pod.uid
