@@ -19,7 +19,6 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.node import NodeStatus
 from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.manager.manager import Capacity, DeviceManager
-from devicemanager.kubelet.pods.pod_info import PodClaims, PodInfo, pod_info
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.settings import Settings
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
     from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.kubelet.pods.pod_info import PodClaims, PodInfo
     from devicemanager.objects.manifests import Source
 
 __all__ = ["NodePods", "Process"]
@@ -146,6 +146,9 @@ class NodePods:
         return {record.pod.uid: self._info(record) for record in self._store.records()}
 
     def _info(self, record: PodRecord) -> PodInfo:
+        # Not at the top: a start needs none of the reports.
+        from devicemanager.kubelet.pods.pod_info import pod_info
+
         pod = record.pod
         held: PodHoldings = {}
         claims: PodClaims = {}
