@@ -158,6 +158,7 @@ def _lower(summary: str) -> str:
 # -- arguments ---------------------------------------------------------------------------
 
 POD_HELP: Final = "a pod: its name, NAMESPACE/NAME, or UID"
+# Names that the command line has in place of those in the paths of the API.
 _PATH: Final = {
     "uid": ("pod", POD_HELP),
     "container": ("container", "name of the container"),
@@ -326,6 +327,7 @@ class _Request:
             }
             if self.action.off is not None and args.off:
                 fields[self.action.off[0]] = self.action.off[1]
+            # Lines are printed as they come, which can take until Ctrl-C.
             if self.operation.is_stream:
                 for line in client.read(self.operation.name, fields):
                     print_line(line, args.output)

@@ -46,6 +46,7 @@ class _Api:
     """What to do if that API is served."""
 
 
+# Both APIs use the same names of files and flags, so users mistake one for the other.
 _KUBELET: Final = _Api(
     "which kubelet? Give --control DIR, its root,",
     "/v1/nodes",

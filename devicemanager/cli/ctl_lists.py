@@ -68,6 +68,7 @@ def devices_text(pod: PodInfo) -> str:
     return ids_text(sorted(id_ for _, id_ in every))
 
 
+# The columns of kubectl where it has them, so that users find what they know.
 _PODS: Final = Listing(
     lambda pod: pod.title,
     [

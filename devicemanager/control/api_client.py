@@ -42,6 +42,7 @@ class Reply:
     body: bytes
 
 
+# http.client only knows TCP. The Host that it sends is not checked on a unix socket.
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -153,6 +154,7 @@ def transport_to(
     text = os.fspath(address)
     if "://" in text:
         return Transport(_url(text), token, start)
+    # Absolute, because a test can change its working directory later.
     path = Path(text).absolute()
     return Transport(str(path / _SOCKET if path.is_dir() else path), token, start)
 
@@ -206,6 +208,7 @@ class ServedApi:
         for parameter, value in zip(operation.parameters, path, strict=True):
             # A slash in a name must not become a separator of the path.
             target = target.replace(f"{{{parameter}}}", urllib.parse.quote(value, safe=""))
+        # Bytes are text of the user's, in YAML or JSON; YAML includes JSON.
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         reply = self.transport.ask(
             operation.method,

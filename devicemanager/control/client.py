@@ -67,6 +67,7 @@ class MockKubeletClient:
         """``address`` is the control socket, the kubelet's directory, or ``http://HOST:PORT``
         with the ``token`` in its ``control.token``. ``timeout`` is in seconds per answer, in
         addition to the time of a wait. Raises ValueError for an invalid address."""
+        # Without a request: a client can be created before the server has started.
         self._api = ServedApi(transport_to(address, token), operations.TABLE, timeout)
         self.events = RemoteEvents(self._api)
         self.calls = RemoteCalls(self._api)

@@ -143,6 +143,8 @@ class Feed(Generic[T]):
                             yield part
                         elif selected := wanted(part):
                             yield await self._text(selected)
+                    # After the batch and not after what was wanted of it: the rest is not
+                    # read again.
                     last = batch[-1].number
                 elif not follow or self.closed:
                     return

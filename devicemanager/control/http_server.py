@@ -156,6 +156,7 @@ class HttpServerThread(abc.ABC):
         self._server = self._thread = None
         if server is None or thread is None:
             return
+        # Joined before the clean-up, so that sockets are removed when nothing uses them.
         server.end()
         thread.join()
         self._clean_up.close()
@@ -317,6 +318,8 @@ def listen_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
         sockets.prepare(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stack.callback(listener.close)
+        # Bound under another name and renamed when it is ready. At the path there is never a
+        # socket that others can open, or one on which nothing listens.
         with sockets.published(path, mode=_MODE) as private:
             listener.bind(str(private))
             private.chmod(_MODE)  # before it is published, so that no other user can connect
@@ -325,6 +328,7 @@ def listen_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
     except (OSError, PodResourcesError) as error:
         text = (isinstance(error, OSError) and error.strerror) or str(error)
         raise StartError(text) from error
+    # Only if it is the same file: another server may have replaced it.
     stack.callback(sockets.remove_if_same, path, identity)
     return listener
 

@@ -47,6 +47,7 @@ def document(table: OperationTable) -> dict[str, Any]:
             "description": table.description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        # OpenAPI has no form for a unix socket; curl and others take any host with one.
         "servers": [{"url": "http://localhost", "description": "on <root>/control.sock"}],
         # Without the token on the unix socket, with it over TCP.
         "security": [{}, {"token": []}],

@@ -383,7 +383,7 @@ def clear_faults(
 @TABLE.delete("/v1/faults/{id}", "faults")
 def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
     """Clear one fault."""
-    # int() accepts more than digits, and gigabytes of them slowly.
+    # int() also accepts signs, spaces and underscores.
     if not id.isascii() or not id.isdigit() or len(id) > 18:
         text = f"invalid fault ID {id!r}: expected a number"
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)

@@ -45,6 +45,7 @@ class RemoteEvents:
 
     def follow(self, since: int | None = None, *kinds: EventKind) -> Iterator[Event]:
         """Yield events after number ``since``, by default new ones, until the server stops."""
+        # "New" counts from this call and not from the first use of the iterator.
         return self._read(self.latest if since is None else since, follow=True, kinds=kinds)
 
     def _read(self, since: int, *, follow: bool, kinds: tuple[EventKind, ...]) -> Iterator[Event]:

@@ -82,6 +82,7 @@ class HttpApplication(abc.ABC):
             except ClientDisconnect:
                 return
             except Exception as error:
+                # Made even if it cannot be sent: it also reports a bug.
                 answer = self._rejection(error, scope)
                 if started:
                     raise  # uvicorn cuts the connection, so the client sees a broken answer
@@ -125,7 +126,7 @@ class OperationRouter(HttpApplication):
                 ),
                 Route("/openapi.json", self._document),
             ],
-            redirect_slashes=False,  # a redirect would lose the body of a POST
+            redirect_slashes=False,  # each path has one form, as in the document
         )
 
     def close(self) -> None:

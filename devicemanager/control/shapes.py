@@ -47,6 +47,7 @@ class RpcStatus(Struct, kw_only=True, frozen=True):
     message: str
 
 
+# RFC 9457 has the first four fields; `reason` replaces its `type`, which would need a URL for each.
 class Problem(Struct, kw_only=True, frozen=True):
     """Why a request failed (RFC 9457)."""
 
@@ -235,6 +236,7 @@ class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("e
     details: dict[str, Any]
 
 
+# The fields of ``call_data``, which also writes the file of `run --calls`, and the messages.
 class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("call")):
     """An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Rpc
     "dropped" stands for calls that are no longer stored; response.dropped is their number."""

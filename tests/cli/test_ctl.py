@@ -304,6 +304,26 @@ def test_missing_address_is_an_error(monkeypatch, capsys):
     assert "which kubelet? Give --control DIR" in capsys.readouterr().err
 
 
+def test_missing_extra_is_reported(monkeypatch, capsys):
+    for name in ("ctl_kubelet", "ctl_action"):
+        monkeypatch.delitem(sys.modules, f"devicemanager.cli.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    for words in (["ctl", "pods"], ["ctl", "--help"]):
+        assert main(words) == 2
+        assert "pip install 'kubelet-devicemanager[control]'" in capsys.readouterr().err
+    assert main(["completion", "bash"]) == 0
+    assert "checkpoint" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", ["wait call", "wait event", "calls"])
+def test_every_simple_field_is_an_option(ctl, capsys, action):
+    """A parameter of an operation is an option without a line of code."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert main(["ctl", *action.split(), "--help"]) == 0
+    fields = {"wait call": "plugin device-id", "wait event": "pod text", "calls": "plugin"}
+    assert all(f"--{name} " in output.getvalue() for name in fields[action].split())
+
+
 @pytest.mark.parametrize("module", ["control.client", "cli.ctl_nodes"])
 def test_client_loads_no_kubelet(module):
     code = (

@@ -107,10 +107,10 @@ def test_rejections_and_errors(kubelet, mock_kubelet, simulated_plugin):
         rejected.raise_for_rejection()
     with pytest.raises(TypeError, match=r"\.admitted"):
         bool(rejected)
-    with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
-        kubelet.terminate("nobody")
-    with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
-        kubelet.pod("nobody")
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'unknown'"):
+        kubelet.terminate("unknown")
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'unknown'"):
+        kubelet.pod("unknown")
     with pytest.raises(RequestError, match="is a pod's name, its UID is train"):
         kubelet.devices("default/train")
     with pytest.raises(ManifestError, match="neither an existing file nor a manifest"):

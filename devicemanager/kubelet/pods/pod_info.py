@@ -185,6 +185,7 @@ def pod_info(record: PodRecord, held: PodHoldings, claims: PodClaims) -> PodInfo
         reason=record.reason,
         message=record.message,
         admitted=record.admitted,
+        # The grace period is set by the request to delete the pod.
         deleting=record.deletion_grace is not None,
         start_time=record.start_time,
         restart_policy=pod.restart_policy,
