@@ -63,11 +63,11 @@ def directory():
 @pytest.fixture
 def no_idle_observers():
     """Nothing that another test's watches have left idle is used, and nothing is kept."""
-    from devicemanager.io import observers
+    from devicemanager.io import watch
     from devicemanager.io.idle_pool import IdlePool
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observers, "_idle", IdlePool(2, observers._end))
+        patch.setattr(watch, "observers", IdlePool(2, watch._end))
         yield
 
 

@@ -49,7 +49,6 @@ def test_every_public_name_can_be_imported(name):
 
 NOT_YET_PUBLIC = {
     "internals of the kubelet, not for users": {"Behaviour", "TopologyPolicy"},
-    "PodInfo takes its place": {"PodRecord"},
     "explanations are text for users so far": {"AdmissionExplanation"},
     "devicemanager.claims": {
         "ClaimManager",
@@ -62,34 +61,7 @@ NOT_YET_PUBLIC = {
         "Inventory",
         "RequestExplanation",
     },
-    "devicemanager.cluster": {
-        "Api",
-        "Connection",
-        "Credentials",
-        "Findings",
-        "Heartbeats",
-        "Lane",
-        "Members",
-        "NodeCondition",
-        "NodeInfo",
-        "NodeKubelet",
-        "Play",
-        "Pressure",
-        "Shard",
-        "ShardClaims",
-        "Shared",
-    },
-    "devicemanager.cluster.fake_apiserver": {"Objects", "Request", "Right", "_Handler"},
     "devicemanager.conformance": {"CheckRun", "Line", "Stages"},
-    "devicemanager.control": {"Node", "Opened", "RemoteAdmission", "TcpAddress"},
-    "devicemanager.events.calls": {"CallFilter", "CallInProgress", "CallQueries", "CallRecorder"},
-    "devicemanager.kubelet.runtime.cdi": {
-        "CdiDeviceNode",
-        "CdiHook",
-        "CdiMount",
-        "CdiNetDevice",
-        "CdiSpec",
-    },
     "devicemanager.plugin": {"DeviceList", "ResourceStatus", "Service", "SignalWait", "Streams"},
     "podresources": {"Method", "Profile"},
 }

@@ -18,7 +18,7 @@ _PLAIN = {"string": "string", "integer": "int64", "number": "float64", "boolean"
 
 
 def source() -> str:
-    """The whole file."""
+    """Return the contents of the file."""
     schemas = json.loads(_DOCUMENT.read_text())["components"]["schemas"]
     lines = [
         "// Code generated from docs/openapi.json by tools/go_client.py. DO NOT EDIT.",
@@ -42,11 +42,11 @@ def _declaration(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     for field, value in schema["properties"].items():
         option = "" if field in required else ",omitempty"
         kind = _type(value)
-        # What has a default may be left out: a pointer tells zero from absent.
+        # A field with a default can be left out; only a pointer separates zero from absent.
         if option and kind in _PLAIN.values():
             kind = f"*{kind}"
         fields.append((value.get("description"), _name(field), kind, f'`json:"{field}{option}"`'))
-    # As gofmt aligns: runs of fields without a comment between them.
+    # gofmt aligns runs of fields without a comment between them.
     run: list[tuple[str, str, str]] = []
     for description, *cells in fields:
         if description:

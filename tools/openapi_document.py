@@ -1,31 +1,31 @@
-"""``python -m tools.openapi_document``: write the documents of the control APIs from their tables
-of operations."""
+"""``python -m tools.openapi_document``: write the OpenAPI documents of the control APIs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from devicemanager.control import operations
 from devicemanager.control.nodes import operations as nodes
+from devicemanager.control.openapi import document
+from devicemanager.control.operation import OperationTable
 
 __all__ = ["FILES", "text"]
 
 _DOCS: Final = Path(__file__).parents[1] / "docs"
-FILES: Final[Mapping[Path, Callable[[], dict[str, Any]]]] = {
-    _DOCS / "openapi.json": operations.document,
-    _DOCS / "openapi-nodes.json": nodes.document,
+FILES: Final = {
+    _DOCS / "openapi.json": operations.TABLE,
+    _DOCS / "openapi-nodes.json": nodes.TABLE,
 }
-"""Each file, and what makes its contents."""
+"""Each file, and the table that it documents."""
 
 
-def text(document: Mapping[str, Any]) -> str:
-    """A file's contents."""
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def text(table: OperationTable) -> str:
+    """Return the contents of a file."""
+    return json.dumps(document(table), indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    for file, make in FILES.items():
-        file.write_text(text(make()))
+    for file, table in FILES.items():
+        file.write_text(text(table))

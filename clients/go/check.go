@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// Verdict is what came of one conformance check; docs/conformance-checks.md has them all.
+// Verdict is the result of one conformance check; docs/conformance-checks.md describes them all.
 type Verdict struct {
 	ID       string `json:"id"`
 	Severity string `json:"severity"`
 	Title    string `json:"title"`
 	// pass, fail, warn, skip, waived or error
 	Outcome string `json:"outcome"`
-	// What was seen; of a skip, why.
+	// What the check observed; for a skip, the reason.
 	Seen       string   `json:"seen"`
 	Expects    string   `json:"expects"`
 	Production string   `json:"production"`
@@ -29,9 +29,9 @@ type Verdict struct {
 	} `json:"timeline"`
 }
 
-// Check certifies a plugin: it runs "devicemanager check" with the options on the plugin's
-// command, in which {plugin_dir} stands for the directory with kubelet.sock, and makes each
-// check a subtest. Checks that do not apply are skipped, warnings are logged.
+// Check certifies a plugin: it runs "devicemanager check" with the options and the plugin's
+// command, and makes each check a subtest. In the command, {plugin_dir} is the directory of
+// kubelet.sock. Checks that do not apply are skipped, warnings are logged.
 func Check(t *testing.T, options []string, plugin ...string) {
 	t.Helper()
 	arguments := append([]string{"check", "-o", "json"}, options...)
@@ -59,7 +59,7 @@ func Check(t *testing.T, options []string, plugin ...string) {
 	}
 }
 
-// String tells what was seen, and what a reader needs to understand it.
+// String describes the result and what is needed to understand it.
 func (v Verdict) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s: %s\n  seen:      %s\n  expected:  %s\n  on a node: %s\n",

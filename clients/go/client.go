@@ -1,4 +1,4 @@
-// Package mockkubelet runs and steers a mock kubelet from Go tests.
+// Package mockkubelet runs and controls a mock kubelet from Go tests.
 //
 //	kubelet := mockkubelet.Start(t)
 //	go servePlugin(kubelet.PluginDir())
@@ -7,9 +7,9 @@
 //	kubelet.WaitForResource("vendor.com/gpu", 4)
 //
 // Start runs the command devicemanager (of the Python distribution kubelet-devicemanager with
-// its extra "control"), ends it with the test, and shows the latest events if the test fails.
-// Client has the same calls with errors, for programs that are no tests. The types are those
-// of docs/openapi.json.
+// its extra "control"), stops it at the end of the test, and shows the latest events if the test
+// fails. Client has the same calls and returns errors, for programs other than tests. The types
+// are those of docs/openapi.json.
 package mockkubelet
 
 import (
@@ -25,12 +25,12 @@ import (
 	"strings"
 )
 
-// Client talks to the control API of one mock kubelet. It may be used by many goroutines.
+// Client sends requests to the control API of one mock kubelet. It is safe for concurrent use.
 type Client struct {
 	http *http.Client
 }
 
-// NewClient makes a client of the control socket, control.sock in the kubelet's directory.
+// NewClient returns a client of a control socket, control.sock in the kubelet's directory.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -41,18 +41,18 @@ func NewClient(socket string) *Client {
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Error is an answer that is no success.
+// Error is the answer to a request that failed.
 type Error struct {
 	Status int
-	// Detail says in one line what is wrong; the lines after it, of a wait that failed, say
-	// what did happen.
+	// Detail is one line with the problem. For a wait that timed out, more lines show the events
+	// so far.
 	Detail string
 }
 
 func (e *Error) Error() string { return e.Detail }
 
-// do sends body as JSON, unless it is a string, which is sent as YAML, and reads the answer
-// into answer, if that is not nil.
+// do sends body as JSON, or as YAML if it is a string, and decodes the answer into answer, if
+// that is not nil.
 func (c *Client) do(ctx context.Context, method, path string, body, answer any) error {
 	response, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	return nil, &Error{response.StatusCode, problem.Detail}
 }
 
-// lines reads an answer of one JSON value a line.
+// lines reads an answer of one JSON value per line.
 func lines[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
 	response, err := c.send(ctx, "GET", path+"?"+query.Encode(), nil)
 	if err != nil {
@@ -128,18 +128,18 @@ func lines[T any](ctx context.Context, c *Client, path string, query url.Values)
 }
 
 // Admit admits a pod: a manifest as YAML or JSON text, or a value that encodes to one, such
-// as a corev1.Pod. A rejection is an answer, no error.
+// as a corev1.Pod. A rejection is an answer and not an error.
 func (c *Client) Admit(ctx context.Context, manifest any) (*Admission, error) {
 	var answer Admission
 	return &answer, c.do(ctx, "POST", "/pods", manifest, &answer)
 }
 
-// Delete deletes pods: their devices are free.
+// Delete deletes pods and frees their devices.
 func (c *Client) Delete(ctx context.Context, uids ...string) error {
 	return c.do(ctx, "DELETE", "/pods?"+url.Values{"uid": uids}.Encode(), nil, nil)
 }
 
-// Finish ends the pod's containers with an exit code.
+// Finish lets the pod's app containers terminate with an exit code.
 func (c *Client) Finish(ctx context.Context, uid string, exitCode int) (*Finished, error) {
 	var answer Finished
 	body := map[string]any{"exit_codes": exitCode}
@@ -162,29 +162,29 @@ func (c *Client) Devices(ctx context.Context, resource string) (*DeviceList, err
 	return &answer, c.do(ctx, "GET", "/devices?"+query.Encode(), nil, &answer)
 }
 
-// Resources lists what there is of each resource.
+// Resources lists the numbers of devices of each resource.
 func (c *Client) Resources(ctx context.Context) (*ResourceList, error) {
 	var answer ResourceList
 	return &answer, c.do(ctx, "GET", "/resources", nil, &answer)
 }
 
-// Node says where the kubelet's sockets are.
+// Node returns the paths of the kubelet's sockets and files.
 func (c *Client) Node(ctx context.Context) (*Node, error) {
 	var answer Node
 	return &answer, c.do(ctx, "GET", "/node", nil, &answer)
 }
 
-// Restart restarts the kubelet: plugins find a new kubelet.sock.
+// Restart restarts the kubelet: plugins must re-register at a new kubelet.sock.
 func (c *Client) Restart(ctx context.Context) error {
 	return c.do(ctx, "POST", "/node/restart", nil, nil)
 }
 
-// Reboot starts the node anew: no container runs.
+// Reboot reboots the node: all containers stop.
 func (c *Client) Reboot(ctx context.Context) error {
 	return c.do(ctx, "POST", "/node/reboot", nil, nil)
 }
 
-// StopServing stops the kubelet; the control API stays.
+// StopServing stops the kubelet; the control API continues.
 func (c *Client) StopServing(ctx context.Context) error {
 	return c.do(ctx, "POST", "/node/stop", nil, nil)
 }
@@ -194,13 +194,13 @@ func (c *Client) StartServing(ctx context.Context) error {
 	return c.do(ctx, "POST", "/node/start", nil, nil)
 }
 
-// WaitForResource waits until so many healthy devices are there. The error says what
-// happened instead.
+// WaitForResource waits until the number of allocatable devices is as given. The error shows the
+// events so far.
 func (c *Client) WaitForResource(ctx context.Context, wait ResourceWait) error {
 	return c.do(ctx, "POST", "/waits/resource", wait, nil)
 }
 
-// WaitForEvent waits for the next event that matches. The error says what happened instead.
+// WaitForEvent waits for the next event that matches. The error shows the events so far.
 func (c *Client) WaitForEvent(ctx context.Context, wait EventWait) (*Event, error) {
 	var answer Event
 	return &answer, c.do(ctx, "POST", "/waits/event", wait, &answer)
@@ -212,23 +212,23 @@ func (c *Client) SetFault(ctx context.Context, spec string) (*Fault, error) {
 	return &answer, c.do(ctx, "POST", "/faults", map[string]any{"spec": spec}, &answer)
 }
 
-// ClearFaults takes all faults back.
+// ClearFaults clears all faults.
 func (c *Client) ClearFaults(ctx context.Context) error {
 	return c.do(ctx, "DELETE", "/faults", nil, nil)
 }
 
-// Events are those after the event of this number; 0 for all that are kept.
+// Events returns the events after the one with this number; 0 for all that are stored.
 func (c *Client) Events(ctx context.Context, since int64) ([]Event, error) {
 	return lines[Event](ctx, c, "/events", url.Values{"since": {fmt.Sprint(since)}})
 }
 
-// Calls are the RPCs between kubelet and plugins; query takes the parameters of getCalls,
+// Calls returns the RPCs between the kubelet and plugins; query takes the parameters of getCalls,
 // such as rpc and resource.
 func (c *Client) Calls(ctx context.Context, query url.Values) ([]Call, error) {
 	return lines[Call](ctx, c, "/calls", query)
 }
 
-// Advance turns the clock of a kubelet that was started with --clock manual.
+// Advance advances the clock of a kubelet that was started with --clock manual.
 func (c *Client) Advance(ctx context.Context, seconds float64) error {
 	return c.do(ctx, "POST", "/clock/advance", Advance{Seconds: seconds}, nil)
 }

@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// Command is the program that Start runs; the environment variable DEVICEMANAGER names
-// another one.
+// Command is the program that Start runs. The environment variable DEVICEMANAGER overrides it.
 const Command = "devicemanager"
 
 func program() string {
@@ -34,15 +33,15 @@ const (
 	shownEvents  = 40
 )
 
-// Kubelet is a mock kubelet of one test. Its methods fail the test where Client's return an
-// error.
+// Kubelet is the mock kubelet of one test. Where a method of Client returns an error, the same
+// method here fails the test.
 type Kubelet struct {
 	*Client
 	t    testing.TB
 	root string
 }
 
-// Start runs a mock kubelet until the end of the test. options are further ones of
+// Start runs a mock kubelet until the end of the test. options are more options of
 // "devicemanager run".
 func Start(t testing.TB, options ...string) *Kubelet {
 	t.Helper()
@@ -54,7 +53,7 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	arguments := append([]string{"run", "--root", root, "--control", "-o", "json"}, options...)
 	command := exec.Command(program(), arguments...)
-	// The kubelet ends with this process, however that ends.
+	// So that the kubelet exits with this process, even if this is killed.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	printed := &output{}
 	command.Stderr = printed
@@ -97,7 +96,7 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	return k
 }
 
-// read follows the lines on standard output; the line "ready" closes ready.
+// read reads the lines on standard output until its end, and closes ready at the line "ready".
 func read(stdout io.Reader, ready chan<- struct{}) {
 	for scanner := bufio.NewReader(stdout); ; {
 		line, err := scanner.ReadBytes('\n')
@@ -129,13 +128,13 @@ func (o *output) String() string {
 	return strings.TrimSpace(o.text.String())
 }
 
-// Root is the kubelet's directory, which stands for /var/lib/kubelet.
+// Root returns the kubelet's directory, in place of /var/lib/kubelet.
 func (k *Kubelet) Root() string { return k.root }
 
-// PluginDir is where plugins put their sockets, and find kubelet.sock.
+// PluginDir returns the directory of kubelet.sock and of the plugins' sockets.
 func (k *Kubelet) PluginDir() string { return filepath.Join(k.root, "device-plugins") }
 
-// PodResourcesSocket is where monitoring agents connect.
+// PodResourcesSocket returns the socket of the PodResources API.
 func (k *Kubelet) PodResourcesSocket() string {
 	return filepath.Join(k.root, "pod-resources", "kubelet.sock")
 }
@@ -146,26 +145,26 @@ func (k *Kubelet) Admit(manifest any) *Admission {
 	return must[*Admission](k, "Admit")(k.Client.Admit(context.Background(), manifest))
 }
 
-// Delete deletes pods: their devices are free.
+// Delete deletes pods and frees their devices.
 func (k *Kubelet) Delete(uids ...string) {
 	k.t.Helper()
 	k.check("Delete", k.Client.Delete(context.Background(), uids...))
 }
 
-// Finish ends the pod's containers with an exit code.
+// Finish lets the pod's app containers terminate with an exit code.
 func (k *Kubelet) Finish(uid string, exitCode int) *Finished {
 	k.t.Helper()
 	return must[*Finished](k, "Finish")(k.Client.Finish(context.Background(), uid, exitCode))
 }
 
-// WaitForResource waits 10 s at most until so many healthy devices are there.
+// WaitForResource waits up to 10 s until the number of allocatable devices is as given.
 func (k *Kubelet) WaitForResource(resource string, count int64) {
 	k.t.Helper()
 	wait := ResourceWait{Resource: resource, Count: &count}
 	k.check("WaitForResource", k.Client.WaitForResource(context.Background(), wait))
 }
 
-// WaitForEvent waits 10 s at most for the next event of a kind.
+// WaitForEvent waits up to 10 s for the next event that matches.
 func (k *Kubelet) WaitForEvent(wait EventWait) *Event {
 	k.t.Helper()
 	return must[*Event](k, "WaitForEvent")(k.Client.WaitForEvent(context.Background(), wait))
@@ -177,7 +176,7 @@ func (k *Kubelet) Restart() {
 	k.check("Restart", k.Client.Restart(context.Background()))
 }
 
-// Reboot starts the node anew.
+// Reboot reboots the node.
 func (k *Kubelet) Reboot() {
 	k.t.Helper()
 	k.check("Reboot", k.Client.Reboot(context.Background()))
@@ -189,13 +188,13 @@ func (k *Kubelet) Fault(spec string) *Fault {
 	return must[*Fault](k, "Fault")(k.Client.SetFault(context.Background(), spec))
 }
 
-// ClearFaults takes all faults back.
+// ClearFaults clears all faults.
 func (k *Kubelet) ClearFaults() {
 	k.t.Helper()
 	k.check("ClearFaults", k.Client.ClearFaults(context.Background()))
 }
 
-// Calls are the calls of an RPC, such as "Allocate", of one resource; both may be empty.
+// Calls returns the calls of one resource and one RPC, such as "Allocate"; empty selects all.
 func (k *Kubelet) Calls(resource, rpc string) []Call {
 	k.t.Helper()
 	query := url.Values{}
@@ -213,7 +212,7 @@ func (k *Kubelet) Devices(resource string) []DeviceStatus {
 	return must[*DeviceList](k, "Devices")(k.Client.Devices(context.Background(), resource)).Items
 }
 
-// Events are those after the event of this number; 0 for all that are kept.
+// Events returns the events after the one with this number; 0 for all that are stored.
 func (k *Kubelet) Events(since int64) []Event {
 	k.t.Helper()
 	return must[[]Event](k, "Events")(k.Client.Events(context.Background(), since))
@@ -226,8 +225,8 @@ func (k *Kubelet) check(what string, err error) {
 	}
 }
 
-// must makes a function that fails the test for an error. It is a function of a function,
-// since Go has no methods with type parameters.
+// must returns a function that fails the test for an error. It returns a function because Go has
+// no methods with type parameters.
 func must[T any](k *Kubelet, what string) func(T, error) T {
 	k.t.Helper()
 	return func(value T, err error) T {

@@ -27,7 +27,7 @@ func TestAPod(t *testing.T) {
 	}
 	ids := admission.Containers["main"].Devices["vendor.com/gpu"]
 	if len(ids) != 2 {
-		t.Errorf("it got %v", ids)
+		t.Errorf("devices: %v", ids)
 	}
 	other := kubelet.Admit(strings.ReplaceAll(pod, "train", "other"))
 	if other.Admitted || other.Reason != "UnexpectedAdmissionError" {
@@ -45,7 +45,7 @@ func TestAPod(t *testing.T) {
 	}
 	kubelet.Delete("train")
 	if !kubelet.Admit(strings.ReplaceAll(pod, "train", "third")).Admitted {
-		t.Error("the devices are not free")
+		t.Error("the devices are not free again")
 	}
 }
 
@@ -59,11 +59,11 @@ func TestAFault(t *testing.T) {
 	kubelet.ClearFaults()
 	if _, err := kubelet.Client.SetFault(context.Background(), "nonsense"); err == nil ||
 		!strings.Contains(err.Error(), "unknown fault") {
-		t.Errorf("a fault that there is not: %v", err)
+		t.Errorf("unknown fault: %v", err)
 	}
 }
 
-// Run by the tests in Python, which look at what it says.
+// Run by tests/interop/test_go_client.py, which checks the output.
 func TestUnknownOption(t *testing.T) {
 	if os.Getenv("UNKNOWN_OPTION") == "" {
 		t.Skip("UNKNOWN_OPTION is not set")
@@ -74,16 +74,16 @@ func TestUnknownOption(t *testing.T) {
 func TestErrors(t *testing.T) {
 	kubelet := Start(t)
 	ctx := context.Background()
-	if err := kubelet.Client.Delete(ctx, "nobody"); err == nil {
-		t.Error("deleted nobody")
+	if err := kubelet.Client.Delete(ctx, "unknown"); err == nil {
+		t.Error("deleted an unknown pod")
 	}
 	wait := 0.0
 	err := kubelet.Client.WaitForResource(ctx, ResourceWait{Resource: "vendor.com/x", Timeout: &wait})
 	if err == nil || !strings.Contains(err.Error(), "no plugin has registered it") {
-		t.Errorf("a wait in vain: %v", err)
+		t.Errorf("wait for an unknown resource: %v", err)
 	}
 	if err != nil && !strings.Contains(err.Error(), "\n  started: kubelet serves") {
-		t.Errorf("a wait in vain does not say what did happen: %v", err)
+		t.Errorf("failed wait without events: %v", err)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestCheck(t *testing.T) {
 	Check(t, options, program(), "simulate", "--directory", "{plugin_dir}")
 }
 
-// Runs in a process of its own, where it fails: tests/interop/test_go_client.py looks at it.
+// Fails, in a separate process that tests/interop/test_go_client.py starts.
 func TestCheckFails(t *testing.T) {
 	plugin := os.Getenv("BROKEN_PLUGIN")
 	if plugin == "" {

@@ -2,51 +2,51 @@
 
 package mockkubelet
 
-// Admission: What became of a pod: its containers' devices and settings, or the rejection.
+// Admission: The result of an admission: devices and settings of the containers, or the rejection.
 type Admission struct {
-	Schema   string `json:"schema"`
-	Pod      Pod    `json:"pod"`
-	Admitted bool   `json:"admitted"`
-	Reason   string `json:"reason"`
-	Message  string `json:"message"`
-	// by name; empty for a rejection
+	Schema   string  `json:"schema"`
+	Pod      PodInfo `json:"pod"`
+	Admitted bool    `json:"admitted"`
+	Reason   string  `json:"reason"`
+	Message  string  `json:"message"`
+	// by name; empty for a rejected pod
 	Containers map[string]ContainerOutcome `json:"containers"`
 	// policy, steps, holders and text; see docs/json.md
 	Explanation map[string]any `json:"explanation"`
-	// the same with a drawing, for people
+	// the same for people, with a drawing
 	ExplanationText string `json:"explanation_text"`
 }
 
-// Advance: How far the clock is turned.
+// Advance: How far to advance the clock.
 type Advance struct {
+	// time, in seconds
 	Seconds float64 `json:"seconds"`
 }
 
-// Allocate: Allocate for one container, or for several: give either ids or containers.
+// Allocate: Allocate for one container or for several: give either ids or containers.
 type Allocate struct {
 	Resource string `json:"resource"`
-	// of one container
+	// device IDs of one container
 	Ids []string `json:"ids,omitempty"`
-	// ids of each container
+	// device IDs of each container
 	Containers [][]string `json:"containers,omitempty"`
-	// seconds
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: The settings of each container response, as many as the plugin sent.
+// Allocated: The settings in each container response, as many as the plugin sent.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
 }
 
-// Call: One RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Of the
-// rpc "dropped": so many (response.dropped) are missing at this place, since the kubelet does
-// not remember them any more.
+// Call: An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Rpc
+// "dropped" stands for calls that are no longer stored; response.dropped is their number.
 type Call struct {
 	Schema string `json:"schema"`
-	// calls are numbered from 1, as they end
+	// calls are numbered from 1, in the order they ended
 	Number int64 `json:"number"`
-	// when it began, in seconds since the epoch
+	// start of the call, in seconds since the epoch
 	Time     float64 `json:"time"`
 	Resource *string `json:"resource"`
 	// the plugin's endpoint
@@ -55,50 +55,51 @@ type Call struct {
 	Direction string `json:"direction"`
 	// the method, such as Allocate
 	RPC string `json:"rpc"`
-	// which list of its stream it is, from 1
+	// number of the response in its stream, from 1
 	StreamMessage *int64 `json:"stream_message"`
-	// with the .proto file's names
+	// with the names of the .proto file
 	Request map[string]any `json:"request"`
 	// null if there was none
 	Response map[string]any `json:"response"`
-	// OK, or the status code's name
+	// OK, or the name of the status code
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	// seconds
 	Duration float64 `json:"duration"`
-	// the latest event when it ended
+	// number of the latest event when it ended
 	AfterEvent int64 `json:"after_event"`
-	// the faults that had a part in it, if any
+	// injected faults that affected it; empty for none
 	Fault string `json:"fault"`
-	// null unless asked for
+	// null unless requested
 	RequestBytes  *string `json:"request_bytes"`
 	ResponseBytes *string `json:"response_bytes"`
 }
 
-// CallWait: Until the next call that matches has ended.
+// CallWait: Wait for the next call that matches to end.
 type CallWait struct {
+	// only of this resource
 	Resource *string `json:"resource,omitempty"`
-	// the method, such as Allocate
+	// only of this method, such as Allocate
 	RPC *string `json:"rpc,omitempty"`
-	// of this endpoint
+	// only of this endpoint
 	Plugin *string `json:"plugin,omitempty"`
-	// that asks for exactly these devices
+	// only with exactly these devices in the request
 	DeviceIds []string `json:"device_ids,omitempty"`
-	// it has at least this
+	// the message has at least these fields
 	Request map[string]any `json:"request,omitempty"`
-	// it has at least this
+	// the message has at least these fields
 	Response map[string]any `json:"response,omitempty"`
-	// with this status code, such as OK
+	// only with this status code, such as OK
 	Code *string `json:"code,omitempty"`
-	// later than this: latest_event and latest_call of the node; null: now
+	// latest_event and latest_call of the node; by default those of now
 	Since *Mark `json:"since,omitempty"`
-	// with the messages as they were, in base64
+	// with the messages as base64
 	Bytes *bool `json:"bytes,omitempty"`
-	// seconds
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Cleared: How many faults were taken back.
+// Cleared: The number of faults that were cleared.
 type Cleared struct {
 	Schema string `json:"schema"`
 	Count  int64  `json:"count"`
@@ -107,7 +108,7 @@ type Cleared struct {
 // Clock: The kubelet's clock.
 type Clock struct {
 	Schema string `json:"schema"`
-	// whether it stands still until it is advanced
+	// true if time passes only when it is advanced
 	Manual bool `json:"manual"`
 	// seconds; never goes back
 	Monotonic float64 `json:"monotonic"`
@@ -130,18 +131,54 @@ type Conflict struct {
 	DroppedValue string `json:"dropped_value"`
 }
 
-// ContainerOutcome: One container of an admitted pod: its devices, and its settings as far as they can be
-// had.
-type ContainerOutcome struct {
-	// resource to device ids, sorted
+// ContainerInfo: A container of a pod: its requests, its state and its devices.
+type ContainerInfo struct {
+	// Unique within the pod.
+	Name string `json:"name"`
+	// `init` for an init container that runs to completion.
+	Kind ContainerKind `json:"kind"`
+	// Resource to amount: devices, milli-CPUs or bytes.
+	Limits map[string]int64 `json:"limits"`
+	// In the units of the limits.
+	Requests map[string]int64 `json:"requests"`
+	// True for an init container with restartPolicy Always.
+	Restartable bool `json:"restartable"`
+	// Names of the pod's resource claims that the container uses.
+	Claims []string `json:"claims"`
+	// True if its state is `running`.
+	Running bool `json:"running"`
+	// True for an init container that has run to completion.
+	Finished bool `json:"finished"`
+	// `unknown` if the source does not report it, such as PodResources.
+	State string `json:"state"`
+	// Why the container waits or has terminated, such as OOMKilled.
+	Reason string `json:"reason"`
+	// More about the reason, for people; may be empty.
+	Message string `json:"message"`
+	// Null unless the container has terminated.
+	ExitCode *int64 `json:"exit_code"`
+	// How often the container was started again.
+	RestartCount int64 `json:"restart_count"`
+	// Resource to IDs of the allocated devices, sorted.
 	Devices map[string][]string `json:"devices"`
-	// claim to devices, as pool/device
+	// Resource claim to allocated devices, as pool/device.
+	ClaimDevices map[string][]string `json:"claim_devices"`
+}
+
+// ContainerKind: The role of a container in its pod.
+type ContainerKind string
+
+// ContainerOutcome: A container of an admitted pod: its devices and its settings, if they are valid.
+type ContainerOutcome struct {
+	// resource to device IDs, sorted
+	Devices map[string][]string `json:"devices"`
+	// resource claim to devices, as pool/device
 	Claims map[string][]string `json:"claims"`
-	// to which it was aligned; null for no affinity
+	// to which it is aligned; null for no affinity
 	NUMANodes     []int64     `json:"numa_nodes"`
 	Settings      *RunOptions `json:"settings"`
 	SettingsError *string     `json:"settings_error"`
-	// part of an OCI configuration, as a runtime of this host would be told
+	// part of the OCI configuration for a container runtime of this host
 	OCI      map[string]any `json:"oci"`
 	OCIError *string        `json:"oci_error"`
 	// why the container did not start; null if it did
@@ -153,14 +190,14 @@ type ContainerOutcome struct {
 // `filesystem_devices`, `network_interfaces` and `pci_devices` come from typed
 // devices, which a plugin may send besides the classic fields.
 type ContainerSettings struct {
-	Envs              map[string]string  `json:"envs,omitempty"`
-	Mounts            []Mount            `json:"mounts,omitempty"`
-	Devices           []DeviceSpec       `json:"devices,omitempty"`
-	Annotations       map[string]string  `json:"annotations,omitempty"`
-	CDIDevices        []string           `json:"cdi_devices,omitempty"`
-	NetworkInterfaces []NetworkInterface `json:"network_interfaces,omitempty"`
-	PCIDevices        []PciDevice        `json:"pci_devices,omitempty"`
-	FilesystemDevices []DeviceSpec       `json:"filesystem_devices,omitempty"`
+	Envs              map[string]string  `json:"envs"`
+	Mounts            []Mount            `json:"mounts"`
+	Devices           []DeviceSpec       `json:"devices"`
+	Annotations       map[string]string  `json:"annotations"`
+	CDIDevices        []string           `json:"cdi_devices"`
+	NetworkInterfaces []NetworkInterface `json:"network_interfaces"`
+	PCIDevices        []PciDevice        `json:"pci_devices"`
+	FilesystemDevices []DeviceSpec       `json:"filesystem_devices"`
 }
 
 // ContainerState: One of the three; the others are null. Times are seconds since the epoch, and null if an
@@ -171,12 +208,12 @@ type ContainerState struct {
 	Terminated *Terminated `json:"terminated,omitempty"`
 }
 
-// ContainerStatus: The status of one container, as the Kubernetes API has it.
+// ContainerStatus: The status of a container, as in the Kubernetes API.
 type ContainerStatus struct {
 	Schema string         `json:"schema"`
 	Name   string         `json:"name"`
 	State  ContainerState `json:"state"`
-	// how it ended the time before
+	// how it terminated the time before
 	LastTermination *Terminated `json:"last_termination"`
 	RestartCount    int64       `json:"restart_count"`
 }
@@ -187,13 +224,13 @@ type ContainerStatusList struct {
 	Items  []ContainerStatus `json:"items"`
 }
 
-// Delete: How long the containers of a pod have to end.
+// Delete: How long the containers of a pod have to terminate.
 type Delete struct {
 	// seconds, 1 at least; null: the pod's terminationGracePeriodSeconds
 	GracePeriod *float64 `json:"grace_period,omitempty"`
 }
 
-// DeviceList: Devices, sorted by resource and id.
+// DeviceList: Devices, sorted by resource and ID.
 type DeviceList struct {
 	Schema string         `json:"schema"`
 	Items  []DeviceStatus `json:"items"`
@@ -203,23 +240,27 @@ type DeviceList struct {
 //
 // `permissions` is the plugin's text: letters from r (read), w (write), m (mknod).
 type DeviceSpec struct {
-	ContainerPath string  `json:"container_path"`
-	HostPath      string  `json:"host_path"`
-	Permissions   *string `json:"permissions,omitempty"`
+	ContainerPath string `json:"container_path"`
+	HostPath      string `json:"host_path"`
+	Permissions   string `json:"permissions"`
 }
 
 // DeviceStatus: One device.
 type DeviceStatus struct {
-	Resource  string  `json:"resource"`
-	ID        string  `json:"id"`
-	Health    Health  `json:"health"`
+	Resource string `json:"resource"`
+	ID       string `json:"id"`
+	// `Unknown` if its plugin has disconnected or does not advertise it any more.
+	Health Health `json:"health"`
+	// NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
-	Pod       *string `json:"pod,omitempty"`
-	Container *string `json:"container,omitempty"`
+	// UID of the pod that it is allocated to.
+	Pod *string `json:"pod"`
+	// Name of the container that it is allocated to.
+	Container *string `json:"container"`
 }
 
-// Event: One thing that happened. Of the kind events-dropped: so many (details.dropped) are
-// missing at this place, since the kubelet does not remember them any more.
+// Event: An event of the kubelet. Kind events-dropped stands for events that are no longer stored;
+// details.dropped is their number.
 type Event struct {
 	Schema string `json:"schema"`
 	// events are numbered from 1
@@ -230,34 +271,36 @@ type Event struct {
 	Message  string  `json:"message"`
 	Warning  bool    `json:"warning"`
 	Resource *string `json:"resource"`
-	// the UID of the pod concerned
+	// UID of the pod concerned
 	Pod     *string        `json:"pod"`
 	Details map[string]any `json:"details"`
 }
 
-// EventWait: Until the next event that matches.
+// EventWait: Wait for the next event that matches.
 type EventWait struct {
-	// none given: of any kind
-	Kinds    []string `json:"kinds,omitempty"`
-	Resource *string  `json:"resource,omitempty"`
-	// of the pod with this UID
+	// one of these kinds; by default any
+	Kinds []string `json:"kinds,omitempty"`
+	// only of this resource
+	Resource *string `json:"resource,omitempty"`
+	// only of the pod with this UID
 	Pod *string `json:"pod,omitempty"`
-	// its message contains this
+	// only with this text in its message
 	Text *string `json:"text,omitempty"`
-	// later than the event of this number; null: than now
+	// number of an event: only later ones; by default only new ones
 	After *int64 `json:"after,omitempty"`
-	// seconds
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// ExitContainer: How a container ends.
+// ExitContainer: How a container terminates.
 type ExitContainer struct {
+	// exit code of the container
 	ExitCode *int64 `json:"exit_code,omitempty"`
-	// such as OOMKilled; empty: Completed for exit code 0, else Error
+	// such as OOMKilled; by default Completed, or Error after a failure
 	Reason *string `json:"reason,omitempty"`
 }
 
-// Fault: A fault that was set; see docs/faults.md for the kinds and their options.
+// Fault: An injected fault; see docs/faults.md for the kinds and their options.
 type Fault struct {
 	Schema string `json:"schema"`
 	// faults are numbered from 1
@@ -265,33 +308,33 @@ type Fault struct {
 	Kind string `json:"kind"`
 	// the line that sets it
 	Spec string `json:"spec"`
-	// those that are not at their default
+	// options that are not at their default
 	Options map[string]any `json:"options"`
-	// how many occasions have been the fault's
+	// how often its injection point was reached
 	Seen int64 `json:"seen"`
-	// at how many of them it fired
+	// how often it fired
 	Fired int64 `json:"fired"`
-	// how many calls or streams it holds up now
+	// number of calls and streams that it delays now
 	Holding int64 `json:"holding"`
-	// whether it has fired as often as it may
+	// true if it does not fire any more
 	Spent bool `json:"spent"`
 }
 
 // FaultList: The faults that were set and not cleared, in the order in which they were set.
 type FaultList struct {
 	Schema string `json:"schema"`
-	// decides where a fault has a probability
+	// seed for faults with a probability
 	Seed  int64   `json:"seed"`
 	Items []Fault `json:"items"`
 }
 
-// Finish: How a pod's app containers end.
+// Finish: How the app containers of a pod terminate.
 type Finish struct {
-	// one for all, or by container (0 where not given)
+	// one for all, or by container (0 if not given)
 	ExitCodes any `json:"exit_codes,omitempty"`
 }
 
-// Finished: The phase of a pod that has ended by itself.
+// Finished: The phase of a pod whose containers have terminated.
 type Finished struct {
 	Schema string `json:"schema"`
 	Phase  Phase  `json:"phase"`
@@ -300,20 +343,20 @@ type Finished struct {
 // GetOptions: GetDevicePluginOptions.
 type GetOptions struct {
 	Resource string `json:"resource"`
-	// seconds
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
 // GetPreferred: GetPreferredAllocation for one container.
 type GetPreferred struct {
 	Resource string `json:"resource"`
-	// ids to choose from
+	// device IDs to choose from
 	Available []string `json:"available"`
-	// ids that have to be among them
+	// device IDs that must be included
 	MustInclude []string `json:"must_include,omitempty"`
-	// how many devices are wanted
+	// number of devices
 	Size int64 `json:"size"`
-	// seconds
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -330,19 +373,19 @@ type Mark struct {
 type Mount struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
-	ReadOnly      *bool  `json:"read_only,omitempty"`
+	ReadOnly      bool   `json:"read_only"`
 }
 
 // NetworkInterface: A network interface that moves into the container's network namespace.
 //
 // `net_ns` is the path of the namespace it is found in; empty is the host's own.
 type NetworkInterface struct {
-	HostName      string  `json:"host_name"`
-	ContainerName string  `json:"container_name"`
-	NetNs         *string `json:"net_ns,omitempty"`
+	HostName      string `json:"host_name"`
+	ContainerName string `json:"container_name"`
+	NetNs         string `json:"net_ns"`
 }
 
-// Node: The node and where its kubelet's files are.
+// Node: The node and the paths of its kubelet's files.
 type Node struct {
 	Schema         string `json:"schema"`
 	Name           string `json:"name"`
@@ -353,7 +396,7 @@ type Node struct {
 	LatestEvent int64 `json:"latest_event"`
 	// the number of the latest call; 0 for none
 	LatestCall int64 `json:"latest_call"`
-	// calls that are not remembered any more
+	// number of calls no longer stored
 	DroppedCalls       int64  `json:"dropped_calls"`
 	Root               string `json:"root"`
 	PluginDir          string `json:"plugin_dir"`
@@ -364,8 +407,7 @@ type Node struct {
 	ClaimsStatePath    string `json:"claims_state_path"`
 }
 
-// NodeStatus: Devices by resource as the node's status has them: a resource that was removed stays,
-// at 0.
+// NodeStatus: Devices by resource as in the node's status, where a removed resource stays with 0.
 type NodeStatus struct {
 	Schema      string           `json:"schema"`
 	Capacity    map[string]int64 `json:"capacity"`
@@ -378,18 +420,18 @@ type NodeStatus struct {
 type PciDevice struct {
 	VendorID  string   `json:"vendor_id"`
 	ProductID string   `json:"product_id"`
-	Addresses []string `json:"addresses,omitempty"`
+	Addresses []string `json:"addresses"`
 }
 
-// PendingCall: A call that is not answered yet, or a list stream that is open.
+// PendingCall: A call without a response yet, or an open ListAndWatch stream.
 type PendingCall struct {
-	// when it began, in seconds since the epoch
+	// start of the call, in seconds since the epoch
 	Time      float64 `json:"time"`
 	Resource  *string `json:"resource"`
 	Plugin    string  `json:"plugin"`
 	Direction string  `json:"direction"`
 	RPC       string  `json:"rpc"`
-	// of the stream so far
+	// messages of the stream so far
 	Messages int64 `json:"messages"`
 }
 
@@ -410,64 +452,70 @@ type PluginList struct {
 
 // PluginOptions: DevicePluginOptions, from GetDevicePluginOptions alone.
 type PluginOptions struct {
-	PreStartRequired                *bool `json:"pre_start_required,omitempty"`
-	GetPreferredAllocationAvailable *bool `json:"get_preferred_allocation_available,omitempty"`
+	PreStartRequired                bool `json:"pre_start_required"`
+	GetPreferredAllocationAvailable bool `json:"get_preferred_allocation_available"`
 }
 
 // PluginStatus: The plugin of one resource.
 type PluginStatus struct {
-	Resource                        string `json:"resource"`
-	Endpoint                        string `json:"endpoint"`
-	Connected                       bool   `json:"connected"`
-	PreStartRequired                bool   `json:"pre_start_required"`
-	GetPreferredAllocationAvailable bool   `json:"get_preferred_allocation_available"`
-	Capacity                        int64  `json:"capacity"`
-	Allocatable                     int64  `json:"allocatable"`
+	Resource string `json:"resource"`
+	// File name of the socket; the path for a plugin found by the watcher, and the resource name for a resource that is known only from the checkpoint.
+	Endpoint string `json:"endpoint"`
+	// False when its ListAndWatch stream has ended, until the grace period expires.
+	Connected                       bool  `json:"connected"`
+	PreStartRequired                bool  `json:"pre_start_required"`
+	GetPreferredAllocationAvailable bool  `json:"get_preferred_allocation_available"`
+	Capacity                        int64 `json:"capacity"`
+	Allocatable                     int64 `json:"allocatable"`
 }
 
-// Pod: A pod that is known and not deleted.
-type Pod struct {
-	Schema    string `json:"schema"`
-	UID       string `json:"uid"`
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	Phase     Phase  `json:"phase"`
-	// why it was rejected; else empty
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	// whether it has been admitted once
-	Admitted       bool           `json:"admitted"`
-	RestartPolicy  RestartPolicy  `json:"restart_policy"`
-	Containers     []PodContainer `json:"containers"`
-	InitContainers []PodContainer `json:"init_containers"`
-	// name in the pod to the name of the claim
-	ResourceClaims map[string]*string `json:"resource_claims"`
-}
-
-// PodContainer: One container of a pod's spec and what became of it.
-type PodContainer struct {
-	Name     string           `json:"name"`
-	Limits   map[string]int64 `json:"limits"`
-	Requests map[string]int64 `json:"requests"`
-	// an init container with restartPolicy Always
-	Restartable bool     `json:"restartable"`
-	Claims      []string `json:"claims"`
-	Running     bool     `json:"running"`
-	// an init container that has ended
-	Finished bool `json:"finished"`
-}
-
-// PodDevices: What a pod holds.
+// PodDevices: The devices allocated to a pod.
 type PodDevices struct {
 	Schema string `json:"schema"`
-	// container to resource to device ids, sorted
+	// container to resource to device IDs, sorted
 	Containers map[string]map[string][]string `json:"containers"`
+}
+
+// PodInfo: A pod that the kubelet knows, with its containers and their devices.
+//
+// A snapshot: it does not change when the pod does.
+type PodInfo struct {
+	// Name and version of the JSON form.
+	Schema string `json:"schema"`
+	// `metadata.uid`; from PodResources `namespace/name`.
+	UID string `json:"uid"`
+	// `metadata.name`.
+	Name string `json:"name"`
+	// `metadata.namespace`.
+	Namespace string `json:"namespace"`
+	// `Unknown` if the source does not report it, such as PodResources.
+	Phase Phase `json:"phase"`
+	// Why the pod was rejected or has failed; else empty.
+	Reason string `json:"reason"`
+	// More about the reason, as in `status.message`.
+	Message string `json:"message"`
+	// True if the pod was admitted, now or earlier.
+	Admitted bool `json:"admitted"`
+	// True from the request to delete the pod until its containers have terminated.
+	Deleting bool `json:"deleting"`
+	// When this kubelet first saw the pod, in seconds since the epoch; null for an earlier one.
+	StartTime *float64 `json:"start_time"`
+	// `spec.restartPolicy`.
+	RestartPolicy RestartPolicy `json:"restart_policy"`
+	// App containers, in the order of the manifest.
+	Containers []ContainerInfo `json:"containers"`
+	// Init containers and sidecars, in the order of the manifest.
+	InitContainers []ContainerInfo `json:"init_containers"`
+	// Name in the pod to name of the claim; null for a claim made from a template.
+	ResourceClaims map[string]*string `json:"resource_claims"`
+	// Container to resource to IDs of the allocated devices, without containers that have none.
+	Devices map[string]map[string][]string `json:"devices"`
 }
 
 // PodList: Pods, in the order in which they came.
 type PodList struct {
-	Schema string `json:"schema"`
-	Items  []Pod  `json:"items"`
+	Schema string    `json:"schema"`
+	Items  []PodInfo `json:"items"`
 }
 
 // PodResourcesStatus: allocatedResourcesStatus by container.
@@ -480,17 +528,17 @@ type PodResourcesStatus struct {
 type PreStart struct {
 	Resource string   `json:"resource"`
 	Ids      []string `json:"ids"`
-	// seconds
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: The ids of each container response, as many as the plugin sent and in its order.
+// Preferred: The IDs in each container response, as many as the plugin sent and in its order.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`
 }
 
-// Problem: Why a request was not met (RFC 9457).
+// Problem: Why a request failed (RFC 9457).
 type Problem struct {
 	Type *string `json:"type,omitempty"`
 	// the HTTP status in words
@@ -500,20 +548,20 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// a fixed word for programs, such as not-found
 	Reason string `json:"reason"`
-	// of a wait that failed: what did happen, in lines
+	// for a wait that timed out: the events so far, in lines
 	Report *string `json:"report,omitempty"`
-	// of invalid objects: a line for each rule broken
+	// for invalid objects: a line for each broken rule
 	Problems []string `json:"problems,omitempty"`
-	// of a call to a plugin that failed
+	// for a call to a plugin that failed
 	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }
 
-// Resource: One resource of a device plugin that the kubelet knows.
+// Resource: A resource of a device plugin that the kubelet knows.
 type Resource struct {
 	Name string `json:"name"`
-	// devices, healthy or not
+	// number of devices, healthy or not
 	Capacity int64 `json:"capacity"`
-	// healthy devices, in use or not
+	// number of healthy devices, allocated or not
 	Allocatable int64 `json:"allocatable"`
 }
 
@@ -535,21 +583,22 @@ type ResourceStatus struct {
 	Resources []ResourceHealth `json:"resources"`
 }
 
-// ResourceWait: Until so many devices of a resource are allocatable.
+// ResourceWait: Wait for a number of allocatable devices of a resource.
 type ResourceWait struct {
+	// such as vendor.com/gpu
 	Resource string `json:"resource"`
-	// null: any
+	// exactly this number; by default any
 	Count *int64 `json:"count,omitempty"`
-	// seconds
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
 // RestartPolicy: `spec.restartPolicy`: which containers the kubelet starts again when they end.
 type RestartPolicy string
 
-// RpcStatus: The status with which a plugin answered a call, or that stands for no answer.
+// RpcStatus: The status that a plugin returned for a call, or that stands for a missing response.
 type RpcStatus struct {
-	// the code's name, such as NotFound
+	// the name of the code, such as NotFound
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
@@ -560,19 +609,20 @@ type RpcStatus struct {
 // keep the order in which they are asked for, since a runtime applies them in it.
 // Typed filesystem devices stand among `devices`.
 type RunOptions struct {
-	Envs              map[string]string  `json:"envs,omitempty"`
-	Mounts            []Mount            `json:"mounts,omitempty"`
-	Devices           []DeviceSpec       `json:"devices,omitempty"`
-	Annotations       map[string]string  `json:"annotations,omitempty"`
-	CDIDevices        []string           `json:"cdi_devices,omitempty"`
-	NetworkInterfaces []NetworkInterface `json:"network_interfaces,omitempty"`
-	PCIDevices        []PciDevice        `json:"pci_devices,omitempty"`
-	Conflicts         []Conflict         `json:"conflicts,omitempty"`
+	Envs              map[string]string  `json:"envs"`
+	Mounts            []Mount            `json:"mounts"`
+	Devices           []DeviceSpec       `json:"devices"`
+	Annotations       map[string]string  `json:"annotations"`
+	CDIDevices        []string           `json:"cdi_devices"`
+	NetworkInterfaces []NetworkInterface `json:"network_interfaces"`
+	PCIDevices        []PciDevice        `json:"pci_devices"`
+	Conflicts         []Conflict         `json:"conflicts"`
 }
 
 // Running: A container that runs.
 type Running struct {
-	StartedAt *float64 `json:"started_at,omitempty"`
+	// Seconds since the epoch; None if an earlier kubelet started it.
+	StartedAt *float64 `json:"started_at"`
 }
 
 // SetFault: A fault to set: as one line, or by its kind and options.
@@ -585,14 +635,17 @@ type SetFault struct {
 
 // Terminated: A container that has ended.
 type Terminated struct {
-	ExitCode   int64    `json:"exit_code"`
-	Reason     string   `json:"reason"`
-	StartedAt  *float64 `json:"started_at,omitempty"`
-	FinishedAt *float64 `json:"finished_at,omitempty"`
+	ExitCode int64 `json:"exit_code"`
+	// `Completed` for exit code 0, else `Error`, unless another one was given.
+	Reason    string   `json:"reason"`
+	StartedAt *float64 `json:"started_at"`
+	// Seconds since the epoch.
+	FinishedAt *float64 `json:"finished_at"`
 }
 
 // Waiting: A container that does not run yet, or not again yet.
 type Waiting struct {
-	Reason  string  `json:"reason"`
-	Message *string `json:"message,omitempty"`
+	// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff` or `CreateContainerConfigError`.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.options import CommandError, CommandParser, command, not_installed
@@ -49,7 +50,8 @@ def _run(args: argparse.Namespace) -> int:
 def _prepare(parser: argparse.ArgumentParser, file: Any, directory: Any) -> None:
     """Options that are added late, and which arguments are files and directories."""
     if isinstance(parser, CommandParser) and parser.complete is not None:
-        parser.complete(parser)
+        with contextlib.suppress(CommandError):  # its extra is not installed
+            parser.complete(parser)
         parser.complete = None
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

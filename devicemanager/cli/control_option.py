@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
     from devicemanager.cluster.cluster import Cluster
     from devicemanager.control.nodes.server import NodesControlServer
-    from devicemanager.control.server import ControlServer, SteeringServer
+    from devicemanager.control.server import ApiServer, ControlServer
     from devicemanager.kubelet.mock import MockKubelet
 
 _SOCKET_ONLY = ""
@@ -83,7 +83,7 @@ def _tcp(args: argparse.Namespace) -> str | None:
     return None if args.control == _SOCKET_ONLY else str(args.control)
 
 
-def tell(server: SteeringServer, log: KubeletLog) -> None:
+def tell(server: ApiServer, log: KubeletLog) -> None:
     """Say where it serves."""
     path = str(server.socket_path)
     log.say("control-socket", f"control socket: {path}", path=path)

@@ -1,4 +1,4 @@
-"""Where ``devicemanager ctl`` finds its kubelet or nodes, and what its actions share."""
+"""What the actions of ``devicemanager ctl`` share: connecting, reading files, printing answers."""
 
 from __future__ import annotations
 
@@ -6,40 +6,53 @@ import argparse
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
 
 from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
-from devicemanager.cli.options import CommandError, not_installed
+from devicemanager.cli.options import CommandError
+from devicemanager.cli.output import clean
+from devicemanager.control import convert, shapes
+from devicemanager.control.api_client import ServedApi, served_paths, transport_to
+from devicemanager.control.client import MockKubeletClient
+from devicemanager.control.nodes import operations as nodes
+from devicemanager.core.errors import RequestError
 
 if TYPE_CHECKING:
-    from devicemanager.control.api_client import ServedApi
-    from devicemanager.control.client import MockKubeletClient
-    from devicemanager.control.shapes import Pod
+    from devicemanager.kubelet.pods.pod_info import PodInfo
 
-_WHERE = "DEVICEMANAGER_CONTROL"
-_TOKEN = "DEVICEMANAGER_TOKEN_FILE"
-_LARGEST = 4 << 20
+_WHERE: Final = "DEVICEMANAGER_CONTROL"
+_TOKEN: Final = "DEVICEMANAGER_TOKEN_FILE"
+_LARGEST: Final = 4 << 20
 
 
-class _Api(NamedTuple):
+# -- connecting --------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Api:
     """What an action expects to be served."""
 
     question: str
-    """When nobody says where."""
+    """The error if no address is given."""
     other: str
-    """A path of the other API alone."""
+    """A path that only the other API has."""
     instead: str
-    """What to do if that is served."""
+    """What to do if that API is served."""
 
 
-_KUBELET = _Api(
+# Both APIs use the same names of files and flags, so users mistake one for the other.
+_KUBELET: Final = _Api(
     "which kubelet? Give --control DIR, its root,",
     "/v1/nodes",
     "serves nodes in a cluster (`join --control`), not one kubelet: use `devicemanager ctl nodes`",
 )
-_NODES = _Api(
+_NODES: Final = _Api(
     "which nodes? Give --control DIR, the root of their `join`,",
     "/v1/node",
     "serves one kubelet (`run --control`), not nodes in a cluster: use `devicemanager ctl` without "
@@ -49,64 +62,39 @@ _NODES = _Api(
 
 @contextlib.contextmanager
 def connected(args: argparse.Namespace) -> Iterator[MockKubeletClient]:
-    """The client of the kubelet that the user names. Raises CommandError."""
-    where, token = _where_and_token(args, _KUBELET)
-    with _usable():
-        from devicemanager.control.client import MockKubeletClient
-
-        client = MockKubeletClient(where, token=token)
-    with _told_apart(where, token, _KUBELET):
-        yield client
+    """Return a client of the kubelet that the user selects. Raises CommandError."""
+    with _checked(args, _KUBELET) as (where, token):
+        yield MockKubeletClient(where, token=token)
 
 
 @contextlib.contextmanager
 def connected_to_nodes(args: argparse.Namespace) -> Iterator[ServedApi]:
-    """The control API of the nodes that the user names. Raises CommandError."""
-    where, token = _where_and_token(args, _NODES)
-    with _usable():
-        from devicemanager.control.api_client import ServedApi
-        from devicemanager.control.nodes.operations import operation
-        from devicemanager.control.transport import transport_to
-
+    """Return the control API of the nodes that the user selects. Raises CommandError."""
+    with _checked(args, _NODES) as (where, token):
         start = "start nodes with `devicemanager join --control`"
-        api = ServedApi(transport_to(where, token, start), operation)
-    with _told_apart(where, token, _NODES):
-        yield api
+        yield ServedApi(transport_to(where, token, start), nodes.TABLE)
 
 
-def _where_and_token(args: argparse.Namespace, api: _Api) -> tuple[str, str | None]:
+@contextlib.contextmanager
+def _checked(args: argparse.Namespace, api: _Api) -> Iterator[tuple[str, str | None]]:
+    """Return the address and the token. An error inside is explained if the other API is served
+    there, whose operations are all unknown to this one."""
+    # The flag overrides the variable.
     where = args.control or os.environ.get(_WHERE)
     if not where:
         raise CommandError(f"{api.question} or set {_WHERE}")
-    return where, _token(args.token_file or os.environ.get(_TOKEN))
-
-
-@contextlib.contextmanager
-def _usable() -> Iterator[None]:
+    token = _token(args.token_file or os.environ.get(_TOKEN))
     try:
-        yield
-    except ModuleNotFoundError as error:
-        raise CommandError(f"ctl: {not_installed(error, 'control')}") from None
+        server = transport_to(where, token)
     except ValueError as error:
         raise CommandError(f"--control: {error}") from None
-
-
-@contextlib.contextmanager
-def _told_apart(where: str, token: str | None, api: _Api) -> Iterator[None]:
-    """What is asked of the wrong server is not there; this says why."""
-    from devicemanager.core.errors import RequestError
-
     try:
-        yield
+        yield where, token
     except (RequestError, CommandError) as error:
-        from devicemanager.control.api_client import served_paths
-        from devicemanager.control.transport import transport_to
-
-        # Actions that name a file in their error have the server's as its cause.
-        if isinstance(error, RequestError) or isinstance(error.__cause__, RequestError):
-            server = transport_to(where, token)
-            if api.other in served_paths(server):
-                raise CommandError(f"{server.address} {api.instead}") from None
+        # Actions that name a file in their error have the server's error as its cause.
+        cause = error if isinstance(error, RequestError) else error.__cause__
+        if isinstance(cause, RequestError) and api.other in served_paths(server):
+            raise CommandError(f"{server.address} {api.instead}") from None
         raise
 
 
@@ -116,76 +104,95 @@ def _token(path: str | None) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
-        raise CommandError(f"--token-file: {path} is no text, so no token either") from None
+        raise CommandError(f"--token-file: {path} is not UTF-8 text") from None
+
+
+# -- input -------------------------------------------------------------------------------
+
+
+def content(file: str) -> bytes:
+    """Return the text in a file; ``-`` is standard input. Raises CommandError and OSError."""
+    is_input = file == STANDARD_INPUT
+    found = read_standard_input(_LARGEST) if is_input else Path(file).read_bytes()
+    # Checked here and not by the server, which does not know the file's name.
+    name = "standard input" if is_input else file
+    if not found.strip():
+        raise CommandError(f"{name}: the file is empty")
+    try:
+        found.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name}: not UTF-8 text (byte {error.start})") from None
+    return found
+
+
+def pods_named(client: MockKubeletClient, names: Sequence[str]) -> list[PodInfo]:
+    """Return the pods with these names or UIDs, in this order. Raises CommandError."""
+    return pods_among(list(client.pods().values()), "`devicemanager ctl pods` lists all", names)
+
+
+def pods_among(pods: Sequence[PodInfo], advice: str, names: Sequence[str]) -> list[PodInfo]:
+    """Return those with these names or UIDs, in this order. Raises CommandError with the
+    advice."""
+    return [_pod(pods, advice, name) for name in names]
+
+
+def _pod(pods: Sequence[PodInfo], advice: str, name: str) -> PodInfo:
+    # UIDs first: they are unique, while a pod could have another pod's UID as its name.
+    for pod in pods:
+        if pod.uid == name:
+            return pod
+    found = [pod for pod in pods if name in (pod.name, pod.title)]
+    if not found:
+        raise CommandError(f"unknown pod {name!r}: {advice}")
+    if len(found) > 1:
+        several = ", ".join(f"{pod.title} ({pod.uid})" for pod in found)
+        raise CommandError(f"several pods are named {name!r}: {several}")
+    return found[0]
+
+
+# -- output ------------------------------------------------------------------------------
 
 
 def data(shape: Any) -> Any:
-    """A shape as plain data."""
-    import msgspec
-
+    """Return a shape as plain data."""
     return msgspec.to_builtins(shape, enc_hook=str)
 
 
 def show(shape: Any, form: str) -> None:
-    """One answer as ``json`` or ``yaml``."""
+    """Print an answer as ``json`` or ``yaml``."""
     value = data(shape)
     if form == "json":
         print(json.dumps(value, indent=2))
         return
-    import yaml
+    import yaml  # takes a while
 
+    # In the order of the API, where the most important fields come first.
     print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
 
 
-def content(file: str) -> bytes:
-    """The text in a file; ``-`` is standard input. Raises CommandError and OSError.
-
-    That it is one is not left to the server, which does not know the file's name.
-    """
-    is_input = file == STANDARD_INPUT
-    data = read_standard_input(_LARGEST) if is_input else Path(file).read_bytes()
-    name = "standard input" if is_input else file
-    if not data.strip():
-        raise CommandError(f"{name}: there is nothing in it")
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{name}: not UTF-8 text (byte {error.start})") from None
-    return data
+def print_line(shape: Any, form: str) -> None:
+    """Print an event or a call on one line, as ``text`` or ``json``."""
+    if form == "text":
+        print(_text(shape), flush=True)
+        return
+    if isinstance(shape, shapes.Call):
+        # They are requested for the text, and too long to print.
+        shape = msgspec.structs.replace(shape, request_bytes=None, response_bytes=None)
+    print(json.dumps(data(shape)), flush=True)
 
 
-def pods_named(client: MockKubeletClient, names: Sequence[str]) -> list[Pod]:
-    """The pods of these names or UIDs, in this order. Raises CommandError."""
-    return pods_among(client.ask("listPods").items, names, "`devicemanager ctl pods` lists all")
+def _text(shape: Any) -> str:
+    if isinstance(shape, shapes.Event):
+        mark = "warning: " if shape.warning else ""
+        return _stamped(shape.time, f"{shape.number} {mark}{shape.kind}: {shape.message}")
+    if isinstance(shape, shapes.PendingCall):
+        what = f"{shape.rpc} {shape.resource or '-'} ({shape.plugin}): {shape.messages} messages"
+        return _stamped(shape.time, what)
+    if shape.rpc == convert.CALLS_DROPPED:
+        return _stamped(shape.time, shape.message)
+    return _stamped(shape.time, str(convert.call_from(shape)))
 
 
-class SomePod(Protocol):
-    """A pod of a kubelet, or of a node."""
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-
-
-AnyPod = TypeVar("AnyPod", bound=SomePod)
-
-
-def pods_among(pods: Sequence[AnyPod], names: Sequence[str], advice: str) -> list[AnyPod]:
-    """Those of these names or UIDs, in this order. Raises CommandError, with the advice."""
-    return [_pod(pods, name, advice) for name in names]
-
-
-def _pod(pods: Sequence[AnyPod], name: str, advice: str) -> AnyPod:
-    for pod in pods:
-        if pod.uid == name:
-            return pod
-    found = [pod for pod in pods if name in (pod.name, f"{pod.namespace}/{pod.name}")]
-    if not found:
-        raise CommandError(f"there is no pod {name!r}: {advice}")
-    if len(found) > 1:
-        several = ", ".join(f"{pod.namespace}/{pod.name} ({pod.uid})" for pod in found)
-        raise CommandError(f"{name!r} is several pods: {several}")
-    return found[0]
+def _stamped(when: float, text: str) -> str:
+    clock = time.strftime("%H:%M:%S", time.localtime(when))
+    return clean(f"{clock}.{int(when % 1 * 1000):03} {text}")

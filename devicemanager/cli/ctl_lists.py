@@ -1,144 +1,166 @@
-"""Lists of ``devicemanager ctl``: as tables, as data, and as they change."""
+"""Lists of ``devicemanager ctl``: as tables, as data, and with changes as they come."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import msgspec
 
 from devicemanager.cli.ctl_client import data, pods_named, show
 from devicemanager.cli.output import clean, ids_text, nodes_text, print_table
+from devicemanager.control.errors import ServerGone
 
 if TYPE_CHECKING:
     from devicemanager.control.client import MockKubeletClient
+    from devicemanager.kubelet.pods.pod_info import PodInfo
 
-Cells = tuple[str, ...]
+Column = tuple[str, Callable[[Any], object]]
+"""Its heading, and the value of an item; None and an empty text are shown as ``-``."""
 
 
 @attrs.frozen
 class Listing:
-    """What one list shows."""
+    """The columns of a list."""
 
     name: Callable[[Any], str]
-    """What identifies an item, for ``-o name`` and ``-w``."""
-    columns: Cells
-    row: Callable[[Any], Cells]
-    wide_columns: Cells = ()
-    wide_row: Callable[[Any], Cells] = lambda item: ()
+    """Identifies an item, for ``-o name`` and ``-w``."""
+    columns: Sequence[Column]
+    wide: Sequence[Column] = ()
+    """More columns, with ``-o wide``."""
+
+    def headings(self, is_wide: bool) -> list[str]:
+        """Return the headings of the columns."""
+        return [heading for heading, _ in self._columns(is_wide)]
+
+    def cells(self, item: Any, is_wide: bool) -> list[str]:
+        """Return the row of an item."""
+        return [_cell(value(item)) for _, value in self._columns(is_wide)]
+
+    def _columns(self, is_wide: bool) -> list[Column]:
+        return [*self.columns, *(self.wide if is_wide else ())]
 
 
-def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """``ctl pods``."""
-
-    listing = Listing(
-        lambda pod: f"{pod.namespace}/{pod.name}",
-        ("NAMESPACE", "NAME", "RUNNING", "STATUS", "REASON"),
-        lambda pod: (
-            pod.namespace,
-            pod.name,
-            _running(pod),
-            pod.phase.value,
-            pod.reason or "-",
-        ),
-        ("DEVICES", "UID"),
-        lambda pod: (held_text(client.ask("getPodDevices", pod.uid).containers), pod.uid),
-    )
-
-    def fetch() -> Any:
-        answer = client.ask("listPods")
-        if not args.pods:
-            return answer
-        import msgspec
-
-        return msgspec.structs.replace(answer, items=pods_named(client, args.pods))
-
-    return _show(client, args, listing, fetch)
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None or value == "" else str(value)
 
 
-def _running(pod: Any) -> str:
-    """How many of how many, with sidecars, as kubectl counts those that are ready."""
+def _running(pod: PodInfo) -> str:
+    """Return how many containers run, with sidecars, as kubectl counts ready containers."""
     sidecars = [each for each in pod.init_containers if each.restartable]
     counted = [*pod.containers, *sidecars]
     return f"{sum(each.running for each in counted)}/{len(counted)}"
 
 
-def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """``ctl devices``."""
-    names: dict[str, str] = {}
-
-    def holder(uid: str | None) -> str:
-        if uid is None:
-            return "-"
-        if uid not in names:
-            names.update(
-                (pod.uid, f"{pod.namespace}/{pod.name}") for pod in client.ask("listPods").items
-            )
-        return names.get(uid, uid)
-
-    listing = Listing(
-        lambda device: f"{device.resource}/{device.id}",
-        ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "POD", "CONTAINER"),
-        lambda device: (
-            device.resource,
-            device.id,
-            device.health.value,
-            nodes_text(device.numa_nodes or ()),
-            holder(device.pod),
-            device.container or "-",
-        ),
-        ("UID",),
-        lambda device: (device.pod or "-",),
-    )
-    query = {"resource": args.resource}
-    return _show(client, args, listing, lambda: client.ask("listDevices", query=query))
-
-
-def resources(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """``ctl resources``."""
-    listing = Listing(
-        lambda resource: resource.name,
-        ("RESOURCE", "CAPACITY", "ALLOCATABLE"),
-        lambda resource: (resource.name, str(resource.capacity), str(resource.allocatable)),
-    )
-    return _show(client, args, listing, lambda: client.ask("listResources"))
-
-
-def plugins(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """``ctl plugins``."""
-    listing = Listing(
-        lambda plugin: plugin.resource,
-        ("RESOURCE", "ENDPOINT", "CONNECTED", "CAPACITY", "ALLOCATABLE"),
-        lambda plugin: (
-            plugin.resource,
-            plugin.endpoint,
-            _yes(plugin.connected),
-            str(plugin.capacity),
-            str(plugin.allocatable),
-        ),
-        ("PRESTART", "PREFERRED"),
-        lambda plugin: (
-            _yes(plugin.pre_start_required),
-            _yes(plugin.get_preferred_allocation_available),
-        ),
-    )
-    return _show(client, args, listing, lambda: client.ask("listPlugins"))
-
-
-def held_text(containers: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
-    """Ids of a pod's devices, by container and resource, as one cell."""
+def devices_text(pod: PodInfo) -> str:
+    """Return the device IDs of a pod as one cell."""
     every = {
         (resource, id_)
-        for by_resource in containers.values()
+        for by_resource in pod.devices.values()
         for resource, ids in by_resource.items()
         for id_ in ids
     }
     return ids_text(sorted(id_ for _, id_ in every))
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
+# The columns of kubectl where it has them, so that users find what they know.
+_PODS: Final = Listing(
+    lambda pod: pod.title,
+    [
+        ("NAMESPACE", lambda pod: pod.namespace),
+        ("NAME", lambda pod: pod.name),
+        ("RUNNING", _running),
+        ("STATUS", lambda pod: pod.phase),
+        ("REASON", lambda pod: pod.reason),
+    ],
+    [("DEVICES", devices_text), ("UID", lambda pod: pod.uid)],
+)
+_RESOURCES: Final = Listing(
+    lambda resource: resource.name,
+    [
+        ("RESOURCE", lambda resource: resource.name),
+        ("CAPACITY", lambda resource: resource.capacity),
+        ("ALLOCATABLE", lambda resource: resource.allocatable),
+    ],
+)
+_PLUGINS: Final = Listing(
+    lambda plugin: plugin.resource,
+    [
+        ("RESOURCE", lambda plugin: plugin.resource),
+        ("ENDPOINT", lambda plugin: plugin.endpoint),
+        ("CONNECTED", lambda plugin: plugin.connected),
+        ("CAPACITY", lambda plugin: plugin.capacity),
+        ("ALLOCATABLE", lambda plugin: plugin.allocatable),
+    ],
+    [
+        ("PRESTART", lambda plugin: plugin.pre_start_required),
+        ("PREFERRED", lambda plugin: plugin.get_preferred_allocation_available),
+    ],
+)
+FAULTS: Final = Listing(
+    lambda fault: f"fault/{fault.id}",
+    [
+        ("ID", lambda fault: fault.id),
+        ("FAULT", lambda fault: fault.spec),
+        ("SEEN", lambda fault: fault.seen),
+        ("FIRED", lambda fault: fault.fired),
+        ("SPENT", lambda fault: fault.spent),
+    ],
+    [("HOLDING", lambda fault: fault.holding)],
+)
+
+
+def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """List all pods, or those given."""
+
+    def fetch() -> Any:
+        answer = client.ask("listPods")
+        if not args.pods:
+            return answer
+        return msgspec.structs.replace(answer, items=pods_named(client, args.pods))
+
+    return _show(client, args, _PODS, fetch)
+
+
+def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """List devices, with the names of the pods that they are allocated to."""
+    names: dict[str, str] = {}
+
+    def holder(uid: str | None) -> str | None:
+        # One request for the names of all pods, and another for a pod that is newer.
+        if uid is not None and uid not in names:
+            names.update((pod.uid, pod.title) for pod in client.pods().values())
+        return None if uid is None else names.get(uid, uid)
+
+    listing = Listing(
+        lambda device: f"{device.resource}/{device.id}",
+        [
+            ("RESOURCE", lambda device: device.resource),
+            ("DEVICE", lambda device: device.id),
+            ("HEALTH", lambda device: device.health.value),
+            ("NUMA", lambda device: nodes_text(device.numa_nodes or ())),
+            ("POD", lambda device: holder(device.pod)),
+            ("CONTAINER", lambda device: device.container),
+        ],
+        [("UID", lambda device: device.pod)],
+    )
+    query = {"resource": args.resource}
+    return _show(client, args, listing, lambda: client.ask("listDevices", query=query))
+
+
+def resources(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """List resources."""
+    return _show(client, args, _RESOURCES, lambda: client.ask("listResources"))
+
+
+def plugins(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """List plugins."""
+    return _show(client, args, _PLUGINS, lambda: client.ask("listPlugins"))
 
 
 def _show(
@@ -154,7 +176,7 @@ def _show(
 
 
 def print_items(listing: Listing, answer: Any, form: str) -> None:
-    """A list's answer, in one of the forms of lists."""
+    """Print the answer with a list, in one of the formats of lists."""
     if form in ("json", "yaml"):
         show(answer, form)
     elif form == "name":
@@ -162,18 +184,13 @@ def print_items(listing: Listing, answer: Any, form: str) -> None:
             print(clean(listing.name(item)))
     else:
         is_wide = form == "wide"
-        columns = (*listing.columns, *(listing.wide_columns if is_wide else ()))
-        print_table(columns, [_cells(listing, item, is_wide) for item in answer.items])
-
-
-def _cells(listing: Listing, item: Any, is_wide: bool) -> Cells:
-    return (*listing.row(item), *(listing.wide_row(item) if is_wide else ()))
+        rows = [listing.cells(item, is_wide) for item in answer.items]
+        print_table(listing.headings(is_wide), rows)
 
 
 def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callable[[], Any]) -> int:
-    """Print what is new or different after every event, until the server ends."""
-    from devicemanager.control.errors import ServerGone
-
+    """Print what is new or has changed after every event, until the server stops."""
+    # The number is taken before the first list: an event in between lists again.
     seen: dict[str, Any] = {}
     latest = client.node().latest_event
     printer = _Printer(form, listing)
@@ -182,13 +199,13 @@ def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callab
         try:
             items = fetch().items
         except ServerGone:
-            break  # it has ended since the event
+            break  # it has stopped since the event
         printer.changes(seen, items)
     return 0
 
 
 class _Printer:
-    """Prints items one by one; columns are as wide as they were at first."""
+    """Prints items one by one; columns keep the width that the first item gave them."""
 
     def __init__(self, form: str, listing: Listing) -> None:
         self._form = form
@@ -196,7 +213,8 @@ class _Printer:
         self._widths: Sequence[int] = ()
 
     def changes(self, seen: dict[str, Any], items: Sequence[Any]) -> None:
-        """Print what is not as ``seen`` has it, and note it there."""
+        """Print the items that differ from ``seen``, and update it."""
+        # An event says little about what it changed, so whole lists are compared.
         now: Mapping[str, Any] = {self._listing.name(item): item for item in items}
         changed = [item for name, item in now.items() if seen.get(name) != item]
         gone = [name for name in seen if name not in now]
@@ -211,24 +229,20 @@ class _Printer:
         if self._form == "name":
             print(clean(self._listing.name(item)), flush=True)
         elif self._form in ("json", "yaml"):
-            import json
-
-            print(json.dumps(data(item)), flush=True)
+            print(json.dumps(data(item)), flush=True)  # YAML, too: JSON is valid YAML
         else:
             is_wide = self._form == "wide"
-            columns = self._listing.columns + (self._listing.wide_columns if is_wide else ())
-            cells = [clean(cell) for cell in _cells(self._listing, item, is_wide)]
+            headings = self._listing.headings(is_wide)
+            cells = [clean(cell) for cell in self._listing.cells(item, is_wide)]
+            # Later rows cannot change what is printed already, so longer cells stick out.
             if not self._widths:
-                self._widths = [
-                    max(map(len, pair)) + 2 for pair in zip(columns, cells, strict=True)
-                ]
-                self._line(columns)
+                pairs = zip(headings, cells, strict=True)
+                self._widths = [max(map(len, pair)) + 2 for pair in pairs]
+                self._line(headings)
             self._line(cells)
 
     def _print_gone(self, name: str) -> None:
         if self._form in ("json", "yaml"):
-            import json
-
             print(json.dumps({"deleted": name}), flush=True)
         else:
             print(f"{clean(name)} is gone", flush=True)

@@ -251,7 +251,7 @@ def _follow_claims(
 
 
 def _check_manifests(directory: str) -> None:
-    from devicemanager.kubelet.pods.static import check_directory
+    from devicemanager.kubelet.pods.static_pods import check_directory
 
     check_directory(Path(directory))
 
@@ -263,7 +263,7 @@ def _follow_manifests(
     signals: StopSignals,
     stack: contextlib.ExitStack,
 ) -> None:
-    from devicemanager.kubelet.pods.static import StaticPods
+    from devicemanager.kubelet.pods.static_pods import StaticPods
 
     pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.warn("manifest", line))
     stack.callback(pods.stop)

@@ -127,7 +127,9 @@ def _data(picture: NodeView) -> dict[str, object]:
                             {"resource_name": name, "device_ids": list(ids)}
                             for name, ids in container.devices.items()
                         ],
-                        "claims": {name: list(ids) for name, ids in container.claims.items()},
+                        "claims": {
+                            name: list(ids) for name, ids in container.claim_devices.items()
+                        },
                     }
                     for container in pod.containers
                 ],

@@ -130,7 +130,7 @@ class Cluster:
         """Return the number of pods on the nodes by phase."""
         found: Counter[str] = Counter()
         for node in self.nodes.values():
-            found.update(str(record.phase) for record in node.kubelet.pods().values())
+            found.update(str(record.phase) for record in node.kubelet.pod_store.records())
         return dict(sorted(found.items()))
 
     # -- joining ---------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""Who may ask over TCP.
+"""Who can send requests over TCP.
 
-Browsers reach 127.0.0.1, too: a page of any site could ask, and a name that its owner lets
-point there would make the page ours. So the Host and the Origin have to fit, and for the control
-API the token as well.
+Browsers can reach 127.0.0.1, too. A page of any site could send requests, and a domain name that
+its owner points at 127.0.0.1 would make our answers readable for that site. Therefore Host and
+Origin must match the listener, and the control API also needs its token. A unix socket needs
+no check: its mode decides who can connect.
 """
 
 from __future__ import annotations
@@ -27,34 +28,41 @@ class NotLoopback(ValueError):
 
 @attrs.frozen
 class TcpAddress:
-    """Where to listen: an address of this host, not a name, and a port (0: any)."""
+    """Where to listen: an IP address of this host and a port (0: any)."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> TcpAddress:
-        """From ``127.0.0.1:8001`` or ``[::1]:8001``. Raises ValueError with one line."""
+        """Parse ``127.0.0.1:8001`` or ``[::1]:8001``. Raises ValueError with one line."""
         host, colon, port = text.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"{text!r} is no address with a port, such as 127.0.0.1:8001")
+            raise ValueError(
+                f"invalid address {text!r}: expected ADDRESS:PORT, such as 127.0.0.1:8001"
+            )
         bare = host.removeprefix("[").removesuffix("]")
+        # The only name: any other would have to be resolved, and could change its address.
         bare = "127.0.0.1" if bare == "localhost" else bare
         try:
             address = ipaddress.ip_address(bare)
         except ValueError:
             raise ValueError(
-                f"{host!r} is no IP address: give one of this host, such as 127.0.0.1"
+                f"invalid IP address {host!r}: use one of this host, such as 127.0.0.1"
             ) from None
         if (address.version == 6) is not host.startswith("["):
-            raise ValueError(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:8001")
+            raise ValueError(
+                f"invalid address {text!r}: an IPv6 address needs brackets, as in "
+                "[::1]:8001, and no other"
+            )
         return cls(str(address), int(port))
 
     @classmethod
     def allowed(cls, text: str, allow_remote: bool) -> TcpAddress:
-        """``parse``, and NotLoopback for an address that other hosts can reach, unless
+        """Parse an address; raise NotLoopback if other hosts can reach it, unless
         ``allow_remote``."""
         address = cls.parse(text)
+        # Rejected by default: the token would cross the network unencrypted.
         if not address.is_loopback and not allow_remote:
             raise NotLoopback(
                 f"{address} can be reached from other hosts, and nothing is encrypted: use "
@@ -64,12 +72,12 @@ class TcpAddress:
 
     @classmethod
     def of(cls, listener: socket.socket) -> TcpAddress:
-        """Where a socket listens, with the port that it got."""
+        """Return the address of a socket, with its actual port."""
         host, port = listener.getsockname()[:2]
         return cls(host, port)
 
     def takes(self, host: str, port: int) -> bool:
-        """Whether a connection to there comes to a listener of this address."""
+        """True if a listener on this address accepts connections to that one."""
         is_any = ipaddress.ip_address(self.host).is_unspecified
         return port == self.port and (is_any or host == self.host)
 
@@ -87,31 +95,32 @@ class Access:
 
     address: TcpAddress
     token: str | None = attrs.field(default=None, repr=False)
-    """What a request that steers the kubelet has to show; None: none may."""
+    """Required for requests that control something; None rejects all of them."""
 
     def check_sender(self, headers: Mapping[str, str]) -> None:
-        """Raise HttpError unless the request is meant for this listener and no other site's
-        page makes it. ``headers`` have names in lower case."""
+        """Raise HttpError unless the request is for this listener and not from a page of
+        another site. ``headers`` have names in lower case."""
         self._check_host(headers.get("host", ""))
         origin = headers.get("origin")
         if origin is not None and not self._is_ours(origin.removeprefix("http://")):
-            raise _of_a_page()
-        # No Origin comes with what a page of another site embeds, such as a picture.
+            raise _from_page()
+        # Requests for what a page embeds, such as an image, have no Origin.
         is_elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if is_elsewhere and headers.get("sec-fetch-mode") != "navigate":
-            raise _of_a_page()
+            raise _from_page()
 
     def check_token(self, headers: Mapping[str, str]) -> None:
         """Raise HttpError unless the request has the token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given, wanted = token.strip().encode(), (self.token or "").encode()
         shown = given if scheme.lower() == "bearer" else b""
+        # In constant time, so that the time of an answer reveals nothing about the token.
         if wanted and hmac.compare_digest(shown, wanted):
             return
         what = (
-            "the token is not that of control.token in the root, which is new with each start"
+            "wrong token: use the one in control.token in the root, which is new with each start"
             if shown
-            else "the header `Authorization: Bearer TOKEN` is needed; the token is in "
+            else "the header `Authorization: Bearer TOKEN` is missing: the token is in "
             "control.token in the root"
         )
         raise HttpError(HTTPStatus.UNAUTHORIZED, "unauthorized", what)
@@ -122,55 +131,60 @@ class Access:
         raise HttpError(
             HTTPStatus.FORBIDDEN,
             "forbidden",
-            f"the header Host has to be {self.address}: a name may lead anybody here",
+            f"the header Host must be {self.address}: any domain name can point here",
         )
 
     def _is_ours(self, host: str) -> bool:
         address = self.address
         if not address.is_loopback:
-            # Told twice to listen there: under which of its addresses it is asked is open,
-            # but a name is still none.
+            # The user allowed other hosts. Clients can use any of this host's addresses, but
+            # still no domain name.
             return _is_address(host, address.port)
+        # Users type localhost, too; a site cannot make it point elsewhere.
         return host in (str(address), f"localhost:{address.port}")
 
 
 @attrs.frozen
 class Gate:
-    """Who may ask, over all listeners of one server. On a unix socket its mode says it."""
+    """The rules of all TCP listeners of one server."""
 
-    doors: tuple[Access, ...] = ()
+    listeners: tuple[Access, ...] = ()
 
     def check_sender(self, scope: Scope) -> None:
-        """Raise HttpError for a request over TCP that is not meant for the listener it came
-        to, or that a page of another site makes."""
-        door = self._door(scope)
-        if door is not None:
-            door.check_sender(_headers(scope))
+        """Raise HttpError for a request over TCP that is not for its listener or that comes
+        from a page of another site."""
+        access = self._access(scope)
+        if access is not None:
+            access.check_sender(_headers(scope))
 
     def check(self, scope: Scope) -> None:
-        """The same, and over TCP the token is needed."""
-        door = self._door(scope)
-        if door is not None:
+        """Check the sender, and over TCP the token."""
+        access = self._access(scope)
+        if access is not None:
             headers = _headers(scope)
-            door.check_sender(headers)
-            door.check_token(headers)
+            access.check_sender(headers)
+            access.check_token(headers)
 
-    def _door(self, scope: Scope) -> Access | None:
-        """None for a unix socket."""
+    def _access(self, scope: Scope) -> Access | None:
+        """Return the rules for a request; None for a unix socket."""
         server = scope["server"]
+        # uvicorn reports a unix socket as its path and no port.
         if server is not None and server[1] is None:
             return None
-        for door in self.doors:
-            if server is not None and door.address.takes(*server):
-                return door
-        raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "nobody listens there")
+        # By the address of the connection and not by the Host, which the client chooses.
+        for access in self.listeners:
+            if server is not None and access.address.takes(*server):
+                return access
+        raise HttpError(HTTPStatus.FORBIDDEN, "forbidden", "no listener has this address")
 
 
-def _of_a_page() -> HttpError:
+def _from_page() -> HttpError:
+    # The same text for all causes: a page must not learn which check it failed.
     return HttpError(HTTPStatus.FORBIDDEN, "forbidden", "requests of web pages are rejected")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
+    # Header bytes have no encoding; latin-1 maps every byte to one character.
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 

@@ -1,48 +1,30 @@
-"""Between the kubelet's values and the shapes of the control API, both ways."""
+"""Conversion between the kubelet's values and the shapes of the control API, both ways."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from devicemanager.control import shapes
-from devicemanager.core.ids import ContainerName, PodUid, ResourceName
-from devicemanager.core.pods import Container, Pod
+from devicemanager.core.ids import ContainerName
+from devicemanager.core.podstatus import containers as statuses
+from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.events.calls.call import Call, Direction, call_data
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.fault import Fault
 from devicemanager.faults.states import FaultState
-from devicemanager.kubelet.pods.records import PodRecord
+from devicemanager.kubelet.pods.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from devicemanager.events.calls.log import CallInProgress
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.kubelet.pods.admission import Admission
 
-__all__ = [
-    "CALLS_DROPPED",
-    "EVENTS_DROPPED",
-    "admission",
-    "call",
-    "call_from",
-    "calls_dropped",
-    "event",
-    "event_from",
-    "events_dropped",
-    "fault",
-    "fault_from",
-    "node",
-    "pending",
-    "pod",
-    "record_from",
-]
-
 EVENTS_DROPPED = "events-dropped"
-"""The kind of the line that stands for events which are not remembered any more."""
+"""The kind of the line that stands for events that are no longer stored."""
 CALLS_DROPPED = "dropped"
-"""The same among calls, in the place of the RPC."""
+"""The same for calls, in place of the RPC."""
 
 
 def node(kubelet: MockKubelet) -> shapes.Node:
@@ -63,85 +45,15 @@ def node(kubelet: MockKubelet) -> shapes.Node:
     )
 
 
-# -- pods ------------------------------------------------------------------------------
+# -- pods --------------------------------------------------------------------------------
 
 
-def pod(record: PodRecord) -> shapes.Pod:
-    spec = record.pod
-    return shapes.Pod(
-        uid=spec.uid,
-        name=spec.name,
-        namespace=spec.namespace,
-        phase=record.phase,
-        reason=record.reason,
-        message=record.message,
-        admitted=record.admitted,
-        restart_policy=spec.restart_policy,
-        containers=[_container(each, record) for each in spec.containers],
-        init_containers=[_container(each, record) for each in spec.init_containers],
-        resource_claims=dict(spec.resource_claims),
-    )
-
-
-def _container(container: Container, record: PodRecord) -> shapes.PodContainer:
-    return shapes.PodContainer(
-        name=container.name,
-        limits=_named(container.limits),
-        requests=_named(container.requests),
-        restartable=container.restartable,
-        claims=list(container.claims),
-        running=container.name in record.running,
-        finished=container.name in record.finished,
-    )
-
-
-def _named(amounts: Mapping[ResourceName, int]) -> dict[str, int]:
-    return {str(name): count for name, count in amounts.items()}
-
-
-def record_from(shape: shapes.Pod) -> PodRecord:
-    """The record as the kubelet has it."""
-    both = [*shape.init_containers, *shape.containers]
-    return PodRecord(
-        Pod(
-            PodUid(shape.uid),
-            shape.name,
-            shape.namespace,
-            _containers_from(shape.containers),
-            _containers_from(shape.init_containers),
-            shape.restart_policy,
-            shape.resource_claims,
-        ),
-        shape.phase,
-        shape.reason,
-        shape.message,
-        shape.admitted,
-        frozenset(ContainerName(each.name) for each in both if each.running),
-        frozenset(ContainerName(each.name) for each in both if each.finished),
-    )
-
-
-def _containers_from(shapes_: Iterable[shapes.PodContainer]) -> tuple[Container, ...]:
-    return tuple(
-        [
-            Container(
-                ContainerName(each.name),
-                {ResourceName(name): count for name, count in each.limits.items()},
-                {ResourceName(name): count for name, count in each.requests.items()},
-                each.restartable,
-                tuple(each.claims),
-            )
-            for each in shapes_
-        ]
-    )
-
-
-def admission(given: Admission, record: PodRecord | None) -> shapes.Admission:
-    """``record`` is that of the pod; None if it was deleted at once."""
+def admission(given: Admission, pod: PodInfo) -> shapes.Admission:
+    # Not at the top: clients load this module, too, and admissions need the kubelet.
     from devicemanager.kubelet.pods.data import container_data, explanation_data
 
     return shapes.Admission(
-        pod=pod(record or PodRecord(given.pod)),
+        pod=pod,
         admitted=given.admitted,
         reason=given.reason,
         message=given.message,
@@ -154,7 +66,29 @@ def admission(given: Admission, record: PodRecord | None) -> shapes.Admission:
     )
 
 
-# -- events ----------------------------------------------------------------------------
+def container_status(given: statuses.ContainerStatus) -> shapes.ContainerStatus:
+    # JSON has no variants: one of three fields is set, as in the Kubernetes API.
+    state = given.state
+    return shapes.ContainerStatus(
+        name=given.name,
+        state=shapes.ContainerState(
+            waiting=state if isinstance(state, Waiting) else None,
+            running=state if isinstance(state, Running) else None,
+            terminated=state if isinstance(state, Terminated) else None,
+        ),
+        last_termination=given.last_termination,
+        restart_count=given.restart_count,
+    )
+
+
+def container_status_from(shape: shapes.ContainerStatus) -> statuses.ContainerStatus:
+    (state,) = shape.state.given()
+    return statuses.ContainerStatus(
+        ContainerName(shape.name), state, shape.last_termination, shape.restart_count
+    )
+
+
+# -- events ------------------------------------------------------------------------------
 
 
 def event(given: Event) -> shapes.Event:
@@ -171,7 +105,7 @@ def event(given: Event) -> shapes.Event:
 
 
 def event_from(shape: shapes.Event) -> Event:
-    """The event as the kubelet has it; ``details`` as JSON tells them."""
+    """Return the kubelet's event; ``details`` have the types of JSON."""
     return Event(
         shape.time,
         EventKind(shape.kind),
@@ -183,23 +117,21 @@ def event_from(shape: shapes.Event) -> Event:
     )
 
 
-def events_dropped(count: int, last: int) -> bytes:
-    """The line in place of so many events."""
-    return _line(
-        shapes.Event(
-            number=last,
-            time=0.0,
-            kind=EVENTS_DROPPED,
-            message=f"{count} events are missing here: they are not remembered any more",
-            warning=True,
-            resource=None,
-            pod=None,
-            details={"dropped": count},
-        )
+def events_dropped(count: int, last: int) -> shapes.Event:
+    """Return what stands in place of ``count`` events."""
+    return shapes.Event(
+        number=last,
+        time=0.0,
+        kind=EVENTS_DROPPED,
+        message=f"{count} events are missing here: they are no longer stored",
+        warning=True,
+        resource=None,
+        pod=None,
+        details={"dropped": count},
     )
 
 
-# -- calls -----------------------------------------------------------------------------
+# -- calls -------------------------------------------------------------------------------
 
 
 def call(given: Call, *, with_bytes: bool) -> shapes.Call:
@@ -211,7 +143,7 @@ def call(given: Call, *, with_bytes: bool) -> shapes.Call:
 
 
 def call_from(shape: shapes.Call) -> Call:
-    """The call as the kubelet has it; of a shape with bytes."""
+    """Return the kubelet's call; the shape must have the bytes."""
     return Call(
         shape.number,
         shape.time,
@@ -241,31 +173,30 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
     )
 
 
-def calls_dropped(count: int, last: int) -> bytes:
-    """The line in place of so many calls."""
-    return _line(
-        shapes.Call(
-            number=last,
-            time=0.0,
-            resource=None,
-            plugin="",
-            direction="to-plugin",
-            rpc=CALLS_DROPPED,
-            stream_message=None,
-            request={},
-            response={"dropped": count},
-            code="OK",
-            message=f"{count} calls are missing here: they are not remembered any more",
-            duration=0.0,
-            after_event=0,
-            fault="",
-            request_bytes=None,
-            response_bytes=None,
-        )
+def calls_dropped(count: int, last: int) -> shapes.Call:
+    """Return what stands in place of ``count`` calls."""
+    # All other fields are null: readers see a call like any other.
+    facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)
+    return shapes.Call(
+        **facts
+        | {
+            "number": last,
+            "time": 0.0,
+            "plugin": "",
+            "direction": Direction.TO_PLUGIN.value,
+            "rpc": CALLS_DROPPED,
+            "request": {},
+            "response": {"dropped": count},
+            "code": "OK",
+            "message": f"{count} calls are missing here: they are no longer stored",
+            "duration": 0.0,
+            "after_event": 0,
+            "fault": "",
+        }
     )
 
 
-# -- faults ----------------------------------------------------------------------------
+# -- faults ------------------------------------------------------------------------------
 
 
 def fault(state: FaultState) -> shapes.Fault:
@@ -283,9 +214,5 @@ def fault(state: FaultState) -> shapes.Fault:
 
 
 def fault_from(shape: shapes.Fault) -> FaultState:
-    """The fault as the kubelet has it."""
+    # From its line, which has all options; ``options`` leaves out those at their default.
     return FaultState(shape.id, Fault.parse(shape.spec), shape.seen, shape.fired, shape.holding)
-
-
-def _line(shape: msgspec.Struct) -> bytes:
-    return msgspec.json.encode(shape) + b"\n"

@@ -1,4 +1,4 @@
-"""Errors on their way through HTTP: which status and reason each has, and back again."""
+"""Errors over HTTP: the status and reason of each, and the error that a client raises again."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from devicemanager.kubelet.waits import WaitTimeout
 from devicemanager.kubelet.wire.errors import WireError
 from devicemanager.objects.manifests.errors import ManifestError
 
-__all__ = ["ControlError", "HttpError", "ServerGone", "error_of", "problem_of"]
+__all__ = ["NOT_FOUND", "ControlError", "HttpError", "ServerGone", "error_of", "problem_of"]
 
 
 class ControlError(DeviceManagerError):
-    """The control API could not be asked, or it had no answer: nobody serves it, the token is
-    wrong, the server failed. The text is one line."""
+    """The control API returned no answer: it is not served, the token is wrong, or the server
+    failed. The text is one line."""
 
 
 class ServerGone(ControlError):
-    """Nobody serves the control API, or the server ended before it had answered."""
+    """The control API is not served, or the server stopped before it answered."""
 
 
 class HttpError(Exception):
-    """A request that is wrong whatever the kubelet thinks of it."""
+    """A request that fails in any state of the kubelet."""
 
     def __init__(self, status: HTTPStatus, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -44,6 +44,8 @@ class HttpError(Exception):
         self.reason = reason
 
 
+# The reasons are part of the API: clients find the error class by them. A new error class goes
+# above its base class.
 _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (WaitTimeout, HTTPStatus.GATEWAY_TIMEOUT, "wait-timeout"),
     (ManifestError, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-manifest"),
@@ -56,28 +58,30 @@ _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (StartError, HTTPStatus.SERVICE_UNAVAILABLE, "cannot-start"),
     (StopError, HTTPStatus.INTERNAL_SERVER_ERROR, "cannot-stop"),
 )
-"""The first that fits counts."""
+"""The first class that matches counts."""
 
 NOT_FOUND: Final = "not-found"
-"""The reason of a RequestError about something that is not there."""
+"""The reason of a RequestError about something that does not exist."""
 
 
 def problem_of(error: Exception, *, missing: bool = False) -> Problem:
-    """What is answered. ``missing``: what the path names is not there."""
+    """Return the answer for an error. ``missing``: what the path names does not exist."""
     if isinstance(error, HttpError):
         return _problem(error.status, error.reason, str(error))
     if isinstance(error, RpcError):
-        said = RpcStatus(code=error.code, message=error.description)
+        status = RpcStatus(code=error.code, message=error.description)
+        # A plugin can put line ends into its message; a detail is one line.
         text = " ".join(str(error).split())
-        return _problem(HTTPStatus.BAD_GATEWAY, "plugin-error", text, rpc_status=said)
-    for kind, status, reason in _KINDS:
+        return _problem(HTTPStatus.BAD_GATEWAY, "plugin-error", text, rpc_status=status)
+    for kind, http_status, reason in _KINDS:
         if isinstance(error, kind):
             if kind is RequestError and missing:
-                status, reason = HTTPStatus.NOT_FOUND, NOT_FOUND
+                http_status, reason = HTTPStatus.NOT_FOUND, NOT_FOUND
+            # Failed waits have a first line and a report of the events.
             first, _, rest = str(error).partition("\n")
             report = f"{first}\n{rest}" if rest else UNSET
             problems = list(error.lines) if isinstance(error, InvalidObject) else UNSET
-            return _problem(status, reason, first, report=report, problems=problems)
+            return _problem(http_status, reason, first, report=report, problems=problems)
     if isinstance(error, DeviceManagerError):
         return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "failed", " ".join(str(error).split()))
     text = f"unexpected {type(error).__name__}: {error} (a bug)"
@@ -90,18 +94,19 @@ def _problem(status: HTTPStatus, reason: str, detail: str, **more: object) -> Pr
         status=status.value,
         reason=reason,
         detail=detail,
-        **more,  # type: ignore[arg-type]  # those of one kind, as the caller has them
+        **more,  # type: ignore[arg-type]  # the fields of one kind of error, set by the caller
     )
 
 
 def error_of(problem: Problem) -> Exception:
-    """What the same call raises at ``MockKubelet``."""
+    """Return the error that the same call raises at ``MockKubelet``."""
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))
     if problem.rpc_status is not UNSET:
         return RpcError(problem.rpc_status.code, problem.rpc_status.message)
     text = problem.report if problem.report is not UNSET else problem.detail
     found: Callable[[str], Exception] | None = RequestError if problem.reason == NOT_FOUND else None
+    # An unknown reason, of a newer server, becomes a ControlError.
     for kind, _, reason in _KINDS:
         if reason == problem.reason:
             found = kind

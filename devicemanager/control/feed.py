@@ -1,8 +1,10 @@
-"""What happens, for any number of readers: one subscription, each thing made into JSON once.
+"""Feeds: the events or calls of a kubelet as lines of JSON, for any number of readers.
 
-Everything here runs on the server's loop, but for the callback of the subscription, which
-runs on the thread that publishes and costs it next to nothing, and for making JSON of what
-may be large.
+A feed has one subscription for all readers and encodes each entry once. It runs on the
+server's event loop, with two exceptions: the callback of the subscription runs on the thread
+that publishes and costs it next to nothing, and large entries are encoded on worker threads.
+A reader that is too slow for the kubelet's record gets one line with the number of entries
+that it missed.
 """
 
 from __future__ import annotations
@@ -11,8 +13,7 @@ import asyncio
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio.to_thread
@@ -27,16 +28,15 @@ from devicemanager.events.stream import Event, EventStream
 
 __all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 
-_AT_ONCE: Final = 50
-_BYTES_AT_ONCE: Final = 1 << 20
-"""Lines that a reader is given at a time, and what they may have in bytes as they were said;
-a longer one is given alone."""
+_BATCH: Final = 50
+_BATCH_BYTES: Final = 1 << 20
+"""Most lines that a reader gets at a time, and about their bytes; a longer line comes alone."""
 _CACHED: Final = 1000
 _CACHED_BYTES: Final = 8 << 20
 
 
 class Numbered(Protocol):
-    """Something that happened."""
+    """An entry of a record."""
 
     @property
     def number(self) -> int: ...
@@ -47,108 +47,104 @@ T = TypeVar("T", bound=Numbered)
 
 @attrs.frozen
 class Source(Generic[T]):
-    """A record of things that are numbered from 1, of which the oldest are forgotten."""
+    """A record of entries that are numbered from 1; the oldest are dropped."""
 
     latest: Callable[[], int]
     later: Callable[[int], Sequence[T]]
-    """Those kept that are later than a number, in order."""
+    """Returns the stored entries after a number, in order."""
     subscribe: Callable[[Callable[[T], None]], Callable[[], None]]
-    line: Callable[[T], bytes]
+    encode: Callable[[T], bytes]
     size: Callable[[T], int]
-    """About how many bytes a line is made of."""
+    """Returns about how many bytes a line is made from."""
     dropped: Callable[[int, int], bytes]
-    """The line for things that are missing: how many, and the number of the last of them."""
+    """Returns the line for missing entries: their count, and the number of the last."""
 
 
 def event_source(events: EventStream) -> Source[Event]:
-    """The events of a kubelet."""
+    """Return the events of a kubelet."""
 
     def later(number: int) -> Sequence[Event]:
         recent = events.recent()
-        # Numbered one by one.
+        # Numbers have no gaps, so the position follows from the first one.
         return recent[max(0, number + 1 - recent[0].number) :] if recent else ()
 
     return Source(
         lambda: events.latest,
         later,
         events.subscribe,
-        _event_line,
+        lambda event: _line(convert.event(event)),
         lambda _: 0,
-        convert.events_dropped,
+        lambda count, last: _line(convert.events_dropped(count, last)),
     )
 
 
 def call_source(calls: CallLog, with_bytes: bool) -> Source[Call]:
-    """The calls of a kubelet's plugins; ``with_bytes`` with their messages as they were."""
+    """Return the calls of a kubelet's plugins; ``with_bytes`` adds the messages themselves."""
     return Source(
         lambda: calls.latest,
         calls.later,
         calls.subscribe,
-        partial(_call_line, with_bytes=with_bytes),
-        _size_of_call,
-        convert.calls_dropped,
+        lambda call: _line(convert.call(call, with_bytes=with_bytes)),
+        lambda call: len(call.request_bytes) + len(call.response_bytes or b""),
+        lambda count, last: _line(convert.calls_dropped(count, last)),
     )
 
 
-def _event_line(event: Event) -> bytes:
-    return msgspec.json.encode(convert.event(event), enc_hook=str) + b"\n"
-
-
-def _call_line(call: Call, *, with_bytes: bool) -> bytes:
-    return msgspec.json.encode(convert.call(call, with_bytes=with_bytes), enc_hook=str) + b"\n"
-
-
-def _size_of_call(call: Call) -> int:
-    return len(call.request_bytes) + len(call.response_bytes or b"")
+def _line(shape: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(shape, enc_hook=str) + b"\n"
 
 
 class Feed(Generic[T]):
     """The readers of one source."""
 
     def __init__(self, source: Source[T], workers: CapacityLimiter | None = None) -> None:
-        """To be made on the loop. ``workers`` limits the threads on which JSON is made; None:
-        as anyio does."""
+        """Must be created on the event loop. ``workers`` limits the threads that encode."""
         self._workers = workers
         self._source = source
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._readers = 0
         self._unsubscribe: Callable[[], None] | None = None
-        # Held while lines are made: of many readers of large calls one is enough to make them.
-        self._making = asyncio.Lock()
+        # Held while lines are encoded: with many readers of large calls, one encodes for all.
+        self._encoding = asyncio.Lock()
         self._cache: OrderedDict[int, bytes] = OrderedDict()
         self._cached_bytes = 0
         self.closed = False
-        # Set from an event until the loop has looked: a burst of events wakes it once.
+        # Set from the first entry of a burst until the loop runs: a burst wakes it once.
         self._is_waking = threading.Event()
 
     @property
     def latest(self) -> int:
-        """The number of the latest thing that happened; 0 before the first."""
+        """The number of the latest entry; 0 before the first."""
         return self._source.latest()
 
     def close(self) -> None:
-        """Let every reader come to its end."""
+        """End all readers."""
         self.closed = True
         self._wake()
 
     async def lines(
         self, since: int, *, follow: bool, wanted: Callable[[Sequence[T]], Sequence[T]]
     ) -> AsyncIterator[bytes]:
-        """What ``wanted`` chooses of everything later than ``since``, some lines at a time;
-        with ``follow`` until the feed closes. Where something is not kept any more stands a
-        line that counts it."""
+        """Yield the entries after ``since`` that ``wanted`` selects, some lines at a time.
+
+        ``follow`` continues with new entries until the feed closes. One line stands for
+        entries that are no longer stored, with their number.
+        """
         with self._reading():
             last = since
             while True:
+                # Taken before the check: an entry in between sets this very event.
                 changed = self._changed
-                batch = self._some(self._source.later(last)) if self.latest > last else ()
+                batch = self._batch(self._source.later(last)) if self.latest > last else ()
                 if batch:
                     for part in self._parts(batch, last):
                         if isinstance(part, bytes):
                             yield part
-                        elif chosen := wanted(part):
-                            yield await self._text(chosen)
+                        elif selected := wanted(part):
+                            yield await self._text(selected)
+                    # After the batch and not after what was wanted of it: the rest is not
+                    # read again.
                     last = batch[-1].number
                 elif not follow or self.closed:
                     return
@@ -156,9 +152,9 @@ class Feed(Generic[T]):
                     await changed.wait()
 
     async def changes(self, since: int, seconds: float) -> None:
-        """Wait for something later than ``since``, but not longer."""
+        """Wait for an entry after ``since``, at most ``seconds``."""
         with self._reading():
-            changed = self._changed
+            changed = self._changed  # before the check, as in ``lines``
             if self.latest > since or self.closed:
                 return
             with contextlib.suppress(TimeoutError):
@@ -167,17 +163,17 @@ class Feed(Generic[T]):
 
     # -- inside --------------------------------------------------------------------------
 
-    def _some(self, later: Sequence[T]) -> Sequence[T]:
-        """As many of them as are given at a time."""
+    def _batch(self, later: Sequence[T]) -> Sequence[T]:
         size = 0
-        for count, each in enumerate(later[:_AT_ONCE]):
+        # A call can have 4 MiB: fifty of them at once would be too much for one reader.
+        for count, each in enumerate(later[:_BATCH]):
             size += self._source.size(each)
-            if size > _BYTES_AT_ONCE:
+            if size > _BATCH_BYTES:
                 return later[: max(count, 1)]
-        return later[:_AT_ONCE]
+        return later[:_BATCH]
 
     def _parts(self, batch: Sequence[T], last: int) -> list[bytes | Sequence[T]]:
-        """The batch, in pieces without gaps, and lines for the gaps."""
+        """Split the batch at its gaps, with a line in place of each gap."""
         parts: list[bytes | Sequence[T]] = []
         piece: list[T] = []
         for each in batch:
@@ -188,31 +184,33 @@ class Feed(Generic[T]):
             last = each.number
         return [part for part in (*parts, piece) if part]
 
-    async def _text(self, chosen: Sequence[T]) -> bytes:
-        async with self._making:
-            made: dict[int, bytes] = {}
-            if missing := [each for each in chosen if each.number not in self._cache]:
+    async def _text(self, selected: Sequence[T]) -> bytes:
+        async with self._encoding:
+            new: dict[int, bytes] = {}
+            if missing := [each for each in selected if each.number not in self._cache]:
                 lines = await anyio.to_thread.run_sync(
-                    lambda: [self._source.line(each) for each in missing], limiter=self._workers
+                    lambda: [self._source.encode(each) for each in missing], limiter=self._workers
                 )
-                made = dict(zip((each.number for each in missing), lines, strict=True))
+                new = dict(zip((each.number for each in missing), lines, strict=True))
             text = b"".join(
-                made[each.number] if each.number in made else self._cache[each.number]
-                for each in chosen
+                new[each.number] if each.number in new else self._cache[each.number]
+                for each in selected
             )
-            for number, line in made.items():
-                self._keep(number, line)
+            # Only now: adding can drop older lines, which this text may have needed.
+            for number, line in new.items():
+                self._add_to_cache(number, line)
         return text
 
-    def _keep(self, number: int, line: bytes) -> None:
+    def _add_to_cache(self, number: int, line: bytes) -> None:
         self._cache[number] = line
         self._cached_bytes += len(line)
         while len(self._cache) > _CACHED or self._cached_bytes > _CACHED_BYTES:
             self._cached_bytes -= len(self._cache.popitem(last=False)[1])
 
     @contextlib.contextmanager
-    def _reading(self) -> Any:
+    def _reading(self) -> Iterator[None]:
         self._readers += 1
+        # Subscribed only while there are readers: without them, a publisher pays nothing.
         if self._unsubscribe is None:
             self._unsubscribe = self._source.subscribe(self._published)
         try:
@@ -226,13 +224,23 @@ class Feed(Generic[T]):
                 self._cached_bytes = 0
 
     def _published(self, _: object) -> None:
-        """On the thread that publishes."""
+        """Runs on the thread that publishes."""
         if not self._is_waking.is_set():
             self._is_waking.set()
-            with contextlib.suppress(RuntimeError):  # the server has just ended
+            with contextlib.suppress(RuntimeError):  # the loop has just closed
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
+        # Cleared first: an entry from now on wakes the loop again.
         self._is_waking.clear()
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def feeds_of(events: EventStream, calls: CallLog, workers: CapacityLimiter) -> dict[str, Feed[Any]]:
+    """Return the feeds of a kubelet by the names that operations use."""
+    return {
+        "events": Feed(event_source(events), workers),
+        "calls": Feed(call_source(calls, with_bytes=False), workers),
+        "calls-with-bytes": Feed(call_source(calls, with_bytes=True), workers),
+    }

@@ -1,49 +1,55 @@
-"""An OpenAPI 3.1 document, from a table of operations and the shapes."""
+"""An OpenAPI 3.1 document from a table of operations.
+
+msgspec makes the schemas of the types. Two things are added for attrs classes, which cannot
+carry them: descriptions, which are the docstrings below the fields, and that an answer always
+has all fields.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
 import attrs
 import msgspec
 
-from devicemanager.control.operation import Body, Kind, Operation
+from devicemanager.control.operation import Operation, OperationTable, Text
 from devicemanager.control.shapes import Problem
 
-__all__ = ["About", "build"]
+__all__ = ["document", "field_docs"]
 
 _REF: Final = "#/components/schemas/{name}"
 
 
-@attrs.frozen
-class About:
-    """What a document says of its API as a whole."""
-
-    title: str
-    description: str
-    """In Markdown."""
-
-
-def build(operations: Sequence[Operation], about: About) -> dict[str, Any]:
-    """The document of a table, as plain data."""
-    types = list(dict.fromkeys(_types(operations)))
+@cache
+def document(table: OperationTable) -> dict[str, Any]:
+    """Return the document of a table as plain data, which is not to be changed."""
+    # Every operation can answer with a problem.
+    answers = [Problem, *(each.answer for each in table if each.answer is not None)]
+    bodies = [each.body for each in table if isinstance(each.body, type)]
+    types = list(dict.fromkeys([*answers, *bodies]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
-    of = dict(zip(types, schemas, strict=True))
+    _complete(components, answers, bodies)
+    refs = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {}
-    for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, of)
+    for each in table:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, refs)
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": about.title,
+            "title": table.title,
             "version": "1",
-            "description": about.description,
+            "description": table.description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        # OpenAPI has no form for a unix socket; curl and others take any host with one.
         "servers": [{"url": "http://localhost", "description": "on <root>/control.sock"}],
+        # Without the token on the unix socket, with it over TCP.
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
@@ -59,8 +65,64 @@ def build(operations: Sequence[Operation], about: About) -> dict[str, Any]:
     }
 
 
+# -- schemas -----------------------------------------------------------------------------
+
+
+def _complete(components: dict[str, Any], answers: list[Any], bodies: list[Any]) -> None:
+    in_bodies = set(_attrs_classes(bodies))
+    for cls in _attrs_classes(answers):
+        schema = components[cls.__name__]
+        # In the order of the class: msgspec puts fields without a default first.
+        names = [each.name for each in attrs.fields(cls)]
+        schema["properties"] = {name: schema["properties"][name] for name in names}
+        for name, text in field_docs(cls).items():
+            schema["properties"][name]["description"] = text
+        if cls not in in_bodies:
+            # msgspec writes every field, also those that have a default in Python.
+            schema["required"] = list(schema["properties"])
+            for each in schema["properties"].values():
+                each.pop("default", None)
+
+
+def _attrs_classes(types: list[Any]) -> Iterator[type]:
+    """Find the attrs classes among the types and everything that they contain."""
+    # Types can refer to themselves, so classes are visited once.
+    seen: set[type] = set()
+    pending: list[Any] = list(msgspec.inspect.multi_type_info(types))
+    while pending:
+        info = pending.pop()
+        cls = getattr(info, "cls", None)
+        if cls in seen:
+            continue
+        if cls is not None:
+            seen.add(cls)
+        if isinstance(info, msgspec.inspect.DataclassType):
+            yield info.cls
+        for name in ("fields", "types", "item_types"):
+            pending += getattr(info, name, ())
+        for name in ("type", "item_type", "value_type"):
+            if hasattr(info, name):
+                pending.append(getattr(info, name))
+
+
+def field_docs(cls: type) -> dict[str, str]:
+    """Return the docstrings below the fields of a class, by field."""
+    # Python does not keep these docstrings; Sphinx finds them in the source, too.
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(name)),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                docs[name] = " ".join(doc.split())
+    return docs
+
+
 def _plain(schema: Any) -> Any:
-    """Without titles, which are names again, and with descriptions in Markdown."""
+    """Without titles, which repeat the names, and with descriptions in Markdown."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
@@ -68,6 +130,7 @@ def _plain(schema: Any) -> Any:
     found = {
         key: _plain(value)
         for key, value in schema.items()
+        # A property can be called title; its value is a schema and not a string.
         if key != "title" or not isinstance(value, str)
     }
     if isinstance(text := found.get("description"), str):
@@ -75,61 +138,52 @@ def _plain(schema: Any) -> Any:
     return found
 
 
-def _types(operations: Sequence[Operation]) -> Iterator[Any]:
-    yield Problem
-    for each in operations:
-        if each.answer is not None:
-            yield each.answer
-        if each.body is not None and not isinstance(each.body, Body):
-            yield each.body
+# -- operations --------------------------------------------------------------------------
 
 
-def _operation(row: Operation, of: dict[Any, Any]) -> dict[str, Any]:
+def _operation(row: Operation[Any], refs: dict[Any, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"operationId": row.name, "summary": row.summary}
     if parameters := [*_path_parameters(row), *_query_parameters(row)]:
         found["parameters"] = parameters
     if row.body is not None:
-        found["requestBody"] = _body(row.body, of)
+        found["requestBody"] = _body(row.body, refs)
     found["responses"] = {
-        str(row.status.value): _answer(row, of),
+        str(row.status.value): _answer(row, refs),
         "default": {
-            "description": "why not",
-            "content": {"application/problem+json": {"schema": of[Problem]}},
+            "description": "why the request failed",
+            "content": {"application/problem+json": {"schema": refs[Problem]}},
         },
     }
     return found
 
 
-def _answer(row: Operation, of: dict[Any, Any]) -> dict[str, Any]:
+def _answer(row: Operation[Any], refs: dict[Any, Any]) -> dict[str, Any]:
     if row.answer is None:
         return {"description": HTTPStatus(row.status).phrase}
-    if row.kind is Kind.STREAM:
-        text = "one JSON object a line"
-        return {
-            "description": text,
-            "content": {"application/x-ndjson": {"schema": of[row.answer]}},
-        }
-    content = {"application/json": {"schema": of[row.answer]}}
-    return {"description": HTTPStatus(row.status).phrase, "content": content}
+    kind = "application/x-ndjson" if row.is_stream else "application/json"
+    text = "one JSON object per line" if row.is_stream else HTTPStatus(row.status).phrase
+    return {"description": text, "content": {kind: {"schema": refs[row.answer]}}}
 
 
-def _body(body: type | Body, of: dict[Any, Any]) -> dict[str, Any]:
-    if isinstance(body, Body):
+def _body(body: type[msgspec.Struct] | Text, refs: dict[Any, Any]) -> dict[str, Any]:
+    if isinstance(body, Text):
         schema = {"type": "object", "description": body.value}
         kinds = ("application/json", "application/yaml")
         return {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+    # A body with defaults for all fields can be left out: it is read as `{}`.
     required = any(field.required for field in msgspec.structs.fields(body))
-    return {"required": required, "content": {"application/json": {"schema": of[body]}}}
+    return {"required": required, "content": {"application/json": {"schema": refs[body]}}}
 
 
-def _path_parameters(row: Operation) -> Iterator[dict[str, Any]]:
+def _path_parameters(row: Operation[Any]) -> Iterator[dict[str, Any]]:
     for name in row.parameters:
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _query_parameters(row: Operation) -> Iterator[dict[str, Any]]:
+def _query_parameters(row: Operation[Any]) -> Iterator[dict[str, Any]]:
     if row.query is None:
         return
+    # A query is a flat object for msgspec and a list of parameters for OpenAPI.
     schema = msgspec.json.schema_components([row.query], ref_template=_REF)[1]
     properties = schema[row.query.__name__]
     for name, value in properties["properties"].items():

@@ -1,488 +1,487 @@
-"""Every operation of the control API, in one table.
+"""The operations on one kubelet: what each request does.
 
-Handlers, the OpenAPI document and the client's checks are made of it. A test fails if a
-public member of ``MockKubelet`` is neither here nor in ``NOT_HERE``.
+Functions may block; they run on worker threads. A test fails if a public member of
+``MockKubelet`` has no operation and no reason for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
 from http import HTTPStatus
-from typing import Any, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from devicemanager.control import callwaits, direct, handlers, podlife, shapes
-from devicemanager.control.openapi import About, build
-from devicemanager.control.operation import Body, Kind, Operation, call
+import msgspec
+from msgspec import Meta
+
+from devicemanager.control import convert, shapes
+from devicemanager.control.errors import NOT_FOUND, HttpError
+from devicemanager.control.operation import Manifest, Objects, OperationTable, Stream, Wait
+from devicemanager.control.shapes import Count, OfPlugin, OfResource, OfRpc, WithCode
 from devicemanager.core.endpoints import PluginOptions
+from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.events.calls.matching import CallFilter
+from devicemanager.events.stream import EventKind
+from devicemanager.faults.fault import Fault
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.pods.pod_info import PodInfo, pod_info
+from devicemanager.kubelet.pods.records import PodRecord
 
-__all__ = ["NOT_HERE", "OPERATIONS", "document", "operation"]
+if TYPE_CHECKING:
+    from devicemanager.kubelet.mock import MockKubelet
+else:
+    MockKubelet = object  # a client loads this module, too, but no kubelet
 
-
-_POD = "/v1/pods/{uid}"
-_CONTAINER = _POD + "/containers/{container}"
-
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    call(
-        "getNode",
-        "GET",
-        "/v1/node",
-        "is_serving mark root plugin_dir plugin_socket pod_resources_socket plugins_registry_dir "
-        "checkpoint_path claims_state_path",
-        "Show the node and where its kubelet's files are.",
-        handlers.node,
-        answer=shapes.Node,
-    ),
-    call(
-        "getNodeStatus",
-        "GET",
-        "/v1/node/status",
-        "node_status",
-        "Show the devices of the node's status.",
-        handlers.node_status,
-        answer=shapes.NodeStatus,
-    ),
-    call(
-        "startKubelet",
-        "POST",
-        "/v1/node/start",
-        "start",
-        "Serve again after a stop; pods that are known are admitted again.",
-        handlers.start,
-    ),
-    call(
-        "stopKubelet",
-        "POST",
-        "/v1/node/stop",
-        "stop",
-        "Stop serving. Pods and containers stay as they are, and so does the control API.",
-        handlers.stop,
-    ),
-    call(
-        "restartKubelet",
-        "POST",
-        "/v1/node/restart",
-        "restart",
-        "Start the kubelet's process anew; containers keep running.",
-        handlers.restart,
-    ),
-    call(
-        "rebootNode",
-        "POST",
-        "/v1/node/reboot",
-        "reboot",
-        "Start the node anew: no container runs, every pod is admitted again.",
-        handlers.reboot,
-    ),
-    call(
-        "setSourcesReady",
-        "POST",
-        "/v1/node/sources-ready",
-        "sources_ready",
-        "Say that all pods of the node are known: devices of others are freed.",
-        handlers.sources_ready,
-    ),
-    call(
-        "checkServers",
-        "POST",
-        "/v1/node/check",
-        "check",
-        "Report the first error on a server thread since the last check, if there was one.",
-        handlers.check,
-    ),
-    call(
-        "listResources",
-        "GET",
-        "/v1/resources",
-        "capacity allocatable",
-        "List resources with their counts of devices.",
-        handlers.resources,
-        answer=shapes.ResourceList,
-    ),
-    call(
-        "listPlugins",
-        "GET",
-        "/v1/plugins",
-        "plugins",
-        "List the plugin of each known resource.",
-        handlers.plugins,
-        answer=shapes.PluginList,
-    ),
-    call(
-        "listDevices",
-        "GET",
-        "/v1/devices",
-        "inventory",
-        "List devices with their health and holders.",
-        handlers.devices,
-        query=shapes.ResourceQuery,
-        answer=shapes.DeviceList,
-    ),
-    call(
-        "admitPod",
-        "POST",
-        "/v1/pods",
-        "admit",
-        "Admit a pod. A rejection is an answer, too.",
-        handlers.admit,
-        query=shapes.StartQuery,
-        body=Body.MANIFEST,
-        answer=shapes.Admission,
-        status=HTTPStatus.CREATED,
-    ),
-    call(
-        "listPods",
-        "GET",
-        "/v1/pods",
-        "pods",
-        "List the pods that are known and not deleted.",
-        handlers.pods,
-        answer=shapes.PodList,
-    ),
-    call(
-        "deletePods",
-        "DELETE",
-        "/v1/pods",
-        "terminate",
-        "End and delete pods, all of them or none.",
-        handlers.delete_pods,
-        query=shapes.PodQuery,
-    ),
-    call("getPod", "GET", _POD, "pod", "Show one pod.", handlers.pod, answer=shapes.Pod),
-    call(
-        "deletePod",
-        "DELETE",
-        _POD,
-        "terminate",
-        "End and delete a pod: its devices are free.",
-        handlers.delete_pod,
-    ),
-    call(
-        "deletePodGracefully",
-        "POST",
-        _POD + "/delete",
-        "delete",
-        "Delete a pod once its containers have ended, or its grace period is over.",
-        podlife.delete,
-        body=podlife.Delete,
-    ),
-    call(
-        "finishPod",
-        "POST",
-        _POD + "/finish",
-        "finish",
-        "Let every app container of a pod end by itself.",
-        handlers.finish,
-        body=shapes.Finish,
-        answer=shapes.Finished,
-    ),
-    call(
-        "getPodDevices",
-        "GET",
-        _POD + "/devices",
-        "devices",
-        "Show what a pod holds.",
-        handlers.pod_devices,
-        answer=shapes.PodDevices,
-    ),
-    call(
-        "getPodResourcesStatus",
-        "GET",
-        _POD + "/resources-status",
-        "allocated_resources_status",
-        "Show allocatedResourcesStatus of a pod.",
-        handlers.resources_status,
-        answer=shapes.PodResourcesStatus,
-    ),
-    call(
-        "getContainerStatuses",
-        "GET",
-        _POD + "/container-statuses",
-        "container_statuses",
-        "Show the statuses of a pod's containers: waiting, running or terminated.",
-        podlife.container_statuses,
-        answer=podlife.ContainerStatusList,
-    ),
-    call(
-        "startContainer",
-        "POST",
-        _CONTAINER + "/start",
-        "start_container",
-        "Start a container of an admitted pod.",
-        handlers.start_container,
-        answer=RunOptions,
-    ),
-    call(
-        "restartContainer",
-        "POST",
-        _CONTAINER + "/restart",
-        "restart_container",
-        "Start a container again, with the same devices.",
-        handlers.restart_container,
-        answer=RunOptions,
-    ),
-    call(
-        "exitContainer",
-        "POST",
-        _CONTAINER + "/exit",
-        "exit_container",
-        "Let a running container end by itself; the kubelet starts it again or ends the pod.",
-        podlife.exit_container,
-        body=podlife.ExitContainer,
-        answer=podlife.ContainerStatus,
-    ),
-    call(
-        "publishPools",
-        "POST",
-        "/v1/pools",
-        "publish",
-        "Publish pools of devices for structured claims.",
-        handlers.publish,
-        body=Body.OBJECTS,
-    ),
-    call(
-        "defineClasses",
-        "POST",
-        "/v1/device-classes",
-        "define",
-        "Define classes for structured claims.",
-        handlers.define,
-        body=Body.OBJECTS,
-    ),
-    call(
-        "createClaims",
-        "POST",
-        "/v1/claims",
-        "claim",
-        "Create structured claims.",
-        handlers.claim,
-        body=Body.OBJECTS,
-    ),
-    call(
-        "getEvents",
-        "GET",
-        "/v1/events",
-        "events",
-        "Read events, a line of JSON each; resume with the number of the last one.",
-        handlers.events,
-        query=shapes.EventQuery,
-        answer=shapes.Event,
-        kind=Kind.STREAM,
-    ),
-    call(
-        "getCalls",
-        "GET",
-        "/v1/calls",
-        "calls",
-        "Read the calls between kubelet and plugins, a line of JSON each.",
-        handlers.calls,
-        query=shapes.CallQuery,
-        answer=shapes.Call,
-        kind=Kind.STREAM,
-    ),
-    call(
-        "getPendingCalls",
-        "GET",
-        "/v1/calls/pending",
-        "calls",
-        "List calls that are not answered yet, and list streams that are open.",
-        handlers.pending_calls,
-        answer=shapes.PendingCallList,
-    ),
-    call(
-        "callAllocate",
-        "POST",
-        "/v1/direct-calls/allocate",
-        "allocate",
-        "Ask a plugin to Allocate any devices, for no pod.",
-        direct.allocate,
-        body=direct.Allocate,
-        answer=direct.Allocated,
-    ),
-    call(
-        "callGetPreferredAllocation",
-        "POST",
-        "/v1/direct-calls/preferred",
-        "preferred",
-        "Ask a plugin which devices it prefers, for no pod.",
-        direct.preferred,
-        body=direct.GetPreferred,
-        answer=direct.Preferred,
-    ),
-    call(
-        "callPreStartContainer",
-        "POST",
-        "/v1/direct-calls/pre-start",
-        "pre_start",
-        "Ask a plugin for PreStartContainer, for no pod.",
-        direct.pre_start,
-        body=direct.PreStart,
-    ),
-    call(
-        "callGetDevicePluginOptions",
-        "POST",
-        "/v1/direct-calls/options",
-        "options",
-        "Ask a plugin for its options.",
-        direct.options,
-        body=direct.GetOptions,
-        answer=PluginOptions,
-    ),
-    call(
-        "setFault",
-        "POST",
-        "/v1/faults",
-        "faults",
-        "Set a fault of the kubelet's side. An action without `at` is executed at once.",
-        handlers.set_fault,
-        body=shapes.SetFault,
-        answer=shapes.Fault,
-        status=HTTPStatus.CREATED,
-    ),
-    call(
-        "listFaults",
-        "GET",
-        "/v1/faults",
-        "faults",
-        "List the faults that are set.",
-        handlers.faults,
-        answer=shapes.FaultList,
-    ),
-    call(
-        "clearFaults",
-        "DELETE",
-        "/v1/faults",
-        "faults",
-        "Take faults back, all or those of a kind; whoever is held up goes on.",
-        handlers.clear_faults,
-        query=shapes.FaultQuery,
-        answer=shapes.Cleared,
-    ),
-    call(
-        "clearFault",
-        "DELETE",
-        "/v1/faults/{id}",
-        "faults",
-        "Take one fault back.",
-        handlers.clear_fault,
-        answer=shapes.Cleared,
-    ),
-    call(
-        "waitForResource",
-        "POST",
-        "/v1/waits/resource",
-        "wait_for_resource",
-        "Wait until devices of a resource are allocatable.",
-        handlers.wait_for_resource,
-        body=shapes.ResourceWait,
-        kind=Kind.WAIT,
-    ),
-    call(
-        "waitForEvent",
-        "POST",
-        "/v1/waits/event",
-        "wait_for_event",
-        "Wait for an event.",
-        handlers.wait_for_event,
-        body=shapes.EventWait,
-        answer=shapes.Event,
-        kind=Kind.WAIT,
-    ),
-    call(
-        "waitForCall",
-        "POST",
-        "/v1/waits/call",
-        "wait_for_call",
-        "Wait for a call between kubelet and plugin to end.",
-        callwaits.wait_for_call,
-        body=callwaits.CallWait,
-        answer=shapes.Call,
-        kind=Kind.WAIT,
-    ),
-    call(
-        "getClock",
-        "GET",
-        "/v1/clock",
-        "clock",
-        "Read the kubelet's clock.",
-        handlers.clock,
-        answer=shapes.Clock,
-    ),
-    call(
-        "advanceClock",
-        "POST",
-        "/v1/clock/advance",
-        "clock",
-        "Let time pass on a manual clock.",
-        handlers.advance,
-        body=shapes.Advance,
-        answer=shapes.Clock,
-    ),
-    call(
-        "getCheckpoint",
-        "GET",
-        "/v1/checkpoint",
-        "checkpoint_path",
-        "Show the checkpoint file as it is on disk.",
-        handlers.checkpoint,
-        answer=dict[str, Any],
-    ),
-)
-
-NOT_HERE: Final[Mapping[str, str]] = {
-    "settings": "given to the kubelet when it is made; of `run`, its flags",
-    "manager": "the running kubelet's inside, for Python alone",
-    "claims": "the manager of claims, for Python alone; publish, define and claim are here",
-    "claim_devices": "for views of this process; an admission's containers tell the same",
-    "has_pod": "whether `pod` would find one; over HTTP that answers 404",
-    "telemetry": "what /healthz, /metrics and /pods tell, without a token: see `run --http`",
-    "close": "ends the kubelet for good: whoever made it does that",
-    "health_updates": "a queue of this process; events of kind device-health tell the same",
-    "pod_status": "GET /pods of the kubelet's own HTTP server has it",
-    "start_pod": "for nodes in a cluster; admit with start, and startContainer, are here",
-    "stop_pod": "for nodes in a cluster; finish and deletePodGracefully are here",
-    "restore": "for nodes in a cluster that another process takes over",
-    "expect": "its steps may be functions of Python; waitForEvent and waitForCall, one by one",
-    **{
-        f"{name}_async": "the same for asyncio; each is here without its ending, or stands above"
-        for name in (
-            "admit",
-            "expect",
-            "finish",
-            "reboot",
-            "restart",
-            "start_container",
-            "terminate",
-            "wait_for",
-            "wait_for_event",
-            "wait_for_resource",
-        )
-    },
-    "reset": "for fixtures of Python that share a kubelet; its parts are here",
-    "watch": "a list stream of its own; getCalls with follow has the lists that the kubelet gets",
-    "wait_for": "asks a function of Python; the client does it with waitForEvent",
-}
-"""Members of MockKubelet without an operation, and why."""
-
-
-def operation(name: str) -> Operation:
-    """The row of that name."""
-    return _BY_NAME[name]
-
-
-_BY_NAME = {each.name: each for each in OPERATIONS}
-
-_ABOUT: Final = About(
+TABLE: Final = OperationTable(
     "Control API of a mock kubelet",
     """\
-Steers a mock kubelet: what `MockKubelet` does in Python, over HTTP on
-`control.sock` in the kubelet's directory. Pods are named by UID. Answers may get new fields;
-unknown fields and parameters of requests are rejected.""",
+Controls a mock kubelet: what `MockKubelet` does in Python, over HTTP on `control.sock` in the
+kubelet's directory. Pods are named by UID. Answers may get new fields; unknown fields and
+parameters of requests are rejected.""",
 )
 
+_POD: Final = "/v1/pods/{uid}"
+_CONTAINER: Final = _POD + "/containers/{container}"
 
-@cache
-def document() -> dict[str, Any]:
-    """The OpenAPI document as plain data. Nobody may change it."""
-    return build(OPERATIONS, _ABOUT)
+_Since = Annotated[
+    Count, Meta(description="only entries after the one with this number; 0: all that are stored")
+]
+_Follow = Annotated[bool, Meta(description="continue with new entries as they come")]
+
+
+# -- the node ----------------------------------------------------------------------------
+
+
+@TABLE.get(
+    "/v1/node",
+    "is_serving mark root plugin_dir plugin_socket pod_resources_socket plugins_registry_dir "
+    "checkpoint_path claims_state_path",
+)
+def get_node(kubelet: MockKubelet) -> shapes.Node:
+    """Show the node and the paths of its kubelet's files."""
+    return convert.node(kubelet)
+
+
+@TABLE.get("/v1/node/status", "node_status")
+def get_node_status(kubelet: MockKubelet) -> shapes.NodeStatus:
+    """Show the devices in the node's status."""
+    status = kubelet.node_status()
+    return shapes.NodeStatus(capacity=status.capacity, allocatable=status.allocatable)
+
+
+@TABLE.post("/v1/node/start", "start")
+def start_kubelet(kubelet: MockKubelet) -> None:
+    """Start the kubelet again after a stop, and admit its pods again."""
+    kubelet.start()
+
+
+@TABLE.post("/v1/node/stop", "stop")
+def stop_kubelet(kubelet: MockKubelet) -> None:
+    """Stop the kubelet. Pods and containers are not affected; the control API continues."""
+    kubelet.stop()
+
+
+@TABLE.post("/v1/node/restart", "restart")
+def restart_kubelet(kubelet: MockKubelet) -> None:
+    """Restart the kubelet; containers keep running."""
+    kubelet.restart()
+
+
+@TABLE.post("/v1/node/reboot", "reboot")
+def reboot_node(kubelet: MockKubelet) -> None:
+    """Reboot the node: all containers stop, and every pod is admitted again."""
+    kubelet.reboot()
+
+
+@TABLE.post("/v1/node/sources-ready", "sources_ready")
+def set_sources_ready(kubelet: MockKubelet) -> None:
+    """Declare that all pods of the node are known, and free the devices of others."""
+    kubelet.sources_ready()
+
+
+@TABLE.post("/v1/node/check", "check")
+def check_servers(kubelet: MockKubelet) -> None:
+    """Report the first error on a server thread since the last check, if any."""
+    try:
+        kubelet.check()
+    except Exception as error:
+        text = f"on a server thread: {error!r}"
+        raise HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "server-error", text) from error
+
+
+@TABLE.get("/v1/resources", "capacity allocatable")
+def list_resources(kubelet: MockKubelet) -> shapes.ResourceList:
+    """List resources with their numbers of devices."""
+    capacity, allocatable = kubelet.capacity(), kubelet.allocatable()
+    return shapes.ResourceList(
+        items=[
+            shapes.Resource(name=name, capacity=count, allocatable=allocatable.get(name, 0))
+            for name, count in sorted(capacity.items())
+        ]
+    )
+
+
+@TABLE.get("/v1/plugins", "plugins")
+def list_plugins(kubelet: MockKubelet) -> shapes.PluginList:
+    """List the plugin of each known resource."""
+    return shapes.PluginList(items=list(kubelet.plugins()))
+
+
+@TABLE.get("/v1/devices", "inventory")
+def list_devices(kubelet: MockKubelet, *, resource: OfResource = None) -> shapes.DeviceList:
+    """List devices with their health and the containers they are allocated to."""
+    found = kubelet.inventory()
+    return shapes.DeviceList(
+        items=[each for each in found if resource is None or each.resource == resource]
+    )
+
+
+# -- pods --------------------------------------------------------------------------------
+
+
+@TABLE.post("/v1/pods", "admit", HTTPStatus.CREATED)
+def admit_pod(
+    kubelet: MockKubelet,
+    body: Manifest,
+    *,
+    start: Annotated[bool, Meta(description="start the containers")] = True,
+) -> shapes.Admission:
+    """Admit a pod. A rejection is an answer, too."""
+    admission = kubelet.admit(body, start=start)
+    # Described only now, so that it has the states of the containers that were started.
+    try:
+        pod = kubelet.pod(admission.uid)
+    except RequestError:  # it was deleted at once
+        pod = pod_info(PodRecord(admission.pod), {}, {})
+    return convert.admission(admission, pod)
+
+
+@TABLE.get("/v1/pods", "pods")
+def list_pods(kubelet: MockKubelet) -> shapes.PodList:
+    """List the pods that are known and not deleted."""
+    return shapes.PodList(items=list(kubelet.pods().values()))
+
+
+@TABLE.delete("/v1/pods", "terminate")
+def delete_pods(
+    kubelet: MockKubelet,
+    *,
+    uid: Annotated[tuple[str, ...], Meta(description="UIDs; can be repeated", min_length=1)],
+) -> None:
+    """Terminate and delete pods, all of them or none."""
+    kubelet.terminate(*uid)
+
+
+@TABLE.get(_POD, "pod")
+def get_pod(kubelet: MockKubelet, uid: str) -> PodInfo:
+    """Show one pod."""
+    return kubelet.pod(uid)
+
+
+@TABLE.delete(_POD, "terminate")
+def delete_pod(kubelet: MockKubelet, uid: str) -> None:
+    """Terminate and delete a pod, and free its devices."""
+    kubelet.terminate(uid)
+
+
+@TABLE.post(_POD + "/delete", "delete")
+def delete_pod_gracefully(kubelet: MockKubelet, uid: str, body: shapes.Delete) -> None:
+    """Delete a pod once its containers have terminated or its grace period has expired."""
+    kubelet.delete(uid, body.grace_period)
+
+
+@TABLE.post(_POD + "/finish", "finish")
+def finish_pod(kubelet: MockKubelet, uid: str, body: shapes.Finish) -> shapes.Finished:
+    """Let every app container of a pod terminate by itself."""
+    return shapes.Finished(phase=kubelet.finish(uid, body.exit_codes))
+
+
+@TABLE.get(_POD + "/devices", "devices")
+def get_pod_devices(kubelet: MockKubelet, uid: str) -> shapes.PodDevices:
+    """Show the devices allocated to a pod."""
+    return shapes.PodDevices(containers=kubelet.devices(uid))
+
+
+@TABLE.get(_POD + "/resources-status", "allocated_resources_status")
+def get_pod_resources_status(kubelet: MockKubelet, uid: str) -> shapes.PodResourcesStatus:
+    """Show allocatedResourcesStatus of a pod."""
+    status = kubelet.allocated_resources_status(uid)
+    return shapes.PodResourcesStatus(
+        containers={name: list(resources) for name, resources in status.items()}
+    )
+
+
+@TABLE.get(_POD + "/container-statuses", "container_statuses")
+def get_container_statuses(kubelet: MockKubelet, uid: str) -> shapes.ContainerStatusList:
+    """Show the statuses of a pod's containers."""
+    found = kubelet.container_statuses(uid).values()
+    return shapes.ContainerStatusList(items=list(map(convert.container_status, found)))
+
+
+@TABLE.post(_CONTAINER + "/start", "start_container")
+def start_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
+    """Start a container of an admitted pod, and show its settings."""
+    return kubelet.start_container(uid, container)
+
+
+@TABLE.post(_CONTAINER + "/restart", "restart_container")
+def restart_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
+    """Start a container again with the same devices, and show its settings."""
+    return kubelet.restart_container(uid, container)
+
+
+@TABLE.post(_CONTAINER + "/exit", "exit_container")
+def exit_container(
+    kubelet: MockKubelet, uid: str, container: str, body: shapes.ExitContainer
+) -> shapes.ContainerStatus:
+    """Let a running container terminate; the kubelet restarts it or ends the pod."""
+    status = kubelet.exit_container(uid, container, body.exit_code, reason=body.reason)
+    return convert.container_status(status)
+
+
+# -- structured claims -------------------------------------------------------------------
+
+
+@TABLE.post("/v1/pools", "publish")
+def publish_pools(kubelet: MockKubelet, body: Objects) -> None:
+    """Publish pools of devices for structured claims."""
+    kubelet.publish(body)
+
+
+@TABLE.post("/v1/device-classes", "define")
+def define_classes(kubelet: MockKubelet, body: Objects) -> None:
+    """Define classes for structured claims."""
+    kubelet.define(body)
+
+
+@TABLE.post("/v1/claims", "claim")
+def create_claims(kubelet: MockKubelet, body: Objects) -> None:
+    """Create pools, classes and claims of structured claims."""
+    kubelet.claim(body)
+
+
+# -- events and calls --------------------------------------------------------------------
+
+
+@TABLE.get("/v1/events", "events")
+def get_events(
+    kubelet: MockKubelet,
+    *,
+    since: _Since = 0,
+    follow: _Follow = False,
+    kind: Annotated[tuple[str, ...], Meta(description="only of this kind; can be repeated")] = (),
+) -> Stream[shapes.Event]:
+    """Read events. The answer has a line of JSON for each; to resume, send the last number."""
+    # Checked before the stream begins: afterwards there is no status any more to answer with.
+    known = {each.value for each in EventKind}
+    for each in kind:
+        if each not in known:
+            raise RequestError(f"unknown event {each!r}: use one of {', '.join(sorted(known))}")
+    return Stream(
+        "events",
+        since,
+        follow,
+        lambda events: [event for event in events if not kind or event.kind in kind],
+    )
+
+
+@TABLE.get("/v1/calls", "calls")
+def get_calls(
+    kubelet: MockKubelet,
+    *,
+    since: _Since = 0,
+    follow: _Follow = False,
+    resource: OfResource = None,
+    rpc: OfRpc = None,
+    plugin: OfPlugin = None,
+    code: WithCode = None,
+    device_id: Annotated[
+        tuple[str, ...], Meta(description="only with exactly these devices; can be repeated")
+    ] = (),
+    bytes: Annotated[bool, Meta(description="with the messages as base64")] = False,
+) -> Stream[shapes.Call]:
+    """Read calls between the kubelet and plugins. The answer has a line of JSON for each."""
+    wanted = CallFilter(resource, rpc, plugin, device_id or None, code=code)
+    return Stream("calls-with-bytes" if bytes else "calls", since, follow, wanted.matching)
+
+
+@TABLE.get("/v1/calls/pending", "calls")
+def get_pending_calls(kubelet: MockKubelet) -> shapes.PendingCallList:
+    """List calls without a response yet, and open ListAndWatch streams."""
+    found = sorted(kubelet.calls.in_progress, key=attrgetter("time"))
+    return shapes.PendingCallList(items=[convert.pending(each) for each in found])
+
+
+# -- direct calls ------------------------------------------------------------------------
+
+
+@TABLE.post("/v1/direct-calls/allocate", "allocate")
+def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocated:
+    """Call Allocate of a plugin with any devices, without a pod."""
+    settings = kubelet.allocate(
+        body.resource, body.ids, containers=body.containers, timeout=body.timeout
+    )
+    return shapes.Allocated(containers=list(settings))
+
+
+@TABLE.post("/v1/direct-calls/preferred", "preferred")
+def call_get_preferred_allocation(
+    kubelet: MockKubelet, body: shapes.GetPreferred
+) -> shapes.Preferred:
+    """Call GetPreferredAllocation of a plugin, without a pod."""
+    ids = kubelet.preferred(
+        body.resource, body.available, body.must_include, size=body.size, timeout=body.timeout
+    )
+    return shapes.Preferred(containers=list(map(list, ids)))
+
+
+@TABLE.post("/v1/direct-calls/pre-start", "pre_start")
+def call_pre_start_container(kubelet: MockKubelet, body: shapes.PreStart) -> None:
+    """Call PreStartContainer of a plugin, without a pod."""
+    kubelet.pre_start(body.resource, body.ids, timeout=body.timeout)
+
+
+@TABLE.post("/v1/direct-calls/options", "options")
+def call_get_device_plugin_options(kubelet: MockKubelet, body: shapes.GetOptions) -> PluginOptions:
+    """Call GetDevicePluginOptions of a plugin."""
+    return kubelet.options(body.resource, timeout=body.timeout)
+
+
+# -- faults ------------------------------------------------------------------------------
+
+
+@TABLE.post("/v1/faults", "faults", HTTPStatus.CREATED)
+def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
+    """Set a fault of the kubelet. An action without `at` is executed at once."""
+    if bool(body.spec) is bool(body.kind):
+        text = "body: give either spec, such as reject-register:times=2, or kind and options"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    if body.spec and body.options:
+        text = "body: options go with kind; spec has its own"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    fault = body.spec or Fault.of(body.kind, **body.options)
+    return convert.fault(kubelet.faults.set(fault))
+
+
+@TABLE.get("/v1/faults", "faults")
+def list_faults(kubelet: MockKubelet) -> shapes.FaultList:
+    """List the faults that are set."""
+    found = [convert.fault(each) for each in kubelet.faults.list()]
+    return shapes.FaultList(seed=kubelet.faults.seed, items=found)
+
+
+@TABLE.delete("/v1/faults", "faults")
+def clear_faults(
+    kubelet: MockKubelet,
+    *,
+    kind: Annotated[str | None, Meta(description="only of this kind")] = None,
+) -> shapes.Cleared:
+    """Clear all faults or those of one kind; delayed calls resume."""
+    return shapes.Cleared(count=kubelet.faults.clear(kind))
+
+
+@TABLE.delete("/v1/faults/{id}", "faults")
+def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
+    """Clear one fault."""
+    # int() also accepts signs, spaces and underscores.
+    if not id.isascii() or not id.isdigit() or len(id) > 18:
+        text = f"invalid fault ID {id!r}: expected a number"
+        raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
+    return shapes.Cleared(count=kubelet.faults.clear(int(id)))
+
+
+# -- waits -------------------------------------------------------------------------------
+# "Only new ones" counts from the request, so the number of now is taken before the first check.
+
+
+@TABLE.post("/v1/waits/resource", "wait_for_resource")
+def wait_for_resource(kubelet: MockKubelet, body: shapes.ResourceWait) -> Wait[None]:
+    """Wait until devices of a resource are allocatable."""
+    return Wait(
+        "events",
+        body.timeout,
+        lambda: kubelet.wait_for_resource(body.resource, body.count, timeout=0),
+    )
+
+
+@TABLE.post("/v1/waits/event", "wait_for_event")
+def wait_for_event(kubelet: MockKubelet, body: shapes.EventWait) -> Wait[shapes.Event]:
+    """Wait for an event."""
+    after = kubelet.events.latest if body.after is None else body.after
+
+    def check() -> shapes.Event:
+        event = kubelet.wait_for_event(
+            *body.kinds,
+            resource=body.resource,
+            pod=body.pod,
+            text=body.text,
+            after=after,
+            timeout=0,
+        )
+        return convert.event(event)
+
+    return Wait("events", body.timeout, check)
+
+
+@TABLE.post("/v1/waits/call", "wait_for_call")
+def wait_for_call(kubelet: MockKubelet, body: shapes.CallWait) -> Wait[shapes.Call]:
+    """Wait for a call between the kubelet and a plugin to end."""
+    since = kubelet.mark() if body.since is None else body.since
+
+    def check() -> shapes.Call:
+        call = kubelet.wait_for_call(
+            body.resource,
+            rpc=body.rpc,
+            plugin=body.plugin,
+            device_ids=body.device_ids,
+            request=body.request,
+            response=body.response,
+            code=body.code,
+            since=since,
+            timeout=0,
+        )
+        return convert.call(call, with_bytes=body.bytes)
+
+    return Wait("calls", body.timeout, check)
+
+
+# -- clock and checkpoint ----------------------------------------------------------------
+
+
+@TABLE.get("/v1/clock", "clock")
+def get_clock(kubelet: MockKubelet) -> shapes.Clock:
+    """Read the kubelet's clock."""
+    clock = kubelet.clock
+    manual = isinstance(clock, ManualClock)
+    return shapes.Clock(manual=manual, monotonic=clock.monotonic(), time=clock.time())
+
+
+@TABLE.post("/v1/clock/advance", "clock")
+def advance_clock(kubelet: MockKubelet, body: shapes.Advance) -> shapes.Clock:
+    """Advance a manual clock."""
+    if not isinstance(kubelet.clock, ManualClock):
+        raise RequestError(
+            "the kubelet uses the system clock, which cannot be advanced: start it with "
+            "`run --clock manual`"
+        )
+    kubelet.clock.advance(body.seconds)
+    return get_clock.handler(kubelet)
+
+
+@TABLE.get("/v1/checkpoint", "checkpoint_path")
+def get_checkpoint(kubelet: MockKubelet) -> dict[str, Any]:
+    """Show the checkpoint file."""
+    import checkpoint as file  # not at the top: clients need no checkpoint
+
+    path = kubelet.checkpoint_path
+    try:
+        data = file.read(path)
+        msgspec.json.decode(data)
+    except file.CheckpointNotFound as error:
+        raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, str(error)) from None
+    except file.CheckpointError as error:
+        raise RequestError(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise RequestError(f"{path}: not JSON: {error}") from None
+    # The text on disk: encoding it again could change numbers.
+    return msgspec.Raw(data)  # type: ignore[return-value]  # the same in JSON

@@ -1,151 +1,219 @@
-"""A control API as an ASGI application, made of a table of operations."""
+"""From a request to the function of its operation, and to the answer.
+
+First of the three files that a request passes: router, request, answer. ``OperationRouter``
+makes starlette routes from a table of operations. For each request it
+
+1. opens an account for the bytes of the request and its answer,
+2. checks who sent it (``access.Gate``),
+3. finds the operation by path and method,
+4. has ``request`` read and check the arguments,
+5. calls the operation's function on a worker thread,
+6. has ``answer`` send the result. An error on the way becomes a problem.
+
+Waits and streams use no thread while nothing happens. A wait is checked again after each
+entry of its feed; a stream sends the entries of its feed.
+"""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
 import anyio.to_thread
-import msgspec
 from anyio import CapacityLimiter
 from starlette.exceptions import HTTPException
-from starlette.requests import Request as HttpRequest
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from devicemanager.control.access import Gate
-from devicemanager.control.answering import Answering
-from devicemanager.control.decode import decode_body, decode_query
-from devicemanager.control.errors import HttpError
-from devicemanager.control.limits import WORKERS, Account
-from devicemanager.control.operation import Operation, Request
-from devicemanager.control.receiving import read_body
-from devicemanager.control.sending import Answer
-from devicemanager.control.shapes import Problem
+from devicemanager.control.answer import Answer, Lines, encoded, json_answer, problem_answer
+from devicemanager.control.errors import HttpError, problem_of
+from devicemanager.control.feed import Feed
+from devicemanager.control.openapi import document
+from devicemanager.control.operation import Operation, OperationTable, Stream, Wait
+from devicemanager.control.request import Budget, read_arguments
+from devicemanager.core.errors import RequestError
+from devicemanager.kubelet.waits import WaitTimeout
 
-__all__ = ["TableApplication"]
+__all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 
-_JSON: Final = "application/json"
-_PROBLEM: Final = "application/problem+json"
+WORKERS: Final = 16
+"""Threads that run operations."""
+_CHECK_SECONDS: Final = 0.25
+"""A wait is checked this often without news: time alone can fulfil it."""
+
+_Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
 
-class TableApplication(Answering):
-    """Answers the requests of one server. To be made on the server's loop."""
+class HttpApplication(abc.ABC):
+    """An ASGI application: what all our HTTP applications do with a request."""
+
+    def __init__(self) -> None:
+        self._budget = Budget()
+
+    @abc.abstractmethod
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check who sent the request, and answer it. An error goes to ``_rejection``."""
+
+    @abc.abstractmethod
+    def _rejection(self, error: Exception, scope: Scope) -> Answer:
+        """Return the answer for an error."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # uvicorn also sends lifespan and websocket scopes if it is configured to.
+        if scope["type"] != "http":
+            return
+        started = False
+
+        async def noting_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        with self._budget.account() as account:
+            scope.update(account=account, app=self)  # with an app, starlette's router raises
+            try:
+                await self._answer(scope, receive, noting_send)
+            except ClientDisconnect:
+                return
+            except Exception as error:
+                # Made even if it cannot be sent: it also reports a bug.
+                answer = self._rejection(error, scope)
+                if started:
+                    raise  # uvicorn cuts the connection, so the client sees a broken answer
+                await answer(scope, receive, send)
+
+
+class OperationRouter(HttpApplication):
+    """Answers the requests for the operations of a table. Must be created on the server's
+    event loop."""
 
     def __init__(
         self,
-        steered: Any,
+        table: OperationTable,
+        target: Any,
         gate: Gate,
-        operations: Sequence[Operation],
-        document: Callable[[], Mapping[str, Any]],
+        *,
+        report_bug: Callable[[str], object],
+        is_missing: Callable[[Mapping[str, str]], bool] = lambda _: False,
+        feeds: Callable[[CapacityLimiter], Mapping[str, Feed[Any]]] = lambda _: {},
     ) -> None:
-        """``steered`` is what handlers get. ``gate`` has the rules for requests over TCP.
-        ``document`` is served at ``/openapi.json``."""
+        """``target`` is what the operations control. ``gate`` has the rules for requests over
+        TCP. ``is_missing`` returns True if what the names in a path stand for does not exist.
+        ``feeds`` makes the feeds of waits and streams."""
         super().__init__()
-        self._steered = steered
+        self._table = table
+        self._target = target
         self._gate = gate
-        self._operations = operations
-        self._document = document
+        self._report_bug = report_bug
+        self._is_missing = is_missing
         self._workers = CapacityLimiter(WORKERS)
-        by_path: dict[str, dict[str, Operation]] = {}
-        for each in operations:
+        self._feeds = feeds(self._workers)
+        # One route for each path: with several, starlette would answer 405 at the first.
+        by_path: dict[str, dict[str, Operation[Any]]] = {}
+        for each in table:
             by_path.setdefault(each.path, {})[each.method] = each
         self._router = Router(
             [
                 *(
-                    Route(path, _Endpoint(self, methods), methods=list(methods))
+                    Route(path, self._endpoint(methods), methods=list(methods))
                     for path, methods in by_path.items()
                 ),
-                Route("/openapi.json", self._openapi),
+                Route("/openapi.json", self._document),
             ],
-            redirect_slashes=False,
+            redirect_slashes=False,  # each path has one form, as in the document
         )
 
+    def close(self) -> None:
+        """The server stops: end streams and waits."""
+        for feed in self._feeds.values():
+            feed.close()
+
+    # -- from the request to the operation -----------------------------------------------
+
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # As the path was sent: a slash inside of a name is no other path.
+        # Not yet unquoted: a quoted slash belongs to a name and separates nothing.
         scope["path"] = scope["raw_path"].decode("ascii")
         self._gate.check(scope)
         await self._router(scope, receive, send)
 
-    def _rejection(self, error: Exception, scope: Scope) -> Answer:
-        if isinstance(error, HTTPException):
-            status = HTTPStatus(error.status_code)
-            error = HttpError(status, _word(status), self._unrouted(scope, status))
-        problem = self._problem(error, scope)
-        # The rest of a body that was not read would be taken for the next request.
-        headers = [(b"connection", b"close")]
-        body = msgspec.json.encode(problem)
-        return Answer(HTTPStatus(problem.status), _PROBLEM, body, headers=headers)
+    def _endpoint(self, methods: Mapping[str, Operation[Any]]) -> _Endpoint:
+        async def endpoint(request: Request) -> ASGIApp:
+            # uvicorn leaves out the body of the answer to HEAD.
+            method = "GET" if request.method == "HEAD" else request.method
+            operation = methods[method]
+            arguments = await read_arguments(operation, request)
+            found = await self._on_worker(lambda: self._call(operation, arguments))
+            match found:
+                case Stream(feed, since, follow, wanted):
+                    return Lines(self._feeds[feed].lines(since, follow=follow, wanted=wanted))
+                case Wait():
+                    found = await self._until(found)
+            return json_answer(operation.status, found, request.scope["account"])
 
-    @abc.abstractmethod
-    def _problem(self, error: Exception, scope: Scope) -> Problem:
-        """What is answered instead; a mistake of ours is to be told elsewhere, too."""
+        return endpoint
 
-    def close(self) -> None:
-        """The server ends: let streams and waits come to their ends."""
+    async def _document(self, request: Request) -> Answer:
+        body = encoded(document(self._table))
+        return json_answer(HTTPStatus.OK, body, request.scope["account"])
 
-    async def _openapi(self, request: HttpRequest) -> Any:
-        body = msgspec.json.encode(self._document())
-        return Answer(HTTPStatus.OK, _JSON, body, request.scope["account"])
+    # -- from the operation to the answer ------------------------------------------------
 
-    def _unrouted(self, scope: Scope, status: HTTPStatus) -> str:
-        method, path = scope["method"], scope["path"]
-        if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            methods = sorted({each.method for each in self._operations if _fits(each, path)})
-            return f"{method} is not possible on {path}: {', '.join(methods)} is"
-        return f"nothing is at {path[:200]!r}: /openapi.json lists what there is"
+    def _call(self, operation: Operation[Any], arguments: dict[str, Any]) -> Any:
+        """Runs on a worker. Large answers are encoded there, too."""
+        found = operation.handler(self._target, **arguments)
+        return found if isinstance(found, Wait | Stream) else encoded(found)
 
-    # -- operations ----------------------------------------------------------------------
-
-    async def carry_out(self, operation: Operation, request: HttpRequest) -> Any:
-        """The answer, as an ASGI application."""
-        # The body first: a client that is still sending would not hear what is wrong.
-        data = await read_body(request)
-        if data and operation.body is None:
-            text = f"{operation.method} {operation.path} takes no body"
-            raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
-        query = decode_query(operation, request.query_params)
-        body = decode_body(operation, data)
-        path = {name: unquote(value) for name, value in request.path_params.items()}
-        return await self._made(operation, Request(path, query, body), request.scope["account"])
-
-    async def _made(self, operation: Operation, asked: Request, account: Account) -> Any:
-        """The answer, as an ASGI application, to a request that was read."""
-        answer = await self._call(operation, asked)
-        if operation.answer is None:
-            return Answer(operation.status, "", b"", account)
-        encoded = await self._on_worker(lambda: msgspec.json.encode(answer, enc_hook=str))
-        return Answer(operation.status, _JSON, encoded, account)
-
-    async def _call(self, operation: Operation, asked: Request) -> Any:
-        return await self._on_worker(lambda: operation.handler(self._steered, asked))
+    async def _until(self, wait: Wait[Any]) -> bytes:
+        """Check, wait for news, check again. No thread is used while nothing happens."""
+        feed = self._feeds[wait.feed]
+        end = time.monotonic() + wait.timeout
+        while True:
+            seen = feed.latest  # before the check, so that no entry is missed
+            try:
+                found: bytes = await self._on_worker(lambda: encoded(wait.check()))
+                return found
+            except WaitTimeout as error:
+                rest = end - time.monotonic()
+                if rest <= 0 or feed.closed:
+                    # Each check is a wait of 0 s; the client waited longer.
+                    text = str(error).replace("waited 0 s", f"waited {wait.timeout:g} s", 1)
+                    raise WaitTimeout(text) from None
+                await feed.changes(seen, min(rest, _CHECK_SECONDS))
 
     async def _on_worker(self, work: Callable[[], Any]) -> Any:
         return await anyio.to_thread.run_sync(work, limiter=self._workers)
 
+    # -- errors --------------------------------------------------------------------------
 
-class _Endpoint:
-    """The operations of one path."""
+    def _rejection(self, error: Exception, scope: Scope) -> Answer:
+        # A RequestError can mean "not found" or "not now"; only the path decides.
+        names = {name: unquote(text) for name, text in scope.get("path_params", {}).items()}
+        missing = bool(names) and isinstance(error, RequestError) and self._is_missing(names)
+        if isinstance(error, HTTPException):  # raised by starlette's router
+            status = HTTPStatus(error.status_code)
+            word = status.phrase.lower().replace(" ", "-")
+            error = HttpError(status, word, self._unrouted(scope, status))
+        problem = problem_of(error, missing=missing)
+        # The client gets the text, and so does the owner of the server.
+        if problem.reason == "internal":
+            self._report_bug(problem.detail)
+        return problem_answer(problem)
 
-    def __init__(self, application: TableApplication, methods: Mapping[str, Operation]) -> None:
-        self._application = application
-        self._methods = methods
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        request = HttpRequest(scope, receive, send)
-        answer = await self._application.carry_out(self._methods[method], request)
-        await answer(scope, receive, send)
+    def _unrouted(self, scope: Scope, status: HTTPStatus) -> str:
+        method, path = scope["method"], scope["path"]
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            methods = sorted({each.method for each in self._table if _fits(each, path)})
+            return f"{path} does not support {method}: use {' or '.join(methods)}"
+        return f"nothing is at {path[:200]!r}: /openapi.json lists all paths"
 
 
-def _word(status: HTTPStatus) -> str:
-    return status.phrase.lower().replace(" ", "-")
-
-
-def _fits(operation: Operation, path: str) -> bool:
+def _fits(operation: Operation[Any], path: str) -> bool:
     parts, given = operation.path.split("/"), path.split("/")
     return len(parts) == len(given) and all(
         a == b or a.startswith("{") for a, b in zip(parts, given, strict=True)

@@ -1,100 +1,137 @@
-"""The servers of control APIs."""
+"""The servers of control APIs: a unix socket, and TCP with a token if an address is given."""
 
 from __future__ import annotations
 
 import abc
 import contextlib
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from devicemanager.control.access import Access, Gate, TcpAddress
-from devicemanager.control.app import Application
-from devicemanager.control.listening import listen_tcp, listen_unix, new_token
-from devicemanager.control.serving import HttpService, Prepared, Serving
+from devicemanager.control.feed import feeds_of
+from devicemanager.control.http_server import (
+    HttpServerThread,
+    HttpService,
+    Prepared,
+    listen_tcp,
+    listen_unix,
+    new_token,
+)
+from devicemanager.control.operations import TABLE
+from devicemanager.control.router import OperationRouter
+from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 
-__all__ = ["SOCKET_NAME", "TOKEN_NAME", "ControlServer", "Opened", "SteeringServer"]
+__all__ = ["ApiServer", "ControlServer", "Opened", "kubelet_router"]
 
-SOCKET_NAME: Final = "control.sock"
-TOKEN_NAME: Final = "control.token"
+_SOCKET_NAME: Final = "control.sock"
+_TOKEN_NAME: Final = "control.token"
 
 
 @attrs.frozen
 class Opened:
-    """Where a server listens, and who may ask there."""
+    """Where a server listens, and who can send requests there."""
 
     listeners: list[socket.socket]
     gate: Gate
 
 
-class SteeringServer(Serving):
+class ApiServer(HttpServerThread):
     """Serves a control API on ``control.sock`` in a directory, mode 0600.
 
-    A context manager; or call ``start`` and ``stop``.
+    Use it as a context manager, or call ``start`` and ``stop``.
     """
 
     what = "the control API"
 
     def __init__(self, directory: Path, tcp: str | None, allow_remote: bool) -> None:
-        """``directory`` has to be there; the rest as ``ControlServer``."""
+        """``directory`` must exist; for the rest see ``ControlServer``."""
         super().__init__()
         self._directory = directory
         self._tcp = None if tcp is None else TcpAddress.allowed(tcp, allow_remote)
         self.allow_remote = allow_remote
         self.address: str | None = None
-        """Where it listens on TCP while it runs, with the port that it got."""
+        """The TCP address while it serves, with the actual port."""
 
     @abc.abstractmethod
-    def _application(self, gate: Gate) -> HttpService:
-        """What answers; made on the server's loop."""
+    def _service(self, gate: Gate) -> HttpService:
+        """Return what answers the requests. Called on the server's loop."""
 
     @property
     def socket_path(self) -> Path:
         """The unix socket."""
-        return self._directory / SOCKET_NAME
+        return self._directory / _SOCKET_NAME
 
     @property
     def token_path(self) -> Path:
-        """The token for TCP, there while the server runs."""
-        return self._directory / TOKEN_NAME
+        """The file with the token for TCP; it exists while the server serves on TCP."""
+        return self._directory / _TOKEN_NAME
 
     def listen(self, stack: contextlib.ExitStack, also: TcpAddress | None = None) -> Opened:
-        """Listen, and on ``also`` besides, for a server that serves more than this API. What
-        is to be undone at the end goes on the stack. Raises StartError."""
+        """Internal: listen, and on ``also``, too, for a server that serves more than this API.
+
+        Callbacks on the stack run when the server stops. Raises StartError.
+        """
         listeners = [listen_unix(self.socket_path, stack)]
+        # Both can be the same address, which can be bound only once.
         addresses = list(dict.fromkeys(each for each in (self._tcp, also) if each is not None))
         token = new_token(self.token_path, stack) if addresses else None
         bound = [listen_tcp(each, stack) for each in addresses]
-        doors = tuple(Access(TcpAddress.of(listener), token) for listener in bound)
-        if doors:
-            self.address = str(doors[0].address)
+        # Made after binding, because port 0 becomes an actual port.
+        rules = tuple(Access(TcpAddress.of(listener), token) for listener in bound)
+        if rules:
+            self.address = str(rules[0].address)
             stack.callback(setattr, self, "address", None)
-        return Opened([*listeners, *bound], Gate(doors))
+        return Opened([*listeners, *bound], Gate(rules))
 
     def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
         opened = self.listen(stack)
-        return Prepared(opened.listeners, lambda: self._application(opened.gate))
+        return Prepared(opened.listeners, lambda: self._service(opened.gate))
 
 
-class ControlServer(SteeringServer):
+class ControlServer(ApiServer):
     """Serves the control API of a kubelet on ``<root>/control.sock``, mode 0600.
 
-    A context manager; or call ``start`` and ``stop``. The kubelet need not be running, and may
-    be stopped and started meanwhile, but its directory has to be there.
+    Use it as a context manager, or call ``start`` and ``stop``. The kubelet can be stopped and
+    started meanwhile, but its directory must exist.
     """
 
     def __init__(
         self, kubelet: MockKubelet, *, tcp: str | None = None, allow_remote: bool = False
     ) -> None:
-        """``tcp`` is where to listen besides, such as ``127.0.0.1:8001`` (port 0: any): every
-        request there needs the token of ``<root>/control.token`` (mode 0600, new with each
-        start). ``allow_remote``: also on an address that other hosts reach; nothing is
-        encrypted. Raises ValueError for an address that is none, or may not be used."""
+        """``tcp`` is another address to listen on, such as ``127.0.0.1:8001`` (port 0: any).
+        Every request there needs the token in ``<root>/control.token`` (mode 0600, new with
+        each start). ``allow_remote`` accepts an address that other hosts can reach; nothing is
+        encrypted. Raises ValueError for an invalid address, or one that is not accepted."""
         super().__init__(kubelet.root, tcp, allow_remote)
         self._kubelet = kubelet
 
-    def _application(self, gate: Gate) -> HttpService:
-        return Application(self._kubelet, gate)
+    def _service(self, gate: Gate) -> HttpService:
+        return kubelet_router(self._kubelet, gate)
+
+
+def kubelet_router(kubelet: MockKubelet, gate: Gate) -> OperationRouter:
+    """Return what answers the requests for one kubelet. Must be called on the server's loop."""
+
+    def report_bug(text: str) -> None:
+        kubelet.events.publish(EventKind.SERVER_ERROR, f"control API: {text}")
+
+    def is_missing(names: Mapping[str, str]) -> bool:
+        if "id" in names:
+            return True  # all that can be wrong with the ID of a fault
+        # While the kubelet is stopped, that is the reason, and the pod may well exist.
+        return kubelet.is_serving and not kubelet.has_pod(names["uid"])
+
+    return OperationRouter(
+        TABLE,
+        kubelet,
+        gate,
+        report_bug=report_bug,
+        is_missing=is_missing,
+        # Made by the router, because they share its workers and must be created on its loop.
+        feeds=lambda workers: feeds_of(kubelet.events, kubelet.calls, workers),
+    )

@@ -1,7 +1,8 @@
-"""What crosses the control API, besides values of the core that have a JSON form of their own.
+"""JSON shapes of the control API that the core's own types do not already have.
 
-The OpenAPI document is made from these classes: their docstrings and descriptions are its
-texts. ``schema`` names the shape of an answer, as in docs/json.md.
+The OpenAPI document, the Go types and the options of ``devicemanager ctl`` are made from
+these classes; their docstrings and descriptions are the texts there. ``schema`` is the name of
+an answer's shape, as in docs/json.md.
 """
 
 from __future__ import annotations
@@ -10,71 +11,45 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from devicemanager.core.pods import RestartPolicy
-from devicemanager.core.runoptions import RunOptions
+from devicemanager.core.podstatus.containers import Running, State, Terminated, Waiting
+from devicemanager.core.podstatus.phase import Phase
+from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
+from devicemanager.events.calls.matching import Mark
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-from devicemanager.kubelet.pods.records import Phase
+from devicemanager.kubelet.pods.pod_info import PodInfo
 
-__all__ = [
-    "Admission",
-    "Advance",
-    "Call",
-    "CallQuery",
-    "Cleared",
-    "Clock",
-    "ContainerOutcome",
-    "DeviceList",
-    "Event",
-    "EventQuery",
-    "EventWait",
-    "Fault",
-    "FaultList",
-    "FaultQuery",
-    "Finish",
-    "Finished",
-    "Node",
-    "NodeStatus",
-    "PendingCall",
-    "PendingCallList",
-    "PluginList",
-    "Pod",
-    "PodContainer",
-    "PodDevices",
-    "PodList",
-    "PodQuery",
-    "PodResourcesStatus",
-    "Problem",
-    "Resource",
-    "ResourceList",
-    "ResourceQuery",
-    "ResourceWait",
-    "RpcStatus",
-    "Seconds",
-    "SetFault",
-    "StartQuery",
-    "schema",
-]
+# Unknown fields of a request are rejected, because they are mistakes: a typing error must not
+# select a default. Unknown fields of an answer are ignored, so that answers can get new ones.
+# Fields that are absent in some answers are UNSET; all others are always there, null at least.
 
 DeviceIds = dict[str, list[str]]
 Count = Annotated[int, Meta(ge=0)]
-Seconds = Annotated[float, Meta(ge=0, le=3600, description="seconds")]
+# Limited, so that a wait whose client has gone ends some time.
+Seconds = Annotated[
+    float, Meta(ge=0, le=3600, description="time to wait, at most one hour, in seconds")
+]
+OfResource = Annotated[str | None, Meta(description="only of this resource")]
+OfPlugin = Annotated[str | None, Meta(description="only of this endpoint")]
+OfRpc = Annotated[str | None, Meta(description="only of this method, such as Allocate")]
+WithCode = Annotated[str | None, Meta(description="only with this status code, such as OK")]
 
 
 def schema(name: str) -> str:
-    """The value of ``schema`` in an answer of this shape."""
+    """Return the value of ``schema`` in an answer of this shape."""
     return f"devicemanager.{name}/v1"
 
 
 class RpcStatus(Struct, kw_only=True, frozen=True):
-    """The status with which a plugin answered a call, or that stands for no answer."""
+    """The status that a plugin returned for a call, or that stands for a missing response."""
 
-    code: Annotated[str, Meta(description="the code's name, such as NotFound")]
+    code: Annotated[str, Meta(description="the name of the code, such as NotFound")]
     message: str
 
 
+# RFC 9457 has the first four fields; `reason` replaces its `type`, which would need a URL for each.
 class Problem(Struct, kw_only=True, frozen=True):
-    """Why a request was not met (RFC 9457)."""
+    """Why a request failed (RFC 9457)."""
 
     type: str = "about:blank"
     title: Annotated[str, Meta(description="the HTTP status in words")]
@@ -82,25 +57,25 @@ class Problem(Struct, kw_only=True, frozen=True):
     detail: Annotated[str, Meta(description="one line: what, where, what to do")]
     reason: Annotated[str, Meta(description="a fixed word for programs, such as not-found")]
     report: Annotated[
-        str | UnsetType, Meta(description="of a wait that failed: what did happen, in lines")
+        str | UnsetType, Meta(description="for a wait that timed out: the events so far, in lines")
     ] = UNSET
     problems: Annotated[
-        list[str] | UnsetType, Meta(description="of invalid objects: a line for each rule broken")
+        list[str] | UnsetType, Meta(description="for invalid objects: a line for each broken rule")
     ] = UNSET
     rpc_status: Annotated[
-        RpcStatus | UnsetType, Meta(description="of a call to a plugin that failed")
+        RpcStatus | UnsetType, Meta(description="for a call to a plugin that failed")
     ] = UNSET
 
 
 class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("node")):
-    """The node and where its kubelet's files are."""
+    """The node and the paths of its kubelet's files."""
 
     name: str
     kubelet_version: str
     serving: Annotated[bool, Meta(description="false while the kubelet is stopped")]
     latest_event: Annotated[int, Meta(description="the number of the latest event; 0 for none")]
     latest_call: Annotated[int, Meta(description="the number of the latest call; 0 for none")]
-    dropped_calls: Annotated[int, Meta(description="calls that are not remembered any more")]
+    dropped_calls: Annotated[int, Meta(description="number of calls no longer stored")]
     root: str
     plugin_dir: str
     plugin_socket: str
@@ -111,19 +86,18 @@ class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("no
 
 
 class NodeStatus(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("node-status")):
-    """Devices by resource as the node's status has them: a resource that was removed stays,
-    at 0."""
+    """Devices by resource as in the node's status, where a removed resource stays with 0."""
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
 
 
 class Resource(Struct, kw_only=True, frozen=True):
-    """One resource of a device plugin that the kubelet knows."""
+    """A resource of a device plugin that the kubelet knows."""
 
     name: str
-    capacity: Annotated[int, Meta(description="devices, healthy or not")]
-    allocatable: Annotated[int, Meta(description="healthy devices, in use or not")]
+    capacity: Annotated[int, Meta(description="number of devices, healthy or not")]
+    allocatable: Annotated[int, Meta(description="number of healthy devices, allocated or not")]
 
 
 class ResourceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resources")):
@@ -139,61 +113,30 @@ class PluginList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=sche
 
 
 class DeviceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("devices")):
-    """Devices, sorted by resource and id."""
+    """Devices, sorted by resource and ID."""
 
     items: list[DeviceStatus]
-
-
-class PodContainer(Struct, kw_only=True, frozen=True):
-    """One container of a pod's spec and what became of it."""
-
-    name: str
-    limits: dict[str, int]
-    requests: dict[str, int]
-    restartable: Annotated[bool, Meta(description="an init container with restartPolicy Always")]
-    claims: list[str]
-    running: bool
-    finished: Annotated[bool, Meta(description="an init container that has ended")]
-
-
-class Pod(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod")):
-    """A pod that is known and not deleted."""
-
-    uid: str
-    name: str
-    namespace: str
-    phase: Phase
-    reason: Annotated[str, Meta(description="why it was rejected; else empty")]
-    message: str
-    admitted: Annotated[bool, Meta(description="whether it has been admitted once")]
-    restart_policy: RestartPolicy
-    containers: list[PodContainer]
-    init_containers: list[PodContainer]
-    resource_claims: Annotated[
-        dict[str, str | None], Meta(description="name in the pod to the name of the claim")
-    ]
 
 
 class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod-list")):
     """Pods, in the order in which they came."""
 
-    items: list[Pod]
+    items: list[PodInfo]
 
 
 class ContainerOutcome(Struct, kw_only=True, frozen=True):
-    """One container of an admitted pod: its devices, and its settings as far as they can be
-    had."""
+    """A container of an admitted pod: its devices and its settings, if they are valid."""
 
-    devices: Annotated[DeviceIds, Meta(description="resource to device ids, sorted")]
-    claims: Annotated[DeviceIds, Meta(description="claim to devices, as pool/device")]
+    devices: Annotated[DeviceIds, Meta(description="resource to device IDs, sorted")]
+    claims: Annotated[DeviceIds, Meta(description="resource claim to devices, as pool/device")]
     numa_nodes: Annotated[
-        list[int] | None, Meta(description="to which it was aligned; null for no affinity")
+        list[int] | None, Meta(description="to which it is aligned; null for no affinity")
     ]
     settings: RunOptions | None
     settings_error: str | None
     oci: Annotated[
         dict[str, Any] | None,
-        Meta(description="part of an OCI configuration, as a runtime of this host would be told"),
+        Meta(description="part of the OCI configuration for a container runtime of this host"),
     ]
     oci_error: str | None
     start_error: Annotated[
@@ -202,26 +145,26 @@ class ContainerOutcome(Struct, kw_only=True, frozen=True):
 
 
 class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("admission")):
-    """What became of a pod: its containers' devices and settings, or the rejection."""
+    """The result of an admission: devices and settings of the containers, or the rejection."""
 
-    pod: Pod
+    pod: PodInfo
     admitted: bool
     reason: str
     message: str
     containers: Annotated[
-        dict[str, ContainerOutcome], Meta(description="by name; empty for a rejection")
+        dict[str, ContainerOutcome], Meta(description="by name; empty for a rejected pod")
     ]
     explanation: Annotated[
         dict[str, Any] | None, Meta(description="policy, steps, holders and text; see docs/json.md")
     ]
-    explanation_text: Annotated[str, Meta(description="the same with a drawing, for people")]
+    explanation_text: Annotated[str, Meta(description="the same for people, with a drawing")]
 
 
 class PodDevices(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod-devices")):
-    """What a pod holds."""
+    """The devices allocated to a pod."""
 
     containers: Annotated[
-        dict[str, DeviceIds], Meta(description="container to resource to device ids, sorted")
+        dict[str, DeviceIds], Meta(description="container to resource to device IDs, sorted")
     ]
 
 
@@ -234,14 +177,54 @@ class PodResourcesStatus(
 
 
 class Finished(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("finished")):
-    """The phase of a pod that has ended by itself."""
+    """The phase of a pod whose containers have terminated."""
 
     phase: Phase
 
 
+class ContainerState(Struct, kw_only=True, frozen=True):
+    """One of the three; the others are null. Times are seconds since the epoch, and null if an
+    earlier kubelet started the container."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+    def __post_init__(self) -> None:
+        # msgspec calls this for answers that a client reads, too.
+        if len(self.given()) != 1:
+            raise ValueError("Expected waiting, running or terminated")
+
+    def given(self) -> list[State]:
+        """Return the state, in a list of one."""
+        states = (self.waiting, self.running, self.terminated)
+        return [state for state in states if state is not None]
+
+
+class ContainerStatus(
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("container-status")
+):
+    """The status of a container, as in the Kubernetes API."""
+
+    name: str
+    state: ContainerState
+    last_termination: Annotated[
+        Terminated | None, Meta(description="how it terminated the time before")
+    ]
+    restart_count: int
+
+
+class ContainerStatusList(
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("container-statuses")
+):
+    """The statuses of a pod's containers, init containers first."""
+
+    items: list[ContainerStatus]
+
+
 class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("event")):
-    """One thing that happened. Of the kind events-dropped: so many (details.dropped) are
-    missing at this place, since the kubelet does not remember them any more."""
+    """An event of the kubelet. Kind events-dropped stands for events that are no longer stored;
+    details.dropped is their number."""
 
     number: Annotated[int, Meta(description="events are numbered from 1")]
     time: Annotated[float, Meta(description="seconds since the epoch, by the kubelet's clock")]
@@ -249,44 +232,44 @@ class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("e
     message: str
     warning: bool
     resource: str | None
-    pod: Annotated[str | None, Meta(description="the UID of the pod concerned")]
+    pod: Annotated[str | None, Meta(description="UID of the pod concerned")]
     details: dict[str, Any]
 
 
+# The fields of ``call_data``, which also writes the file of `run --calls`, and the messages.
 class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("call")):
-    """One RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Of the
-    rpc "dropped": so many (response.dropped) are missing at this place, since the kubelet does
-    not remember them any more."""
+    """An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Rpc
+    "dropped" stands for calls that are no longer stored; response.dropped is their number."""
 
-    number: Annotated[int, Meta(description="calls are numbered from 1, as they end")]
-    time: Annotated[float, Meta(description="when it began, in seconds since the epoch")]
+    number: Annotated[int, Meta(description="calls are numbered from 1, in the order they ended")]
+    time: Annotated[float, Meta(description="start of the call, in seconds since the epoch")]
     resource: str | None
     plugin: Annotated[str, Meta(description="the plugin's endpoint")]
     direction: Annotated[str, Meta(description="to-plugin or to-kubelet")]
     rpc: Annotated[str, Meta(description="the method, such as Allocate")]
     stream_message: Annotated[
-        int | None, Meta(description="which list of its stream it is, from 1")
+        int | None, Meta(description="number of the response in its stream, from 1")
     ]
-    request: Annotated[dict[str, Any], Meta(description="with the .proto file's names")]
+    request: Annotated[dict[str, Any], Meta(description="with the names of the .proto file")]
     response: Annotated[dict[str, Any] | None, Meta(description="null if there was none")]
-    code: Annotated[str, Meta(description="OK, or the status code's name")]
+    code: Annotated[str, Meta(description="OK, or the name of the status code")]
     message: str
     duration: Annotated[float, Meta(description="seconds")]
-    after_event: Annotated[int, Meta(description="the latest event when it ended")]
-    fault: Annotated[str, Meta(description="the faults that had a part in it, if any")]
-    request_bytes: Annotated[bytes | None, Meta(description="null unless asked for")]
+    after_event: Annotated[int, Meta(description="number of the latest event when it ended")]
+    fault: Annotated[str, Meta(description="injected faults that affected it; empty for none")]
+    request_bytes: Annotated[bytes | None, Meta(description="null unless requested")]
     response_bytes: bytes | None
 
 
 class PendingCall(Struct, kw_only=True, frozen=True):
-    """A call that is not answered yet, or a list stream that is open."""
+    """A call without a response yet, or an open ListAndWatch stream."""
 
-    time: Annotated[float, Meta(description="when it began, in seconds since the epoch")]
+    time: Annotated[float, Meta(description="start of the call, in seconds since the epoch")]
     resource: str | None
     plugin: str
     direction: str
     rpc: str
-    messages: Annotated[int, Meta(description="of the stream so far")]
+    messages: Annotated[int, Meta(description="messages of the stream so far")]
 
 
 class PendingCallList(
@@ -297,28 +280,40 @@ class PendingCallList(
     items: list[PendingCall]
 
 
+class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("allocated")):
+    """The settings in each container response, as many as the plugin sent."""
+
+    containers: list[ContainerSettings]
+
+
+class Preferred(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("preferred")):
+    """The IDs in each container response, as many as the plugin sent and in its order."""
+
+    containers: list[list[str]]
+
+
 class Fault(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("fault")):
-    """A fault that was set; see docs/faults.md for the kinds and their options."""
+    """An injected fault; see docs/faults.md for the kinds and their options."""
 
     id: Annotated[int, Meta(description="faults are numbered from 1")]
     kind: str
     spec: Annotated[str, Meta(description="the line that sets it")]
-    options: Annotated[dict[str, Any], Meta(description="those that are not at their default")]
-    seen: Annotated[int, Meta(description="how many occasions have been the fault's")]
-    fired: Annotated[int, Meta(description="at how many of them it fired")]
-    holding: Annotated[int, Meta(description="how many calls or streams it holds up now")]
-    spent: Annotated[bool, Meta(description="whether it has fired as often as it may")]
+    options: Annotated[dict[str, Any], Meta(description="options that are not at their default")]
+    seen: Annotated[int, Meta(description="how often its injection point was reached")]
+    fired: Annotated[int, Meta(description="how often it fired")]
+    holding: Annotated[int, Meta(description="number of calls and streams that it delays now")]
+    spent: Annotated[bool, Meta(description="true if it does not fire any more")]
 
 
 class FaultList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("faults")):
     """The faults that were set and not cleared, in the order in which they were set."""
 
-    seed: Annotated[int, Meta(description="decides where a fault has a probability")]
+    seed: Annotated[int, Meta(description="seed for faults with a probability")]
     items: list[Fault]
 
 
 class Cleared(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("cleared")):
-    """How many faults were taken back."""
+    """The number of faults that were cleared."""
 
     count: int
 
@@ -326,47 +321,126 @@ class Cleared(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema(
 class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("clock")):
     """The kubelet's clock."""
 
-    manual: Annotated[bool, Meta(description="whether it stands still until it is advanced")]
+    manual: Annotated[bool, Meta(description="true if time passes only when it is advanced")]
     monotonic: Annotated[float, Meta(description="seconds; never goes back")]
     time: Annotated[float, Meta(description="seconds since the epoch")]
 
 
-# -- what is asked ---------------------------------------------------------------------
+# -- bodies of requests ------------------------------------------------------------------
 
 
 class Finish(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How a pod's app containers end."""
+    """How the app containers of a pod terminate."""
 
     exit_codes: Annotated[
-        int | dict[str, int], Meta(description="one for all, or by container (0 where not given)")
+        int | dict[str, int], Meta(description="one for all, or by container (0 if not given)")
     ] = 0
 
 
-class ResourceWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Until so many devices of a resource are allocatable."""
+class Delete(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How long the containers of a pod have to terminate."""
+
+    grace_period: Annotated[
+        Annotated[float, Meta(le=1e9)] | None,
+        Meta(description="seconds, 1 at least; null: the pod's terminationGracePeriodSeconds"),
+    ] = None
+
+
+class ExitContainer(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How a container terminates."""
+
+    exit_code: Annotated[int, Meta(description="exit code of the container")] = 0
+    reason: Annotated[
+        str, Meta(description="such as OOMKilled; by default Completed, or Error after a failure")
+    ] = ""
+
+
+class Allocate(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Allocate for one container or for several: give either ids or containers."""
 
     resource: str
-    count: Annotated[Count | None, Meta(description="null: any")] = None
-    timeout: Seconds = 10.0
-
-
-class EventWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Until the next event that matches."""
-
-    kinds: Annotated[list[str], Meta(description="none given: of any kind")] = []
-    resource: str | None = None
-    pod: Annotated[str | None, Meta(description="of the pod with this UID")] = None
-    text: Annotated[str | None, Meta(description="its message contains this")] = None
-    after: Annotated[
-        Count | None, Meta(description="later than the event of this number; null: than now")
+    ids: Annotated[list[str] | None, Meta(description="device IDs of one container")] = None
+    containers: Annotated[
+        list[list[str]] | None, Meta(description="device IDs of each container")
     ] = None
     timeout: Seconds = 10.0
 
 
-class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How far the clock is turned."""
+class GetPreferred(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """GetPreferredAllocation for one container."""
 
-    seconds: Annotated[float, Meta(ge=0, le=1e9)]
+    resource: str
+    available: Annotated[list[str], Meta(description="device IDs to choose from")]
+    must_include: Annotated[list[str], Meta(description="device IDs that must be included")] = []
+    # Any int32, also invalid ones: this is for testing plugins.
+    size: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="number of devices")]
+    timeout: Seconds = 10.0
+
+
+class PreStart(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """PreStartContainer with these devices."""
+
+    resource: str
+    ids: list[str]
+    timeout: Seconds = 10.0
+
+
+class GetOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """GetDevicePluginOptions."""
+
+    resource: str
+    timeout: Seconds = 10.0
+
+
+class ResourceWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Wait for a number of allocatable devices of a resource."""
+
+    resource: Annotated[str, Meta(description="such as vendor.com/gpu")]
+    count: Annotated[Count | None, Meta(description="exactly this number; by default any")] = None
+    timeout: Seconds = 10.0
+
+
+class EventWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Wait for the next event that matches."""
+
+    kinds: Annotated[list[str], Meta(description="one of these kinds; by default any")] = []
+    resource: OfResource = None
+    pod: Annotated[str | None, Meta(description="only of the pod with this UID")] = None
+    text: Annotated[str | None, Meta(description="only with this text in its message")] = None
+    after: Annotated[
+        Count | None,
+        Meta(description="number of an event: only later ones; by default only new ones"),
+    ] = None
+    timeout: Seconds = 10.0
+
+
+_Part = Annotated[dict[str, Any] | None, Meta(description="the message has at least these fields")]
+
+
+class CallWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Wait for the next call that matches to end."""
+
+    resource: OfResource = None
+    rpc: OfRpc = None
+    plugin: OfPlugin = None
+    device_ids: Annotated[
+        list[str] | None, Meta(description="only with exactly these devices in the request")
+    ] = None
+    request: _Part = None
+    response: _Part = None
+    code: WithCode = None
+    since: Annotated[
+        Mark | None,
+        Meta(description="latest_event and latest_call of the node; by default those of now"),
+    ] = None
+    bytes: Annotated[bool, Meta(description="with the messages as base64")] = False
+    timeout: Seconds = 10.0
+
+
+class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How far to advance the clock."""
+
+    seconds: Annotated[float, Meta(ge=0, le=1e9, description="time, in seconds")]
 
 
 class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -375,42 +449,3 @@ class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     spec: Annotated[str, Meta(description="such as reject-register:code=UNAVAILABLE,times=2")] = ""
     kind: str = ""
     options: dict[str, Any] = {}
-
-
-class FaultQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    kind: Annotated[str | None, Meta(description="of this kind only")] = None
-
-
-class StartQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    start: Annotated[bool, Meta(description="start the containers, too")] = True
-
-
-class PodQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    uid: Annotated[list[str], Meta(description="UIDs; may be repeated", min_length=1)]
-
-
-class ResourceQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    resource: Annotated[str | None, Meta(description="of this resource only")] = None
-
-
-class EventQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    since: Annotated[
-        Count, Meta(description="events later than the one of this number; 0: all remembered")
-    ] = 0
-    follow: Annotated[bool, Meta(description="go on with those that come")] = False
-    kind: Annotated[list[str], Meta(description="of these kinds only; may be repeated")] = []
-
-
-class CallQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    since: Annotated[
-        Count, Meta(description="calls later than the one of this number; 0: all remembered")
-    ] = 0
-    follow: Annotated[bool, Meta(description="go on with those that come")] = False
-    resource: Annotated[str | None, Meta(description="of this resource only")] = None
-    rpc: Annotated[str | None, Meta(description="of this method only, such as Allocate")] = None
-    plugin: Annotated[str | None, Meta(description="of this endpoint only")] = None
-    code: Annotated[str | None, Meta(description="with this status code only")] = None
-    device_id: Annotated[
-        list[str], Meta(description="that ask for exactly these; may be repeated")
-    ] = []
-    bytes: Annotated[bool, Meta(description="with the messages as they were, in base64")] = False

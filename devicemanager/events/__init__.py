@@ -1,1 +1,16 @@
-"""Everything that happens in a kubelet: one stream of events, and the log of RPCs."""
+"""Everything that happens in a kubelet, as events and calls.
+
+``stream`` has one ``EventStream`` per kubelet. All parts publish to it: registrations, device
+lists, admissions, checkpoint writes, errors. The log, the waits of tests, the live views and
+the metrics all read it. ``calls`` records every RPC between the kubelet and its plugins.
+
+Invariants:
+
+* Events and calls are immutable and numbered. A call knows the latest event at its end, so both
+  can be merged into one order.
+* Publishing never blocks on a reader. Callbacks run on the publishing thread, without locks of
+  the kubelet, and their exceptions do not affect the publisher.
+* Memory is bounded; the oldest entries are dropped first.
+
+Start reading with ``EventKind`` in ``stream``, which lists everything that can happen.
+"""

@@ -1,8 +1,17 @@
-"""Everything that happens, as one stream.
+"""The event stream: publish, subscribe, remember and wait.
 
-The log, the waiters of tests, the command's output, the live views and the metrics all read
-the same events. Publishing never runs a callback under the publisher's lock: shells
-publish after they have let theirs go.
+Theory of operation. ``publish`` creates a numbered ``Event`` under the stream's lock, stores
+it, wakes waiting threads and releases the lock. Then it calls the subscribers, on the
+publishing thread. So a callback may publish, subscribe or read the stream, but a slow callback
+delays its publisher. Publishers must not hold a lock of the kubelet, because a callback may
+call the kubelet.
+
+``wait_for`` evaluates an arbitrary condition after each event. It notes the latest event number
+before it evaluates the condition and sleeps only if that number has not changed. An event
+published in between is therefore not missed. It also wakes up four times a second, because a
+condition can become true without an event.
+
+The lock is reentrant: a signal handler can publish while the same thread is publishing.
 """
 
 from __future__ import annotations
@@ -26,101 +35,102 @@ T = TypeVar("T")
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """Kind of an event."""
 
     STARTED = "started"
-    """The kubelet serves its sockets."""
+    """The kubelet started to serve its sockets."""
     STOPPED = "stopped"
-    """The kubelet serves no more."""
+    """The kubelet stopped serving."""
     REGISTERED = "registered"
-    """A plugin is registered for a resource; its first list may still come."""
+    """A plugin registered for a resource; its first device list can still be missing."""
     REGISTRATION_REJECTED = "registration-rejected"
-    """A plugin asked to be registered, or was found by the plugin watcher, and is not."""
+    """A plugin that called Register, or that the plugin watcher found, was not registered."""
     REPLACED = "replaced"
-    """A plugin took the place of another one, or of its own older connection."""
+    """A plugin replaced another one, or its own older connection."""
     PROMOTED = "promoted"
-    """The plugin that serves a resource went, and another that had stayed serves it now."""
+    """The plugin that served a resource disconnected, and another registered plugin serves it
+    now."""
     DEVICES_UPDATED = "devices-updated"
-    """A plugin sent a device list that was taken in."""
+    """A plugin sent a device list, and it was applied."""
     LIST_SUSPECT = "list-suspect"
-    """A device list was taken in, but something in it looks wrong."""
+    """A device list was applied, but something in it looks wrong."""
     STREAM_ENDED = "stream-ended"
-    """A plugin's ListAndWatch stream ended: none of its devices is allocatable."""
+    """A plugin's ListAndWatch stream ended: its devices are not allocatable."""
     ENDPOINT_EXPIRED = "endpoint-expired"
-    """No plugin came within the grace period, and the resource is gone."""
+    """No plugin re-registered within the grace period: the resource was removed."""
     ADMITTED = "admitted"
     """A pod was admitted."""
     REJECTED = "rejected"
     """A pod was rejected."""
     ALLOCATED = "allocated"
-    """A container got devices of a resource."""
+    """Devices of a resource were allocated to a container."""
     ALLOCATION_SUSPECT = "allocation-suspect"
-    """An answer to Allocate was taken, but something in it looks wrong."""
+    """A response to Allocate was accepted, but something in it looks wrong."""
     CONFLICT = "conflict"
-    """Parts of what a container gets do not go together, or saved parts cannot be read."""
+    """Parts of a container's settings conflict, or stored settings cannot be read."""
     CONTAINER_STARTED = "container-started"
     """A container was started."""
     CONTAINER_FAILED = "container-failed"
     """A container could not be started."""
     CONTAINER_EXITED = "container-exited"
-    """A container ended."""
+    """A container exited."""
     CONTAINER_BACK_OFF = "container-back-off"
-    """A container that ended again waits before its restart."""
+    """A container that exited repeatedly waits before its restart."""
     DELETING = "deleting"
-    """A pod is to be deleted, and its containers have time to end."""
+    """A pod is being deleted; its containers have time to exit."""
     FINISHED = "finished"
-    """All containers of a pod have ended for good; its devices are free."""
+    """All containers of a pod have exited for good; its devices are free."""
     TERMINATED = "terminated"
-    """A pod is gone; its devices are free."""
+    """A pod was deleted; its devices are free."""
     DEVICE_HEALTH = "device-health"
-    """The health of a device changed while a pod holds it."""
+    """The health of an allocated device changed."""
     HEALTH_DROPPED = "health-dropped"
-    """Such a report was dropped, since too many wait for a reader."""
+    """A health report was dropped because the queue of the reader is full."""
     UNKNOWN_RESOURCE = "unknown-resource"
     """A pod was admitted without a resource that no plugin has registered."""
     CHECKPOINT_LOADED = "checkpoint-loaded"
-    """The checkpoint was read at the start."""
+    """The checkpoint was read at startup."""
     CHECKPOINT_WRITTEN = "checkpoint-written"
     """The checkpoint is on disk."""
     CHECKPOINT_FAILED = "checkpoint-failed"
-    """The checkpoint could not be written, or not be read."""
+    """The checkpoint could not be written or read."""
     CHECKPOINT_SET_ASIDE = "checkpoint-set-aside"
-    """A damaged checkpoint was renamed, and the kubelet starts without one."""
+    """A corrupt checkpoint was renamed, and the kubelet starts without one."""
     PROCESS_STARTED = "process-started"
-    """A plugin that a test supervises was started."""
+    """A plugin process that a test supervises was started."""
     PROCESS_ENDED = "process-ended"
-    """A plugin that a test supervises ended."""
+    """A plugin process that a test supervises exited."""
     POOL_PUBLISHED = "pool-published"
     """A driver published a pool of devices for structured claims."""
     CLAIM_ALLOCATED = "claim-allocated"
-    """A structured claim got its devices."""
+    """Devices were allocated to a structured claim."""
     CLAIM_RELEASED = "claim-released"
-    """A structured claim gave its devices back."""
+    """A structured claim released its devices."""
     CLAIM_DELETION_WAITS = "claim-deletion-waits"
-    """A structured claim is to be deleted, and a pod still uses it."""
+    """The deletion of a structured claim waits for a pod that uses it."""
     CLAIM_DEVICE_GONE = "claim-device-gone"
-    """A device that a structured claim holds is in no pool any more."""
+    """A device that is allocated to a structured claim is no longer in any pool."""
     CLAIM_UNKNOWN = "claim-unknown"
-    """A pod names structured claims where nobody published any: it runs without."""
+    """A pod names structured claims, but no pools or claims exist: the pod runs without them."""
     CLAIMS_LOADED = "claims-loaded"
-    """The file of structured claims was read at the start."""
+    """The file of structured claims was read at startup."""
     CLAIMS_FAILED = "claims-failed"
-    """The file of structured claims could not be written, or a driver failed at a claim."""
+    """The file of structured claims could not be written, or a driver failed for a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
-    """A damaged file of structured claims was renamed, and all start free."""
+    """A corrupt file of structured claims was renamed; all devices start free."""
     FAULT = "fault"
-    """A fault on purpose fired."""
+    """An injected fault fired."""
     SERVER_ERROR = "server-error"
-    """A thread or server of the kubelet failed: a bug here."""
+    """A thread or server of the kubelet failed: a bug of devicemanager."""
 
 
 def event_kind(kind: EventKind | str) -> EventKind:
-    """The kind of this name. Raises RequestError if there is none."""
+    """Return the kind with this name. Raises RequestError for an unknown name."""
     try:
         return EventKind(kind)
     except ValueError:
         known = ", ".join(each.value for each in EventKind)
-        raise RequestError(f"there is no event {kind!r}: choose from {known}") from None
+        raise RequestError(f"unknown event {kind!r}: use one of {known}") from None
 
 
 _WARNINGS = frozenset(
@@ -148,14 +158,14 @@ _WARNINGS = frozenset(
 
 @attrs.frozen
 class Event:
-    """One thing that happened."""
+    """One event."""
 
     time: float
     """Seconds since the epoch, by the kubelet's clock."""
     kind: EventKind
     message: str
-    """One line for people, safe to print: control characters of device ids and of plugins'
-    errors are shown as escapes, and very long texts are cut."""
+    """One line for people, safe to print: control characters are escaped and very long texts
+    are cut."""
     resource: str | None = None
     """The resource concerned, as its plugin wrote it; cut if it is too long for a name."""
     pod: str | None = None
@@ -175,42 +185,43 @@ class Event:
 Callback = Callable[[Event], None]
 
 _LONGEST_NAME = 512
-"""Characters of a resource's name that an event keeps: a valid one has 317 at most
-(DNS subdomain, slash, label), so only names that were rejected are cut."""
+"""Characters of a resource name that an event stores. A valid name has at most 317 (DNS
+subdomain, slash, label), so only names that were rejected are cut."""
 _POLL_SECONDS = 0.25
 _FEW = 16
 _DELIVERING = threading.local()
-"""``streams``: those whose callbacks the thread is inside of. One for all: each would take more
-than all else in a stream."""
+"""``streams``: those whose callbacks are running on the thread. Shared by all streams: a
+``threading.local`` for each would need more memory than the rest of a stream."""
 
 
 def notify(callbacks: Iterable[Callable[[T], None]], value: T, what: str) -> None:
-    """Call each with ``value``. One that raises is logged as ``what``, and the next is called."""
+    """Call each callback with ``value``; log exceptions as ``what`` and continue."""
     for callback in callbacks:
         try:
             callback(value)
         except KeyboardInterrupt:
-            raise  # nobody's mistake: the program is to end
+            raise  # not the callback's failure: the user ends the program
         except BaseException:
-            # SystemExit and a test's outcome, too: threads of ours call this.
+            # Also SystemExit and pytest outcomes: they must not end a thread of the kubelet.
             _LOG.exception("%s failed on %s", what, value)
 
 
 class EventStream:
-    """Publishes events to subscribers, keeps the latest, wakes waiters.
+    """Publisher of events that also stores the latest ones and wakes waiters; thread-safe.
 
-    ``keep`` is how many events ``recent`` remembers at most.
+    ``recent`` returns up to ``keep`` events.
     """
 
     def __init__(self, clock: Clock | None = None, keep: int = 1000) -> None:
         self._clock = clock or SystemClock()
-        # Guards everything below; no callback runs under it. May be taken again by the
-        # thread that has it: a signal handler may publish at any moment.
+        # Guards all fields below; not held during callbacks. Reentrant: a signal
+        # handler may publish while the same thread holds it.
         self._lock = threading.RLock()
-        # Made for the first who waits: it is most of what a stream takes, and few are waited for.
+        # Created by the first wait: it is most of a stream's memory, and few streams
+        # are waited for.
         self._changed: threading.Condition | None = None
         self._waiting = 0
-        # A deque takes more than a few events do.
+        # An empty deque needs more memory than a list of a few events.
         self._recent: deque[Event] | list[Event] = [] if keep <= _FEW else deque(maxlen=keep)
         self._keep = keep
         self._subscribers: tuple[Callback, ...] = ()
@@ -222,12 +233,12 @@ class EventStream:
         return self._latest
 
     def now(self) -> float:
-        """The time that an event would have now."""
+        """Return the time that an event published now would have."""
         return self._clock.time()
 
     @property
     def is_delivering(self) -> bool:
-        """Whether the calling thread is inside a callback of this stream."""
+        """True if the calling thread is inside a callback of this stream."""
         return self in getattr(_DELIVERING, "streams", ())
 
     def publish(
@@ -239,9 +250,9 @@ class EventStream:
         pod: str | None = None,
         **details: object,
     ) -> None:
-        """Something happened now. A callback that raises is logged and costs nobody else.
+        """Publish an event. Exceptions in a callback are logged and do not affect others.
 
-        ``message`` is made safe to print here, whatever it contains.
+        ``message`` may contain any text: unsafe characters are escaped here.
         """
         message = printable(message)
         if resource is not None and len(resource) > _LONGEST_NAME:
@@ -268,11 +279,13 @@ class EventStream:
             _DELIVERING.streams = streams
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
-        """Call ``callback`` for every event from now on, on the thread that publishes it.
-        Returns a function that ends the subscription. Raises TypeError for what cannot be
-        called."""
+        """Call ``callback`` for every later event, on the thread that publishes it.
+
+        Returns a function that ends the subscription. Raises TypeError if ``callback`` is not
+        callable.
+        """
         if not callable(callback):
-            raise TypeError(f"a callback is called with each event: {callback!r} cannot be")
+            raise TypeError(f"invalid callback {callback!r}: expected a callable")
         with self._lock:
             self._subscribers = (*self._subscribers, callback)
 
@@ -283,18 +296,21 @@ class EventStream:
             self._subscribers = tuple(c for c in self._subscribers if c is not callback)
 
     def recent(self, *kinds: EventKind | str) -> tuple[Event, ...]:
-        """The latest events, oldest first; of the given kinds only, if any are given. Raises
-        RequestError for a kind that there is not."""
+        """Return the latest events, oldest first; if kinds are given, only events of these
+        kinds.
+
+        Raises RequestError for an unknown kind.
+        """
         wanted = frozenset(map(event_kind, kinds))
         with self._lock:
             events = tuple(self._recent)
         return tuple(e for e in events if e.kind in wanted) if wanted else events
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until ``condition()`` holds, looking again after every event.
+        """Wait until ``condition()`` is true; evaluate it after every event. True if it held in
+        time.
 
-        Returns whether it did within ``timeout`` seconds. The condition runs without
-        the stream's lock, so it may ask anything of the kubelet.
+        The condition runs without the stream's lock, so it may call the kubelet.
         """
         limit = SystemClock().monotonic() + timeout
         while True:
@@ -309,7 +325,7 @@ class EventStream:
                 if rest <= 0:
                     return False
                 if self._latest == seen:
-                    # Bounded, so that conditions which time alone fulfils are seen too.
+                    # Bounded: a condition can become true without an event, just by time.
                     self._waiting += 1
                     try:
                         self._changed.wait(min(rest, _POLL_SECONDS))

@@ -44,7 +44,7 @@ class IdlePool(Generic[T]):
         return self._idle
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def enabled(self) -> Iterator[None]:
         """Keep what is given back, until the end of the block."""
         idle = self._here()
         with idle.lock:

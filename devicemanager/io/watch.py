@@ -9,20 +9,64 @@ from collections.abc import Callable, Collection
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from devicemanager.io import observers
+from devicemanager.io.idle_pool import IdlePool
 from podresources.sockets import FileIdentity
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent, FileSystemEventHandler
     from watchdog.observers.api import BaseObserver
 
-__all__ = ["Change", "ChangeKind", "DirectoryWatch"]
-
 _log = logging.getLogger(__name__)
+
+
+def _take() -> BaseObserver:
+    """An observer that watches nothing: an idle one, which runs, or a new one, which does not
+    yet. An idle one may still report what happened earlier, if it watched the same directory.
+    Raises OSError if there is no inotify instance left."""
+    if (idle := observers.take()) is not None:
+        return idle
+    # Loaded with the first watch: start-up time matters to those who never watch.
+    from watchdog.observers.inotify import InotifyObserver
+
+    logging.getLogger("watchdog.observers.inotify").addFilter(_is_worth_logging)
+    # Full events tell a file moved here, which is complete, from one being created.
+    return InotifyObserver(generate_full_events=True)
+
+
+def _give_back(observer: BaseObserver) -> None:
+    """Let an observer watch nothing, and end it unless it is kept. Its handlers are called no
+    more after that. Not from a handler."""
+    # An event that is handed out just now is waited for.
+    observer.unschedule_all()
+    if observer.is_alive():
+        observers.give_back(observer)
+    else:
+        _end(observer)
+
+
+def _end(observer: BaseObserver) -> None:
+    has_begun = observer.is_alive()
+    observer.stop()
+    if has_begun:
+        observer.join()
+
+
+observers: Final[IdlePool[BaseObserver]] = IdlePool(2, _end)
+"""Idle observers. Two are as many as a test usually needs: its kubelet's and its plugin's."""
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Leave out that an emitter, told to stop, found an event at that moment.
+
+    watchdog calls that an error, at each stop under load. The emitter itself logs it.
+    """
+    stopped = getattr(threading.current_thread(), "stopped_event", None)
+    told_to_stop = stopped is not None and stopped.is_set()
+    return not (told_to_stop and "queue_events() called when" in record.getMessage())
 
 
 class ChangeKind(StrEnum):
@@ -123,7 +167,7 @@ class DirectoryWatch:
         watched = FileIdentity.of(self._directory, follow_links=True)
         # Later releases of watchdog do not follow a link.
         self._place = os.path.realpath(self._directory)
-        observer = observers.take()
+        observer = _take()
         try:
             observer.schedule(
                 _handler_class()(self._report), self._place, event_filter=_filter(self._kinds)
@@ -131,7 +175,7 @@ class DirectoryWatch:
             if not observer.is_alive():
                 observer.start()
         except BaseException:
-            observers.give_back(observer)
+            _give_back(observer)
             raise
         self._observer, self._watched = observer, watched
 
@@ -139,7 +183,7 @@ class DirectoryWatch:
         self._watched = None
         observer, self._observer = self._observer, None
         if observer is not None:
-            observers.give_back(observer)
+            _give_back(observer)
 
     def _report(self, event: FileSystemEvent) -> None:
         old, new = _name(event.src_path), _name(event.dest_path)

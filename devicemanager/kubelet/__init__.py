@@ -71,8 +71,9 @@ if TYPE_CHECKING:
         FragmentView,
     )
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-    from devicemanager.kubelet.manager.healthupdates import HealthUpdates
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import ContainerOutcome
+    from devicemanager.kubelet.pods.pod_info import ContainerInfo, ContainerKind, PodInfo
     from devicemanager.kubelet.telemetry import NodeInfo
 
 __all__ = [
@@ -82,6 +83,8 @@ __all__ = [
     "Conflict",
     "Container",
     "ContainerEntry",
+    "ContainerInfo",
+    "ContainerKind",
     "ContainerName",
     "ContainerOutcome",
     "ContainerSettings",
@@ -111,6 +114,7 @@ __all__ = [
     "PluginOptions",
     "PluginStatus",
     "Pod",
+    "PodInfo",
     "PodStatus",
     "PodUid",
     "QosClass",
@@ -134,6 +138,8 @@ __getattr__, __dir__ = lazy_names(
         "Conflict": ".core.runoptions",
         "Container": ".core.pods",
         "ContainerEntry": ".core.podstatus.status",
+        "ContainerInfo": "pods.pod_info",
+        "ContainerKind": "pods.pod_info",
         "ContainerName": ".core.ids",
         "ContainerOutcome": "pods.admission",
         "ContainerSettings": ".core.runoptions",
@@ -148,7 +154,7 @@ __getattr__, __dir__ = lazy_names(
         "FaultsView": "interface",
         "FragmentView": "interface",
         "Health": ".core.status",
-        "HealthUpdates": "manager.healthupdates",
+        "HealthUpdates": "manager.plugin_handler",
         "Held": ".core.providers.provider",
         "Hint": ".core.topology.hints",
         "HintProvider": ".core.providers.provider",
@@ -163,6 +169,7 @@ __getattr__, __dir__ = lazy_names(
         "PluginOptions": ".core.endpoints",
         "PluginStatus": "inventory",
         "Pod": ".core.pods",
+        "PodInfo": "pods.pod_info",
         "PodStatus": ".core.podstatus.status",
         "PodUid": ".core.ids",
         "QosClass": ".core.podstatus.qos",

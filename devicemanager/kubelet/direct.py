@@ -20,7 +20,7 @@ from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ResourceName
 from devicemanager.kubelet.arguments import device_ids
-from devicemanager.kubelet.registration.rpc import Calls, rpc_error
+from devicemanager.kubelet.registration.connection import Calls, rpc_error
 from devicemanager.kubelet.waits import WaitTimeout
 from devicemanager.kubelet.wire.lists import device_columns
 from podresources import sockets
@@ -150,7 +150,7 @@ class DirectCalls:
             raise RequestError(f"no plugin of {resource} is connected: it has to register first")
         path = self._plugin_dir / endpoint.name  # absolute for a plugin found by the watcher
         channel = grpc.insecure_channel(sockets.target(path), self._options)
-        return channel, Calls(channel, self._calls.tap(resource, endpoint.name))
+        return channel, Calls(channel, self._calls.recorder(resource, endpoint.name))
 
 
 class DeviceLists(Iterator[tuple[Device, ...]]):

@@ -11,22 +11,19 @@ import contextlib
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, Unpack
 
 import attrs
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.log import CallLog
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import CallCriteria, CallFilter, Mark
 from devicemanager.events.stream import Event, EventKind, EventStream, event_kind
 from devicemanager.kubelet.arguments import check_function, check_seconds
 from devicemanager.kubelet.pods.records import pod_uid
-
-if TYPE_CHECKING:
-    from devicemanager.events.calls.matching import CallFilter
 
 __all__ = ["Entry", "Expected", "Place", "Search", "Step", "Watch", "is_later", "place"]
 
@@ -98,22 +95,13 @@ class Expected:
         cls,
         resource: str | None = None,
         *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
         where: Callable[[Call], bool] | None = None,
         within: float = 10.0,
+        **criteria: Unpack[CallCriteria],
     ) -> Self:
         """Expect a call that meets these criteria (see ``CallLog``) and for which ``where``
         returns True."""
-        # Not at the top: a start must not load what only assertions about calls need.
-        from devicemanager.events.calls.matching import CallFilter
-
-        criteria = CallFilter(resource, rpc, plugin, device_ids, request, response, code)
-        return cls(within, where=where, criteria=criteria)
+        return cls(within, where=where, criteria=CallFilter(resource, **criteria))
 
     @classmethod
     def of(cls, step: Step) -> Expected:

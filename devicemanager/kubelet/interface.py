@@ -8,21 +8,22 @@ return; the client's own classes have fewer members than the kubelet's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.podstatus.containers import ContainerStatus
+from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.core.status import ResourceStatus
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import CallQueries, Mark
+from devicemanager.events.calls.matching import CallCriteria, CallQueries, Mark
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.states import FaultState
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-from devicemanager.kubelet.pods.records import Phase, PodRecord
+from devicemanager.kubelet.pods.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource
@@ -183,8 +184,8 @@ class KubeletInterface(Protocol):
     def node_status(self) -> NodeStatus: ...
     def plugins(self) -> tuple[PluginStatus, ...]: ...
     def inventory(self) -> tuple[DeviceStatus, ...]: ...
-    def pod(self, uid: str) -> PodRecord: ...
-    def pods(self) -> dict[str, PodRecord]: ...
+    def pod(self, uid: str) -> PodInfo: ...
+    def pods(self) -> dict[str, PodInfo]: ...
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]: ...
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]: ...
 
@@ -209,13 +210,8 @@ class KubeletInterface(Protocol):
         self,
         resource: str | None = None,
         *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
         where: Callable[[Call], bool] | None = None,
         since: Mark | None = None,
         timeout: float = 10.0,
+        **criteria: Unpack[CallCriteria],
     ) -> Call: ...

@@ -22,10 +22,10 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import RequestError
@@ -57,15 +57,15 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import ContainerSettings, RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.events.calls.call import Call
-    from devicemanager.events.calls.queries import Mark
+    from devicemanager.events.calls.matching import CallCriteria, Mark
     from devicemanager.events.stream import Event
     from devicemanager.faults.registry import FaultRegistry
     from devicemanager.kubelet.expectations import Entry, Step
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-    from devicemanager.kubelet.manager.healthupdates import HealthUpdates
     from devicemanager.kubelet.manager.manager import DeviceManager
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import Admission
-    from devicemanager.kubelet.pods.records import PodRecord
+    from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.telemetry import Telemetry
     from devicemanager.objects.manifests import Source
 
@@ -113,7 +113,7 @@ class MockKubelet:
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
         self._life: Lifecycle = Lifecycle(self.events, self._new_process, self._started)
-        self._pods = NodePods(self._life.serving, self._store, self.settings)
+        self._pods = NodePods(self._life.serving, self._store, self._claims, self.settings)
         self._waits = Waits(self.events, self.calls, self._life, lambda: self.plugin_socket)
         self._direct = DirectCalls(
             self._life, self.plugin_dir, self.calls, self.settings.max_list_bytes
@@ -398,17 +398,25 @@ class MockKubelet:
         """
         self._pods.workers.terminate(uids)
 
-    def pod(self, uid: str) -> PodRecord:
-        """Return a pod that is not deleted. Raises RequestError for an unknown UID."""
-        return self._store.known(uid)
+    def pod(self, uid: str) -> PodInfo:
+        """Describe a pod that is not deleted: its containers, their states and their devices.
+
+        While the kubelet is stopped it has no devices. Raises RequestError for an unknown UID.
+        """
+        return self._pods.pod(uid)
 
     def has_pod(self, uid: str) -> bool:
         """Return True if a pod with this UID is known and not deleted."""
         return self._store.get(pod_uid(uid)) is not None
 
-    def pods(self) -> dict[str, PodRecord]:
-        """Return all pods that are not deleted, by UID, in the order of their admission."""
-        return {record.pod.uid: record for record in self._store.records()}
+    def pods(self) -> dict[str, PodInfo]:
+        """Describe all pods that are not deleted, by UID, in the order of their admission."""
+        return self._pods.pods()
+
+    @property
+    def pod_store(self) -> PodStore:
+        """Internal: the records of the pods, for nodes in a cluster and views."""
+        return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
         """Return the pod's status as the kubelet reports it to the API server.
@@ -599,32 +607,17 @@ class MockKubelet:
         self,
         resource: str | None = None,
         *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
         where: Callable[[Call], bool] | None = None,
         since: Mark | None = None,
         timeout: float = 10.0,
+        **criteria: Unpack[CallCriteria],
     ) -> Call:
         """Wait for the next call that matches these criteria, and return it.
 
         The criteria are those of ``calls``. The call must end after now, or after the mark
         ``since``. Raises WaitTimeout after ``timeout`` seconds, with what did happen.
         """
-        expected = Expected.call(
-            resource,
-            rpc=rpc,
-            plugin=plugin,
-            device_ids=device_ids,
-            request=request,
-            response=response,
-            code=code,
-            where=where,
-            within=timeout,
-        )
+        expected = Expected.call(resource, where=where, within=timeout, **criteria)
         return self._waits.call(expected, since)
 
     def expect(self, *steps: Step, since: Mark | None = None) -> list[Entry]:

@@ -7,6 +7,7 @@ raises RequestError while the kubelet is stopped. ``MockKubelet`` documents the 
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -14,20 +15,24 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from devicemanager.core.errors import RequestError
 from devicemanager.core.node import NodeStatus
 from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.manager.manager import Capacity, DeviceManager
-from devicemanager.kubelet.pods.records import Phase, PodStore, pod_uid
+from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.claims.lazy_claims import LazyClaims
+    from devicemanager.core.ledger import PodHoldings
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.containers import ContainerStatus
     from devicemanager.core.podstatus.status import PodStatus
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
     from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.kubelet.pods.pod_info import PodClaims, PodInfo
     from devicemanager.objects.manifests import Source
 
 __all__ = ["NodePods", "Process"]
@@ -46,15 +51,22 @@ class NodePods:
     """What a kubelet does with pods, and what it reports about pods and devices."""
 
     # Slots: a cluster has thousands of in-memory kubelets in one process.
-    __slots__ = ("_lock", "_node_status", "_serving", "_settings", "_store")
+    __slots__ = ("_claims", "_lock", "_node_status", "_serving", "_settings", "_store")
 
-    def __init__(self, serving: Callable[[], Process], store: PodStore, settings: Settings) -> None:
+    def __init__(
+        self,
+        serving: Callable[[], Process],
+        store: PodStore,
+        claims: LazyClaims,
+        settings: Settings,
+    ) -> None:
         """``serving`` returns the current process, or raises RequestError if there is none.
 
-        ``store`` outlives every process.
+        ``store`` and ``claims`` outlive every process.
         """
         self._serving = serving
         self._store = store
+        self._claims = claims
         self._settings = settings
         # Guards _node_status.
         self._lock = threading.Lock()
@@ -127,9 +139,34 @@ class NodePods:
 
     # -- reports about pods ------------------------------------------------------------
 
+    def pod(self, uid: str) -> PodInfo:
+        """Describe one pod."""
+        return self._info(self._store.known(uid))
+
+    def pods(self) -> dict[str, PodInfo]:
+        """Describe all pods, by UID."""
+        return {record.pod.uid: self._info(record) for record in self._store.records()}
+
+    def _info(self, record: PodRecord) -> PodInfo:
+        # Not at the top: a start needs none of the reports.
+        from devicemanager.kubelet.pods.pod_info import pod_info
+
+        pod = record.pod
+        held: PodHoldings = {}
+        claims: PodClaims = {}
+        with contextlib.suppress(RequestError):  # the kubelet is stopped
+            held = self.manager.holdings(pod.uid)
+        if pod.resource_claims:
+            claims = {
+                container.name: self._claims.devices(pod, container.name)
+                for container, _ in pod.all_containers()
+            }
+        with self._store.lock:
+            return pod_info(record, held, claims)
+
     def pod_status(self, uid: str, gates: Gates | None) -> PodStatus:
         """Return the status of the Pod object."""
-        from devicemanager.kubelet.pods.apistatus import api_status
+        from devicemanager.kubelet.pods.records import api_status
 
         # Before the store is locked: this also takes the manager's lock.
         resources = self.workers.allocated_resources_status(uid)

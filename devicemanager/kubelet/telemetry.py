@@ -17,8 +17,7 @@ from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.core.status import ResourceStatus
 from devicemanager.core.versions.behaviour import HealthCheck
 from devicemanager.kubelet.manager.manager import DeviceManager
-from devicemanager.kubelet.pods.apistatus import api_status
-from devicemanager.kubelet.pods.records import PodRecord, PodStore
+from devicemanager.kubelet.pods.records import PodRecord, PodStore, api_status
 
 if TYPE_CHECKING:
     from devicemanager.core.podstatus.status import Resources

@@ -21,7 +21,7 @@ from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.printable import printable
 from devicemanager.events.calls.call import Call
-from devicemanager.events.calls.queries import Mark
+from devicemanager.events.calls.matching import Mark
 from devicemanager.events.stream import Event, EventStream
 from devicemanager.kubelet.arguments import check_function, check_resource, check_seconds
 from devicemanager.kubelet.expectations import (

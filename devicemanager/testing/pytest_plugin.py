@@ -113,13 +113,13 @@ def _keep_engines(config: pytest.Config) -> None:
     if not config.stash.setdefault(_KEEPS_ENGINES, False):
         import grpc
 
-        from devicemanager.io import observers
+        from devicemanager.io.watch import observers
         from devicemanager.kubelet.registration.event_loop import loops
 
         config.stash[_KEEPS_ENGINES] = True
         stack = contextlib.ExitStack()
-        stack.enter_context(observers.kept())
-        stack.enter_context(loops.kept())
+        stack.enter_context(observers.enabled())
+        stack.enter_context(loops.enabled())
         stack.enter_context(grpc.insecure_channel("unix:/nowhere"))  # never connects
         config.add_cleanup(stack.close)
 

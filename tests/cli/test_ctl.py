@@ -1,4 +1,4 @@
-"""``devicemanager ctl``, against a kubelet of this process."""
+"""``devicemanager ctl`` with a kubelet in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from devicemanager import ManualClock
 from devicemanager.cli import main
 from devicemanager.control import ControlServer
-from devicemanager.control.records import RemoteEvents
+from devicemanager.control.remote import RemoteEvents
 from devicemanager.testing import pod_manifest
 from tests.paths import ROOT
 
@@ -58,24 +58,24 @@ def manifest(tmp_path):
     return write
 
 
-def test_a_manifest_that_cannot_be_is_named(ctl, manifest):
+def test_invalid_manifest_error_names_the_file(ctl, manifest):
     bad = manifest("b_d")
     assert ctl("admit", manifest("a"), bad, status=2).startswith(
         f"devicemanager: error: {bad}: metadata.name: Invalid value"
     )
 
 
-def test_sidecars_count_as_kubectl_counts_them(ctl, simulated_plugin):
+def test_running_column_counts_sidecars(ctl, simulated_plugin):
     simulated_plugin(GPU, 4)
     assert "pod default/stages admitted" in ctl("admit", str(STAGES))
     listed = "default    stages  {}/2      Running  -"
     assert ctl("pods").splitlines()[1] == listed.format(2)
-    for _ in "at once", "later":  # it is started again
+    for _ in "restarted at once", "restarted later":
         ctl("exit-container", "stages", "main")
     assert ctl("pods").splitlines()[1] == listed.format(1)
 
 
-def test_pods_come_and_go(ctl, manifest, simulated_plugin, capsys):
+def test_pod_actions(ctl, manifest, simulated_plugin, capsys):
     simulated_plugin(GPU, 4)
     assert ctl("admit", manifest("a"), manifest("b")) == (
         f"pod default/a admitted (uid-a)\n  main: {GPU} gpu-mock-0\n"
@@ -108,7 +108,7 @@ def test_pods_come_and_go(ctl, manifest, simulated_plugin, capsys):
     assert ctl("wait", "pod", "a", "--phase", "Deleted") == ""
 
 
-def test_containers_end_and_pods_in_their_time(ctl, manifest, mock_kubelet, simulated_plugin):
+def test_exit_container_and_grace_period(ctl, manifest, mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 4)
     ctl("admit", manifest("a"), manifest("b"))
     status = yaml.safe_load(ctl("exit-container", "a", "main", "--exit-code", "2"))
@@ -118,14 +118,14 @@ def test_containers_end_and_pods_in_their_time(ctl, manifest, mock_kubelet, simu
     assert yaml.safe_load(ctl("container-statuses", "a"))["items"] == [status]
     assert "does not run: it is terminated" in ctl("exit-container", "a", "main", status=2)
     ctl("admit", manifest("c"))
-    assert ctl("delete", "c", "--grace-period", "1m") == "pod default/c is to be deleted\n"
+    assert ctl("delete", "c", "--grace-period", "1m") == "pod default/c is being deleted\n"
     assert ctl("wait", "event", "deleting", "--after", "0").endswith("1m0s to end\n")
     assert "uid-c" in mock_kubelet.pods()
     ctl("clock", "advance", "1m")
     assert ctl("wait", "pod", "c", "--phase", "Deleted") == ""
 
 
-def test_the_node(ctl, mock_kubelet, simulated_plugin, tmp_path):
+def test_node_actions(ctl, mock_kubelet, simulated_plugin, tmp_path):
     simulated_plugin(GPU, 2)
     assert yaml.safe_load(ctl("node"))["root"] == str(mock_kubelet.root)
     assert "RegisteredDevices" in json.loads(ctl("checkpoint", "-o", "json"))["Data"]
@@ -142,7 +142,7 @@ def test_the_node(ctl, mock_kubelet, simulated_plugin, tmp_path):
     assert "apiVersion" in ctl("apply", str(pools), status=2)
 
 
-def test_what_happened(ctl, manifest, simulated_plugin):
+def test_events_and_calls(ctl, manifest, simulated_plugin):
     simulated_plugin(GPU, 2)
     ctl("admit", manifest("a"))
     events = [json.loads(line) for line in ctl("events", "-o", "json").splitlines()]
@@ -160,7 +160,7 @@ def test_what_happened(ctl, manifest, simulated_plugin):
     assert "admitted: pod default/a" in ctl("wait", "event", "admitted", "--after", "0")
 
 
-def test_waits_that_fail_end_with_1(ctl):
+def test_failed_waits_exit_with_1(ctl):
     said = ctl("wait", "resource", GPU, "--count", "2", "--timeout", "0.01s", status=1)
     assert said.startswith(f"waited 0.01 s for 2 allocatable devices of {GPU}; no plugin has")
     assert "\n  started: kubelet serves" in said
@@ -168,7 +168,7 @@ def test_waits_that_fail_end_with_1(ctl):
     assert said.startswith("waited 0.01 s for the event registered")
 
 
-def test_faults(ctl):
+def test_fault_actions(ctl):
     assert ctl("fault", "set", "reject-register:times=2", "hang-register") == (
         "fault 1 set: reject-register:times=2\nfault 2 set: hang-register\n"
     )
@@ -182,19 +182,18 @@ def test_faults(ctl):
 
 
 class Output(io.StringIO):
-    """Standard output that one thread writes and another reads. What capsys has read it also
-    drops, and with it what was written meanwhile."""
+    """Standard output that one thread writes and another reads. capsys drops what is written
+    while it is read."""
 
     def wait_for(self, found, thread):
-        """Until ``found`` says so of the text."""
+        """Wait until ``found`` returns True for the text."""
         while not found(self.getvalue()):
             assert thread.is_alive(), self.getvalue()
             thread.join(0.01)
 
 
 @pytest.mark.parametrize("form", ["table", "json", "name"])
-def test_lists_are_watched(form, mock_kubelet, server):
-    """Until the server ends; deletions too."""
+def test_watch_prints_changes_until_the_server_stops(form, mock_kubelet, server):
     mock_kubelet.admit(pod_manifest("a", {}, uid="a"))
     status = []
     watch = threading.Thread(target=lambda: status.append(main(["ctl", "pods", "-w", "-o", form])))
@@ -212,10 +211,8 @@ def test_lists_are_watched(form, mock_kubelet, server):
     assert lines[-1] == ('{"deleted": "default/a"}' if form == "json" else "default/a is gone")
 
 
-def test_a_server_that_ends_after_an_event_ends_the_watch(
-    mock_kubelet, server, capsys, monkeypatch
-):
-    """Nobody is there to be asked what the event has changed."""
+def test_watch_ends_if_the_server_stops_after_an_event(mock_kubelet, server, capsys, monkeypatch):
+    """There is no server any more that could be asked what the event has changed."""
 
     def follow(events, since):
         server.stop()
@@ -226,7 +223,7 @@ def test_a_server_that_ends_after_an_event_ends_the_watch(
     assert capsys.readouterr().err == ""
 
 
-def test_events_are_followed(mock_kubelet, server):
+def test_follow_prints_new_events(mock_kubelet, server):
     ended = []
     follow = threading.Thread(target=lambda: ended.append(main(["ctl", "events", "-f"])))
     with contextlib.redirect_stdout(Output()) as output:
@@ -242,30 +239,33 @@ def test_events_are_followed(mock_kubelet, server):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["pods", "x"], "there is no pod 'x': `devicemanager ctl pods` lists all"),
-        (["finish", "a", "--exit-code", "x"], "--exit-code x: 'x' is no number"),
+        (["pods", "x"], "unknown pod 'x': `devicemanager ctl pods` lists all"),
+        (["finish", "a", "--exit-code", "x"], "invalid --exit-code x: expected a number"),
         (["finish", "a", "--exit-code", "1", "--exit-code", "2"], "is for all containers"),
         (["admit", "-", "-"], "standard input, -, is given more than once"),
         (["admit", "/missing"], "/missing: No such file or directory"),
-        (["pods", "--control", "http://x/y"], "--control: 'http://x/y' is no control API"),
-        (["pods", "--control", "/nowhere"], "nobody serves the control API on /nowhere"),
+        (["pods", "--control", "http://x/y"], "--control: invalid address 'http://x/y'"),
+        (["pods", "--control", "/nowhere"], "cannot connect to the control API at /nowhere"),
         (["pods", "--token-file", "/missing"], "/missing: No such file or directory"),
-        (["clock", "advance", "5x"], "'5x' is no time: write it as 90, 90s, 5m or 1h30m"),
+        (["clock", "advance", "5x"], "invalid duration '5x': use 90, 90s, 5m or 1h30m"),
         (["delete"], "the following arguments are required: POD"),
-        (["admit", "{empty}"], "{empty}: there is nothing in it"),
+        (["admit", "{empty}"], "{empty}: the file is empty"),
         (["admit", "{binary}"], "{binary}: not UTF-8 text (byte 1)"),
         (["admit", ""], "a file is expected, not an empty text"),
-        (["apply", "{empty}"], "{empty}: there is nothing in it"),
+        (["apply", "{empty}"], "{empty}: the file is empty"),
         (["apply", "{text}"], "{text}: must be a mapping with apiVersion and kind, not the text"),
-        (["pods", "--token-file", "{binary}"], "--token-file: {binary} is no text"),
-        (["pods", "--control", "{kubelet_socket}"], "{kubelet_socket} is no control API"),
+        (["pods", "--token-file", "{binary}"], "--token-file: {binary} is not UTF-8 text"),
+        (
+            ["pods", "--control", "{kubelet_socket}"],
+            "{kubelet_socket} does not serve the control API",
+        ),
         (["wait", "resource", GPU, "--count", "-1"], "--count: '-1' is not a whole number from 0"),
         (["wait", "event", "--after", "x"], "--after: 'x' is not a whole number from 0"),
         (["events", "--since", "x"], "--since: 'x' is not a whole number from 0"),
         (["exit-container", "a", "main", "--exit-code", "x"], "'x' is not a whole number"),
     ],
 )
-def test_what_the_user_has_to_change(ctl, mock_kubelet, tmp_path, words, text):
+def test_user_errors(ctl, mock_kubelet, tmp_path, words, text):
     mock_kubelet.admit(pod_manifest("a", {}, uid="a"))
     places = {"kubelet_socket": mock_kubelet.plugin_dir / "kubelet.sock"}
     for name, content in (("empty", b"\n"), ("binary", b"a\xff"), ("text", b"hello")):
@@ -275,7 +275,7 @@ def test_what_the_user_has_to_change(ctl, mock_kubelet, tmp_path, words, text):
     assert text.format(**places) in said
 
 
-def test_the_kubelet_may_be_named_before_the_action(ctl, mock_kubelet, monkeypatch):
+def test_control_flag_works_before_the_action(ctl, mock_kubelet, monkeypatch):
     monkeypatch.delenv("DEVICEMANAGER_CONTROL")
     root = str(mock_kubelet.root)
     assert yaml.safe_load(ctl("--control", root, "node"))["root"] == root
@@ -283,29 +283,49 @@ def test_the_kubelet_may_be_named_before_the_action(ctl, mock_kubelet, monkeypat
     assert ctl("--control", root, "fault", "list") == ctl("fault", "list", "--control", root)
 
 
-def test_a_name_of_several_pods(ctl, mock_kubelet):
+def test_ambiguous_pod_name_is_an_error(ctl, mock_kubelet):
     for uid in "ab":
         mock_kubelet.admit(pod_manifest("same", {}, uid=uid))
-    assert "'same' is several pods: default/same (a), default/same (b)" in ctl(
+    assert "several pods are named 'same': default/same (a), default/same (b)" in ctl(
         "delete", "same", status=2
     )
     ctl("delete", "b")
 
 
-def test_over_tcp_with_the_token(ctl, server):
+def test_tcp_with_token(ctl, server):
     where = f"http://{server.address}"
     assert "the token is in control.token" in ctl("node", "--control", where, status=2)
     assert ctl("node", "--control", where, "--token-file", str(server.token_path))
 
 
-def test_which_kubelet(monkeypatch, capsys):
+def test_missing_address_is_an_error(monkeypatch, capsys):
     monkeypatch.delenv("DEVICEMANAGER_CONTROL", raising=False)
     assert main(["ctl", "pods"]) == 2
     assert "which kubelet? Give --control DIR" in capsys.readouterr().err
 
 
+def test_missing_extra_is_reported(monkeypatch, capsys):
+    for name in ("ctl_kubelet", "ctl_action"):
+        monkeypatch.delitem(sys.modules, f"devicemanager.cli.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    for words in (["ctl", "pods"], ["ctl", "--help"]):
+        assert main(words) == 2
+        assert "pip install 'kubelet-devicemanager[control]'" in capsys.readouterr().err
+    assert main(["completion", "bash"]) == 0
+    assert "checkpoint" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", ["wait call", "wait event", "calls"])
+def test_every_simple_field_is_an_option(ctl, capsys, action):
+    """A parameter of an operation is an option without a line of code."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert main(["ctl", *action.split(), "--help"]) == 0
+    fields = {"wait call": "plugin device-id", "wait event": "pod text", "calls": "plugin"}
+    assert all(f"--{name} " in output.getvalue() for name in fields[action].split())
+
+
 @pytest.mark.parametrize("module", ["control.client", "cli.ctl_nodes"])
-def test_a_client_loads_no_kubelet(module):
+def test_client_loads_no_kubelet(module):
     code = (
         f"import devicemanager.{module}, sys;"
         "print(sorted({'grpc', 'google.protobuf', 'starlette', 'uvicorn', 'yaml', 'rich',"

@@ -1,8 +1,7 @@
-"""``devicemanager ctl nodes``, against nodes of this process."""
+"""``devicemanager ctl nodes`` with nodes in this process."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
@@ -11,16 +10,16 @@ from typing import get_args
 import pytest
 import yaml
 
-from devicemanager.cli import ctl_nodes_options, main
+from devicemanager.cli import ctl_nodes, main
 from devicemanager.cli.options import CommandParser
 from devicemanager.control import ControlError, ControlServer
-from devicemanager.control.nodes.operations import OPERATIONS
+from devicemanager.control.api_client import Reply, Transport
+from devicemanager.control.nodes.operations import TABLE
 from devicemanager.control.nodes.protocol import Leave
 from devicemanager.control.nodes.server import NodesControlServer
-from devicemanager.control.transport import Reply, Transport
 from devicemanager.core.nodestatus.conditions import Pressure
 from tests.cluster.world import GPU
-from tests.control.nodes.inprocess import InProcess, SteeredWorld, two_nodes
+from tests.control.nodes.inprocess import ControlledWorld, InProcess, two_nodes
 from tests.paths import ROOT
 from tests.test_documentation import sessions
 
@@ -34,7 +33,7 @@ def world():
 
 @pytest.fixture
 def api(world, monkeypatch):
-    """What answers instead of a server."""
+    """Answers requests in place of a server."""
     api = InProcess(world)
     monkeypatch.setattr(Transport, "ask", lambda _, *args, **options: api.ask(*args, **options))
     monkeypatch.setenv("DEVICEMANAGER_CONTROL", "/nowhere")
@@ -43,7 +42,7 @@ def api(world, monkeypatch):
 
 @pytest.fixture
 def ctl(world, capsys):
-    """An action, and all that comes of it."""
+    """Run an action, and wait for its effects."""
 
     def run(*words, status=0):
         capsys.readouterr()
@@ -87,35 +86,29 @@ ACTIONS = {
 
 
 def test_every_operation_has_an_action(world, api, nodes):
-    assert set(ACTIONS) == {each.name for each in OPERATIONS}, "add an action"
-    rows = {each.name: each for each in OPERATIONS}
+    assert set(ACTIONS) == {each.name for each in TABLE}, "add an action"
     world.run("ended", "a")
     world.run("evicted", "a")
     for name, words in ACTIONS.items():
         nodes(*words.split())
         method, path = api.asked[-1]
-        form = re.sub(r"{[a-z]+}", "[^/]+", rows[name].path)
-        assert method == rows[name].method, name
+        form = re.sub(r"{[a-z]+}", "[^/]+", TABLE[name].path)
+        assert method == TABLE[name].method, name
         assert re.fullmatch(form, path.partition("?")[0]), name
 
 
-def test_every_action_is_of_an_operation():
-    parser = CommandParser()
-    ctl_nodes_options.add(parser.add_subparsers(parser_class=CommandParser))
-    (group,) = choices(parser)
-    group.complete(group)
-    names = [each.prog.split()[-1] for each in choices(group)]
-    assert sorted(names) == sorted(words.split()[0] for words in ACTIONS.values())
+def test_every_action_has_an_operation():
+    assert sorted(parsers()) == sorted(words.split()[0] for words in ACTIONS.values())
 
 
-def choices(parser):
-    """The parsers below one; argparse tells them in no other way."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.values()
+def parsers():
+    """The parsers of the actions, by name."""
+    subparsers = CommandParser().add_subparsers(parser_class=CommandParser)
+    ctl_nodes.add(subparsers)
+    return subparsers.choices
 
 
-def test_nodes_are_listed(world, nodes):
+def test_list_formats(world, nodes):
     world.run("train", "a", gpus=2)
     world.run("more", "a", gpus=3)
     world.annotate("not-ready; memory-pressure", "b")
@@ -135,7 +128,7 @@ def test_nodes_are_listed(world, nodes):
     assert shown == yaml.safe_load(nodes("list", "-o", "yaml", "b"))
 
 
-def test_a_node_is_shown(world, nodes):
+def test_show_formats(world, nodes):
     uid = world.run("train", "a", gpus=2)
     world.run("more", "a", gpus=3)
     world.annotate("disk-pressure", "a")
@@ -158,7 +151,7 @@ def test_a_node_is_shown(world, nodes):
     assert data == yaml.safe_load(nodes("show", "a", "-o", "yaml"))
 
 
-def test_devices_and_plugins(world, nodes):
+def test_device_and_plugin_actions(world, nodes):
     assert nodes("fail-device", "a", GPU, "gpu-1", "gpu-3") == (
         f"node a: device {GPU}/gpu-1 failed\nnode a: device {GPU}/gpu-3 failed\n"
     )
@@ -177,7 +170,7 @@ def test_devices_and_plugins(world, nodes):
     assert world.node("a")["status"]["capacity"][GPU] == "4"
 
 
-def test_conditions(world, nodes):
+def test_condition_actions(world, nodes):
     assert nodes("not-ready", "a", "b") == "node a: made not ready\nnode b: made not ready\n"
     assert world.condition(name="a")["message"] == "made not ready on purpose"
     nodes("not-ready", "b", "--message", "the fan is off")
@@ -194,7 +187,7 @@ def test_conditions(world, nodes):
     assert world.leases.paused == {"a"}
 
 
-def test_pods_end(world, nodes):
+def test_pod_actions(world, nodes):
     world.run("train", "a")
     uid = world.run("more", "a")
     said = nodes("evict", "a", "default/train", uid, "--resource", "nodefs")
@@ -211,7 +204,7 @@ def test_pods_end(world, nodes):
     assert main_["state"]["terminated"]["reason"] == "OOMKilled"
 
 
-def test_nodes_leave(world, nodes):
+def test_leave(world, nodes):
     world.join("c")
     assert nodes("leave", "a", "a") == "node a: has left and is deleted\n"
     assert nodes("leave", "b", "--how", "keep") == "node b: has left and is kept\n"
@@ -221,24 +214,24 @@ def test_nodes_leave(world, nodes):
     assert nodes("list") == "NAME  STATUS  PODS  DEVICES\n"
 
 
-def test_all_nodes_that_are_named_or_none(world, nodes):
+def test_wrong_node_name_changes_no_node(world, nodes):
     said = nodes("leave", "a", "nope", "b", status=2)
-    assert "there is no node 'nope' here" in said
+    assert "unknown node 'nope'" in said
     assert set(world.nodes) == {"a", "b"}
-    assert "there is no node 'nope' here" in nodes("list", "a", "nope", status=2)
+    assert "unknown node 'nope'" in nodes("list", "a", "nope", status=2)
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["show", "c"], "there is no node 'c' here"),
-        (["reboot", "c"], "there is no node 'c' here"),
-        (["show", "a/b"], "there is no node 'a/b' here"),
+        (["show", "c"], "unknown node 'c'"),
+        (["reboot", "c"], "unknown node 'c'"),
+        (["show", "a/b"], "unknown node 'a/b'"),
         (["show", ""], "argument NODE: must not be empty"),
         (["fail-device", "a", GPU, "x"], f"{GPU} has no device 'x': it has gpu-0, gpu-1"),
         (["stop-plugin", "a", "vendor.com/tpu"], f"no plugin of vendor.com/tpu: it has {GPU}"),
-        (["evict", "a", "x"], "no pod 'x': `devicemanager ctl nodes show a` lists those of"),
-        (["evict", "b", "train"], "there is no pod 'train': `devicemanager ctl nodes show b`"),
+        (["evict", "a", "x"], "unknown pod 'x': `devicemanager ctl nodes show a` lists those of"),
+        (["evict", "b", "train"], "unknown pod 'train': `devicemanager ctl nodes show b`"),
         (["exit-container", "a", "train", "none"], "none"),
         (["exit-container", "a", "train", ""], "argument CONTAINER: must not be empty"),
         (["exit-container", "a", "train", "main", "--exit-code", "256"], "exit_code"),
@@ -250,19 +243,23 @@ def test_all_nodes_that_are_named_or_none(world, nodes):
         ([], "the following arguments are required: ACTION"),
     ],
 )
-def test_what_the_user_has_to_change(world, nodes, words, text):
+def test_user_errors(world, nodes, words, text):
     world.run("train", "a")
     assert text in nodes(*words, status=2).splitlines()[-1]
     assert set(world.nodes) == {"a", "b"}
 
 
-def test_choices_are_those_of_the_api():
-    assert get_args(Leave) == ctl_nodes_options.LEAVE
-    assert tuple(Pressure) == ctl_nodes_options.PRESSURES
+def test_choices_are_those_of_the_operations():
+    for action, dest, choices in (
+        ("leave", "how", get_args(Leave)),
+        ("pressure", "conditions", tuple(Pressure)),
+    ):
+        (option,) = (each for each in parsers()[action]._actions if each.dest == dest)
+        assert tuple(option.choices) == choices
 
 
 @pytest.mark.parametrize("words", ["pods", "delete x", "admit {manifest}", "wait resource x"])
-def test_a_kubelet_is_looked_for_where_nodes_are(api, ctl, tmp_path, words):
+def test_kubelet_action_on_nodes_explains_the_mistake(api, ctl, tmp_path, words):
     manifest = tmp_path / "pod.json"
     manifest.write_text("{}")
     assert ctl(*words.format(manifest=manifest).split(), status=2) == (
@@ -272,7 +269,7 @@ def test_a_kubelet_is_looked_for_where_nodes_are(api, ctl, tmp_path, words):
 
 
 @pytest.mark.parametrize("words", ["list", "leave a"])
-def test_nodes_are_looked_for_where_a_kubelet_is(make_mock_kubelet, ctl, words):
+def test_nodes_action_on_kubelet_explains_the_mistake(make_mock_kubelet, ctl, words):
     kubelet = make_mock_kubelet()
     with ControlServer(kubelet) as server:
         said = ctl("nodes", *words.split(), "--control", str(kubelet.root), status=2)
@@ -283,7 +280,7 @@ def test_nodes_are_looked_for_where_a_kubelet_is(make_mock_kubelet, ctl, words):
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"{}", None])
-def test_an_error_stays_where_nobody_says_what_is_served(api, nodes, monkeypatch, document):
+def test_error_is_unchanged_without_openapi_document(api, nodes, monkeypatch, document):
     def ask(transport, method, path, *rest, **options):
         if path != "/openapi.json":
             return api.ask(method, path, *rest, **options)
@@ -292,14 +289,14 @@ def test_an_error_stays_where_nobody_says_what_is_served(api, nodes, monkeypatch
         return Reply(200, "application/json", document)
 
     monkeypatch.setattr(Transport, "ask", ask)
-    assert "there is no node 'c' here" in nodes("show", "c", status=2)
+    assert "unknown node 'c'" in nodes("show", "c", status=2)
 
 
-def test_nobody_is_there(ctl, tmp_path, monkeypatch):
+def test_missing_server_is_an_error(ctl, tmp_path, monkeypatch):
     monkeypatch.delenv("DEVICEMANAGER_CONTROL", raising=False)
     assert "which nodes? Give --control DIR" in ctl("nodes", "list", status=2)
     assert ctl("nodes", "--control", str(tmp_path), "list", status=2).endswith(
-        f"nobody serves the control API on {tmp_path}/control.sock: start nodes with "
+        f"cannot connect to the control API at {tmp_path}/control.sock: start nodes with "
         "`devicemanager join --control`\n"
     )
 
@@ -307,8 +304,8 @@ def test_nobody_is_there(ctl, tmp_path, monkeypatch):
 # -- on sockets ------------------------------------------------------------------------
 
 
-def test_over_tcp_with_the_token(world, ctl, tmp_path):
-    with NodesControlServer(SteeredWorld(world), tmp_path, tcp="127.0.0.1:0") as server:
+def test_tcp_with_token(world, ctl, tmp_path):
+    with NodesControlServer(ControlledWorld(world), tmp_path, tcp="127.0.0.1:0") as server:
         where = f"http://{server.address}"
         assert "the token is in control.token" in ctl("nodes", "list", "--control", where, status=2)
         token = str(server.token_path)
@@ -316,8 +313,8 @@ def test_over_tcp_with_the_token(world, ctl, tmp_path):
         assert said == "a\nb\n"
 
 
-def test_the_page_shows_what_is_printed(world, ctl, tmp_path, monkeypatch):
-    """docs/cluster.md; the nodes and pods that it takes for granted are made here."""
+def test_output_in_docs_is_exact(world, ctl, tmp_path, monkeypatch):
+    """That of docs/cluster.md; the nodes and pods that it needs are created here."""
     for number in (3, 4, 5):
         world.join(f"virtual-{number}", gpus=8)
     world.run("one", "virtual-3")
@@ -326,12 +323,12 @@ def test_the_page_shows_what_is_printed(world, ctl, tmp_path, monkeypatch):
     monkeypatch.setenv("DEVICEMANAGER_CONTROL", str(tmp_path))
     shown = [each for each in sessions(PAGE) if each[0].startswith("devicemanager ctl nodes ")]
     assert len(shown) == 6
-    with NodesControlServer(SteeredWorld(world), tmp_path):
+    with NodesControlServer(ControlledWorld(world), tmp_path):
         for command, output in shown:
             assert ctl(*shlex.split(command)[2:]) == output
 
 
-def test_the_page_names_every_action():
+def test_docs_name_every_action():
     rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE)
     named = {word.split()[0] for row in rows for word in re.findall(r"`([^`]+)`", row)}
     assert {words.split()[0] for words in ACTIONS.values()} - named == set()

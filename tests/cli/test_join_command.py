@@ -90,7 +90,7 @@ def test_expired_credentials_change_nothing(rejected, tmp_path):
     "args, message",
     [
         (["--http", "0.0.0.0:1"], "use 127.0.0.1; or give --http-allow-remote, too"),
-        (["--control", "x"], "--control: 'x' is no address with a port"),
+        (["--control", "x"], "--control: invalid address 'x'"),
         (["--control", "0.0.0.0:1"], "use 127.0.0.1; or give --control-allow-remote, too"),
         (["--control", "--root", "/dev/null/x"], "--root /dev/null/x: Not a directory"),
     ],

@@ -87,7 +87,7 @@ def test_a_start_waits_for_no_import_that_only_plugins_pods_or_rejections_need(
         "devicemanager.objects.manifests",
         "devicemanager.plugin.manager",
         "devicemanager.plugin.values",
-        "devicemanager.kubelet.pods.static",
+        "devicemanager.kubelet.pods.static_pods",
         "devicemanager.control",
         "kubernetes",
         "msgspec",

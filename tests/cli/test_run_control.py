@@ -43,7 +43,7 @@ def test_a_kubelet_is_steered_while_it_runs(make_mock_kubelet):
         (["--clock", "manual"], "--clock is of use with --control only"),
         (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
         (["--control", "0.0.0.0:1"], "use 127.0.0.1; or give --control-allow-remote, too"),
-        (["--control", "x"], "--control: 'x' is no address with a port"),
+        (["--control", "x"], "--control: invalid address 'x'"),
     ],
 )
 def test_flags_that_do_not_fit(flags, text, capsys):
@@ -52,7 +52,7 @@ def test_flags_that_do_not_fit(flags, text, capsys):
 
 
 def test_without_the_library(monkeypatch, capsys):
-    for name in ("server", "serving"):
+    for name in ("server", "http_server"):
         monkeypatch.delitem(sys.modules, f"devicemanager.control.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["run", "--control"]) == 2

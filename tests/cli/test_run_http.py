@@ -71,7 +71,7 @@ def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys
             ["--http", "0.0.0.0:1", "--http-allow-remote", "--control"],
             "and with it the control API: give --control-allow-remote, too",
         ),
-        (["--http", "x"], "--http: 'x' is no address with a port"),
+        (["--http", "x"], "--http: invalid address 'x'"),
     ],
 )
 def test_flags_that_do_not_fit(flags, text, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from devicemanager import ManualClock
 from devicemanager.control import ControlServer, MockKubeletClient
-from devicemanager.control.transport import transport_to
+from devicemanager.control.api_client import transport_to
 
 
 @pytest.fixture
@@ -27,5 +27,5 @@ def client(server):
 
 @pytest.fixture
 def raw(server):
-    """Requests as they are, without the client's methods."""
+    """Requests without the client's methods."""
     return transport_to(server.socket_path)

@@ -1,4 +1,4 @@
-"""Readers of what happens: each thing is made into a line once, and large ones one by one."""
+"""Feeds encode each entry once, and send large ones one by one."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def read(feed: Feed[Thing]) -> list[bytes]:
     return [text async for text in feed.lines(0, follow=False, wanted=lambda batch: batch)]
 
 
-def test_large_lines_are_given_one_by_one():
+def test_large_lines_come_one_by_one():
     async def texts(*sizes: int) -> list[bytes]:
         return await read(Feed(source(*sizes)[0]))
 
@@ -47,7 +47,7 @@ def test_large_lines_are_given_one_by_one():
     assert asyncio.run(texts(1, 1, 2 << 20)) == [b"1\n2\n", b"3\n"]
 
 
-def test_readers_that_come_together_have_each_line_made_once():
+def test_concurrent_readers_share_encoded_lines():
     things, made = source(*[0] * 5)
 
     async def together() -> list[list[bytes]]:

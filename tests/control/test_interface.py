@@ -1,4 +1,4 @@
-"""One suite for both that meet KubeletInterface: the kubelet itself, and its client."""
+"""One suite for both implementations of KubeletInterface: the kubelet and its client."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from devicemanager import (
 )
 from devicemanager.claims import ClaimsError, InvalidObject
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
-from devicemanager.control.podlife import ContainerState
+from devicemanager.control.shapes import ContainerState
 from devicemanager.core.endpoints import PluginOptions
-from devicemanager.core.pods import Container
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.events.calls import CallMismatch, Mark
@@ -38,7 +37,9 @@ from tests.hostile import hostile
 if TYPE_CHECKING:
     from devicemanager.kubelet.interface import AdmissionView, KubeletInterface
 
-    def both_meet_it(kubelet: MockKubelet, client: MockKubeletClient) -> list[KubeletInterface]:
+    def both_implement_it(
+        kubelet: MockKubelet, client: MockKubeletClient
+    ) -> list[KubeletInterface]:
         return [kubelet, client]
 
 
@@ -47,7 +48,7 @@ GPU = "vendor.com/gpu"
 
 @pytest.fixture(params=["here", "remote"])
 def kubelet(request, mock_kubelet):
-    """What is tested; mock_kubelet is the kubelet behind it."""
+    """The kubelet or its client; mock_kubelet is the kubelet behind it."""
     if request.param == "here":
         yield mock_kubelet
         return
@@ -59,7 +60,7 @@ def trained(gpus: int = 2, **more):
     return pod_manifest("train", {GPU: gpus}, uid="train", **more)
 
 
-def test_a_pod_from_admission_to_deletion(kubelet, mock_kubelet, simulated_plugin):
+def test_pod_from_admission_to_deletion(kubelet, mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 4, env_prefix="GPU")
     kubelet.wait_for_resource(GPU, 4)
     admission: AdmissionView = kubelet.admit(trained())
@@ -72,10 +73,11 @@ def test_a_pod_from_admission_to_deletion(kubelet, mock_kubelet, simulated_plugi
     assert (main.affinity, main.claims, main.error) == (None, {}, "")
     assert "gpu-mock-0" in admission.explain()
     assert kubelet.devices("train") == {"main": {GPU: ["gpu-mock-0", "gpu-mock-1"]}}
-    record = kubelet.pod("train")
-    assert record.phase == "Running"
-    assert record.running == {"main"}
-    assert record.pod.containers == (Container("main", {GPU: 2}, {GPU: 2}),)
+    pod = kubelet.pod("train")
+    assert (pod.phase, pod.running) == ("Running", {"main"})
+    assert pod.containers[0].limits == pod.containers[0].requests == {GPU: 2}
+    assert pod.devices == {"main": {GPU: ("gpu-mock-0", "gpu-mock-1")}}
+    assert pod == mock_kubelet.pod("train")
     assert list(kubelet.pods()) == ["train"]
     (status,) = kubelet.allocated_resources_status("train")["main"]
     assert [each.health for each in status.resources] == ["Healthy", "Healthy"]
@@ -105,10 +107,10 @@ def test_rejections_and_errors(kubelet, mock_kubelet, simulated_plugin):
         rejected.raise_for_rejection()
     with pytest.raises(TypeError, match=r"\.admitted"):
         bool(rejected)
-    with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
-        kubelet.terminate("nobody")
-    with pytest.raises(RequestError, match=r"^no pod has the UID 'nobody'"):
-        kubelet.pod("nobody")
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'unknown'"):
+        kubelet.terminate("unknown")
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'unknown'"):
+        kubelet.pod("unknown")
     with pytest.raises(RequestError, match="is a pod's name, its UID is train"):
         kubelet.devices("default/train")
     with pytest.raises(ManifestError, match="neither an existing file nor a manifest"):
@@ -117,13 +119,13 @@ def test_rejections_and_errors(kubelet, mock_kubelet, simulated_plugin):
         kubelet.admit({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}})
     with pytest.raises(ManifestError, match=r"no such file"):
         kubelet.admit("missing.yaml")
-    with pytest.raises(RequestError, match=r"^there is no event 'x'"):
+    with pytest.raises(RequestError, match=r"^unknown event 'x'"):
         kubelet.wait_for_event("x")
     with pytest.raises(RequestError, match=r"^invalid resource 'gpu'"):
         kubelet.wait_for_resource("gpu")
 
 
-def test_the_pod_ends_by_itself(kubelet, simulated_plugin):
+def test_finish_ends_a_pod(kubelet, simulated_plugin):
     simulated_plugin(GPU, 2)
     manifest = trained()
     manifest["spec"]["restartPolicy"] = "Never"
@@ -135,7 +137,7 @@ def test_the_pod_ends_by_itself(kubelet, simulated_plugin):
         kubelet.finish("train")
 
 
-def test_containers_end_and_a_pod_is_deleted(kubelet, mock_kubelet, simulated_plugin):
+def test_exit_container_and_graceful_deletion(kubelet, mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 2)
     manifest = trained()
     manifest["spec"]["initContainers"] = [{"name": "setup", "image": "a"}]
@@ -167,12 +169,12 @@ def test_containers_end_and_a_pod_is_deleted(kubelet, mock_kubelet, simulated_pl
         kubelet.container_statuses("train")
 
 
-def test_a_container_has_one_state():
+def test_container_state_must_be_exactly_one():
     with pytest.raises(msgspec.ValidationError, match="waiting, running or terminated"):
         msgspec.json.decode(b"{}", type=ContainerState)
 
 
-def test_lives_of_the_kubelet(kubelet, mock_kubelet, simulated_plugin):
+def test_restart_reboot_stop_and_start(kubelet, mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 2)
     kubelet.admit(trained())
     mark = kubelet.events.latest
@@ -195,7 +197,7 @@ def test_lives_of_the_kubelet(kubelet, mock_kubelet, simulated_plugin):
         kubelet.start()
 
 
-def test_waits_tell_what_did_happen(kubelet):
+def test_failed_waits_report_the_events(kubelet):
     with pytest.raises(WaitTimeout) as resource:
         kubelet.wait_for_resource(GPU, timeout=0.01)
     text = str(resource.value)
@@ -208,7 +210,7 @@ def test_waits_tell_what_did_happen(kubelet):
 
 
 @pytest.mark.parametrize("timeout", [None, "9", True])
-def test_a_time_that_is_none_is_rejected_at_once(kubelet, timeout):
+def test_invalid_timeout_is_rejected_at_once(kubelet, timeout):
     for wait in (
         lambda: kubelet.wait_for_resource(GPU, timeout=timeout),
         lambda: kubelet.wait_for(bool, timeout=timeout),
@@ -223,7 +225,7 @@ def test_a_time_that_is_none_is_rejected_at_once(kubelet, timeout):
         kubelet.wait_for(kubelet.is_serving)
 
 
-def test_a_wait_ends_with_what_it_is_for(kubelet, mock_kubelet, simulated_plugin):
+def test_waits_return_when_fulfilled(kubelet, mock_kubelet, simulated_plugin):
     asked = threading.Event()
 
     def condition():
@@ -241,7 +243,7 @@ def test_a_wait_ends_with_what_it_is_for(kubelet, mock_kubelet, simulated_plugin
         assert [wait.result() for wait in waits][1].resource == GPU
 
 
-def test_waits_for_calls(kubelet, mock_kubelet, simulated_plugin):
+def test_wait_for_call_criteria(kubelet, mock_kubelet, simulated_plugin):
     beginning = kubelet.mark()
     plugin = simulated_plugin(GPU, 2, pre_start=True)
     first = plugin.devices[0].id
@@ -268,13 +270,13 @@ def test_waits_for_calls(kubelet, mock_kubelet, simulated_plugin):
         find(code="Unavailable", since=beginning, timeout=0)
     with pytest.raises(WaitTimeout):
         find(where=lambda call: False, since=beginning, timeout=0)
-    with pytest.raises(RequestError, match="there is no RPC 'x'"):
+    with pytest.raises(RequestError, match="unknown RPC 'x'"):
         find(rpc="x")
-    with pytest.raises(RequestError, match="device_ids is a set of ids"):
+    with pytest.raises(RequestError, match="use a set of ids"):
         find(device_ids=first)
 
 
-def test_a_wait_for_a_call_counts_from_when_it_is_asked(
+def test_wait_for_call_counts_calls_since_the_request(
     client, mock_kubelet, simulated_plugin, monkeypatch
 ):
     simulated_plugin(GPU, 1)
@@ -294,7 +296,7 @@ def test_a_wait_for_a_call_counts_from_when_it_is_asked(
         assert wait.result() == mock_kubelet.calls.all()[-1]
 
 
-def test_claims(kubelet, mock_kubelet):
+def test_structured_claims(kubelet, mock_kubelet):
     from devicemanager.claims import SimulatedHardware, simulated_classes
 
     for pool in SimulatedHardware(gpu=1).pools("mock"):
@@ -308,7 +310,7 @@ def test_claims(kubelet, mock_kubelet):
         kubelet.publish("missing.yaml")
 
 
-def test_events_and_time(kubelet, mock_kubelet):
+def test_events_and_clock(kubelet, mock_kubelet):
     assert kubelet.events.recent() == mock_kubelet.events.recent()
     assert kubelet.events.recent(EventKind.ADMITTED) == ()
     assert kubelet.events.latest == mock_kubelet.events.latest
@@ -333,7 +335,7 @@ def test_calls(kubelet, mock_kubelet, simulated_plugin):
     kubelet.calls.assert_not_called(rpc="PreStartContainer")
     with pytest.raises(CallMismatch, match="gpu-mock-1"):
         kubelet.calls.assert_called(rpc="Allocate", device_ids={"gpu-mock-0"})
-    with pytest.raises(RequestError, match="there is no RPC 'x'"):
+    with pytest.raises(RequestError, match="unknown RPC 'x'"):
         kubelet.calls(rpc="x")
 
 
@@ -369,7 +371,7 @@ def test_direct_calls(kubelet, simulated_plugin):
         kubelet.allocate(GPU, "gpu-0")
 
 
-def test_an_answer_of_a_plugin_that_cannot_be_read(kubelet):
+def test_invalid_plugin_response_raises_wire_error(kubelet):
     response = dp.ContainerAllocateResponse(typed_devices=[dp.TypedDevice()])
     path = kubelet.plugin_dir / "raw.sock"
     with hostile.RawPlugin(path, lists=hostile.TWO_DEVICES, allocate=hostile.answering(response)):
@@ -408,7 +410,7 @@ def test_paths(kubelet, mock_kubelet):
         assert getattr(kubelet, name) == getattr(mock_kubelet, name)
 
 
-def test_an_error_on_a_server_thread(make_mock_kubelet):
+def test_check_raises_the_first_error_on_a_server_thread(make_mock_kubelet):
     kubelet = make_mock_kubelet()
 
     def fail(*_):
@@ -423,7 +425,7 @@ def test_an_error_on_a_server_thread(make_mock_kubelet):
         client.check()
 
 
-def test_the_machines_clock_cannot_be_turned(make_mock_kubelet):
+def test_system_clock_cannot_be_advanced(make_mock_kubelet):
     kubelet = make_mock_kubelet()
     assert not isinstance(kubelet.clock, ManualClock)
     with (
@@ -433,7 +435,7 @@ def test_the_machines_clock_cannot_be_turned(make_mock_kubelet):
         MockKubeletClient(server.socket_path).clock.advance(1)
 
 
-def test_the_client_closes_nothing(server, mock_kubelet):
+def test_closing_the_client_leaves_the_kubelet_running(server, mock_kubelet):
     with MockKubeletClient(mock_kubelet.root) as client:
         assert client.is_serving
     assert mock_kubelet.is_serving

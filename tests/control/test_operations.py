@@ -1,4 +1,4 @@
-"""The table is whole, the document is its, and handlers answer what the document says."""
+"""The operations of one kubelet: complete, documented, and answered as documented."""
 
 from __future__ import annotations
 
@@ -11,38 +11,79 @@ import pytest
 
 from devicemanager import MockKubelet
 from devicemanager.control import MockKubeletClient
-from devicemanager.control.decode import decode_body
 from devicemanager.control.errors import HttpError
-from devicemanager.control.nodes.operations import OPERATIONS as NODES
-from devicemanager.control.operation import Kind
-from devicemanager.control.operations import NOT_HERE, OPERATIONS, document
+from devicemanager.control.nodes.operations import TABLE as NODES
+from devicemanager.control.openapi import document
+from devicemanager.control.operations import TABLE
+from devicemanager.control.request import decode_body
 from devicemanager.kubelet.interface import KubeletInterface
 from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest
 from tools.openapi_document import FILES, text
 
 GPU = "vendor.com/gpu"
-IN_TABLE = {member for each in OPERATIONS for member in each.members}
+IN_TABLE = {member for each in TABLE for member in each.members}
+NO_OPERATION = {
+    "settings": "given when the kubelet is created; for `run`, its flags",
+    "manager": "internals of the running kubelet, only for Python",
+    "pod_store": "internals of the kubelet, for nodes in a cluster and views",
+    "claims": "the claim manager, only for Python; publish, define and claim are here",
+    "claim_devices": "for views in this process; pods show it as claim_devices",
+    "has_pod": "True if `pod` finds one; over HTTP that is a 404",
+    "telemetry": "what /healthz, /metrics and /pods show without a token: see `run --http`",
+    "close": "stops the kubelet for good, which is up to the program that created it",
+    "health_updates": "a queue in this process; events of kind device-health show the same",
+    "pod_status": "GET /pods of the kubelet's own HTTP server shows it",
+    "start_pod": "for nodes in a cluster; admit with start, and startContainer, are here",
+    "stop_pod": "for nodes in a cluster; finish and deletePodGracefully are here",
+    "restore": "for nodes in a cluster that another process takes over",
+    "expect": "its steps can be Python functions; use waitForEvent and waitForCall",
+    **{
+        f"{name}_async": "the same for asyncio; see the member without _async"
+        for name in (
+            "admit",
+            "expect",
+            "finish",
+            "reboot",
+            "restart",
+            "start_container",
+            "terminate",
+            "wait_for",
+            "wait_for_event",
+            "wait_for_resource",
+        )
+    },
+    "reset": "for Python fixtures that share a kubelet; its parts are here",
+    "watch": "a second ListAndWatch stream; getCalls with follow shows the kubelet's lists",
+    "wait_for": "calls a Python function; the client implements it with waitForEvent",
+}
+"""Public members of MockKubelet without an operation, and why."""
 
 
 def public_members(thing):
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
-def test_every_public_member_is_in_the_table_or_has_a_reason(mock_kubelet):
+def test_every_public_member_has_an_operation_or_a_reason(mock_kubelet):
     members = public_members(mock_kubelet)
-    assert members - IN_TABLE - set(NOT_HERE) == set(), "add an operation, or a reason"
+    assert members - IN_TABLE - set(NO_OPERATION) == set(), "add an operation, or a reason"
     assert IN_TABLE - members == set()
-    assert set(NOT_HERE) - members == set()
-    assert IN_TABLE & set(NOT_HERE) == set()
-    assert all(len(reason) > 20 for reason in NOT_HERE.values())
+    assert set(NO_OPERATION) - members == set()
+    assert IN_TABLE & set(NO_OPERATION) == set()
+    assert all(len(reason) > 20 for reason in NO_OPERATION.values())
 
 
-def test_the_client_has_every_member_that_is_in_the_table(client):
+def test_client_has_every_member_with_an_operation(client):
     assert IN_TABLE - public_members(client) == set()
     assert public_members(KubeletInterface) - public_members(client) == set()
     wanted = IN_TABLE | {"wait_for", "close"}
     assert wanted - public_members(KubeletInterface) == set(), "KubeletInterface lacks it"
+
+
+def test_client_documents_every_member():
+    for name in public_members(MockKubeletClient):
+        member = inspect.getattr_static(MockKubeletClient, name)
+        assert inspect.getdoc(member), f"{name} needs a docstring"
 
 
 def test_client_and_kubelet_take_the_same_arguments():
@@ -53,58 +94,58 @@ def test_client_and_kubelet_take_the_same_arguments():
             assert inspect.signature(ours).parameters == theirs.parameters, name
 
 
-@pytest.mark.parametrize("operations", [OPERATIONS, NODES])
-def test_names_are_told_apart_and_look_alike(operations):
-    names = [each.name for each in operations]
-    assert len(set(names)) == len(names)
-    assert len({(each.method, each.path) for each in operations}) == len(names)
+@pytest.mark.parametrize("table", [TABLE, NODES], ids=["kubelet", "nodes"])
+def test_names_are_unique_and_have_one_form(table):
+    operations = list(table)
+    assert len({(each.method, each.path) for each in operations}) == len(operations)
     for each in operations:
-        assert re.fullmatch(r"[a-z]+[A-Za-z]+", each.name)
+        assert table[each.name] is each
+        assert re.fullmatch(r"[a-z]+[A-Za-z]*", each.name)
         assert re.fullmatch(r"(/[a-z0-9-]+|/\{[a-z]+\})+", each.path)
         assert each.summary.endswith(".")
+        assert set(each.parameters) <= set(inspect.signature(each.handler).parameters)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_document_is_checked_in(file):
-    assert file.read_text() == text(FILES[file]()), "run python -m tools.openapi_document"
+def test_document_is_checked_in(file):
+    assert file.read_text() == text(FILES[file]), "run python -m tools.openapi_document"
 
 
-@pytest.mark.parametrize("make", FILES.values())
-def test_a_document_refers_to_what_it_has(make):
-    found = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text(make()))
-    assert set(found) == set(make()["components"]["schemas"])
-    for schema in make()["components"]["schemas"].values():
+@pytest.mark.parametrize("table", [TABLE, NODES], ids=["kubelet", "nodes"])
+def test_document_has_the_schemas_it_refers_to(table):
+    found = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text(table))
+    schemas = document(table)["components"]["schemas"]
+    assert set(found) == set(schemas)
+    for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize(
-    ("operations", "make"), [*zip((OPERATIONS, NODES), FILES.values(), strict=True)]
-)
-def test_a_document_says_which_bodies_are_needed(operations, make):
-    for each in operations:
+@pytest.mark.parametrize("table", [TABLE, NODES], ids=["kubelet", "nodes"])
+def test_document_says_which_bodies_are_required(table):
+    for each in table:
         if each.body is None:
             continue
         try:
             decode_body(each, b"")
-            needed = False
+            required = False
         except HttpError:
-            needed = True
-        row = make()["paths"][each.path][each.method.lower()]
-        assert row["requestBody"]["required"] is needed, each.name
+            required = True
+        row = document(table)["paths"][each.path][each.method.lower()]
+        assert row["requestBody"]["required"] is required, each.name
 
 
-def conforms(operation, status, kind, body, document=document):
-    """The answer is one that the document promises."""
-    responses = document()["paths"][operation.path][operation.method.lower()]["responses"]
+def conforms(table, operation, status, kind, body):
+    """Check an answer against the OpenAPI document."""
+    responses = document(table)["paths"][operation.path][operation.method.lower()]["responses"]
     answer = responses[str(status)]
     if status == 204:
         assert (body, "content" in answer) == (b"", False)
         return
     schema = answer["content"][kind]["schema"]
-    for value in body.splitlines() if operation.kind is Kind.STREAM else [body]:
+    for value in body.splitlines() if operation.is_stream else [body]:
         jsonschema.validate(
             json.loads(value),
-            {**schema, "components": document()["components"]},
+            {**schema, "components": document(table)["components"]},
             cls=jsonschema.Draft202012Validator,
         )
 
@@ -112,7 +153,7 @@ def conforms(operation, status, kind, body, document=document):
 POD = pod_manifest("a", {GPU: 1}, uid="a")
 POD["spec"]["restartPolicy"] = "Never"
 STEPS = {
-    # name: (path, query, body), in the order in which they are asked
+    # name: (path, query, body), in the order of the requests
     "getNode": (),
     "listResources": (),
     "admitPod": ((), "?start=false", POD),
@@ -179,16 +220,16 @@ def claims_objects(kind):
     return json.dumps(claim) if kind == "claims" else to_yaml(objects[kind])
 
 
-def test_each_operation_answers_as_the_document_says(client, raw, simulated_plugin):
+def test_operations_answer_as_documented(client, raw, simulated_plugin):
     simulated_plugin(GPU, 2, preferred_policy=PreferredPolicy.REVERSE, pre_start=True)
     steps = dict(STEPS)
-    # Deleted before: one more for the collection.
+    # "a" is deleted before deletePods, so that needs another pod.
     client.admit(pod_manifest("b", {GPU: 1}, uid="b"))
     client.admit(pod_manifest("r", {}, uid="r"))  # restartPolicy Always
     steps["deletePods"] = ((), "?uid=b")
-    assert set(steps) == {each.name for each in OPERATIONS}
+    assert set(steps) == {each.name for each in TABLE}
     for name, step in steps.items():
-        (operation,) = (each for each in OPERATIONS if each.name == name)
+        operation = TABLE[name]
         path, query, body = (*step, *((), "", None)[len(step) :])
         target = operation.path
         for parameter, value in zip(operation.parameters, path, strict=True):
@@ -196,24 +237,31 @@ def test_each_operation_answers_as_the_document_says(client, raw, simulated_plug
         data = claims_objects(body) if isinstance(body, str) else body and json.dumps(body)
         reply = raw.ask(operation.method, target + query, data and data.encode())
         assert reply.status == operation.status, (name, reply.body)
-        conforms(operation, reply.status, reply.kind, reply.body)
+        conforms(TABLE, operation, reply.status, reply.kind, reply.body)
 
 
-def test_problems_are_as_the_document_says(raw):
+def test_problems_are_as_documented(raw):
     for method, path, body, status, reason, detail in [
         ("GET", "/v1/pods/x", None, 404, "not-found", "no pod has the UID 'x'"),
         ("GET", "/v2", None, 404, "not-found", "nothing is at '/v2': /openapi.json lists"),
-        ("PATCH", "/v1/pods", None, 405, "method-not-allowed", "PATCH is not possible on /v1/po"),
-        ("POST", "/v1/pods", b"", 400, "bad-request", "body: empty: give a pod's manifest"),
+        (
+            "PATCH",
+            "/v1/pods",
+            None,
+            405,
+            "method-not-allowed",
+            "/v1/pods does not support PATCH: use",
+        ),
+        ("POST", "/v1/pods", b"", 400, "bad-request", "body: empty: expected a pod's manifest"),
         ("POST", "/v1/pods", b"\xff", 400, "bad-request", "body: not UTF-8 text (byte 0)"),
         ("POST", "/v1/pods", b"kind: Pod", 422, "invalid-manifest", "apiVersion"),
         ("POST", "/v1/pods", b"/etc/hostname", 422, "invalid-manifest", "must be a mapping"),
         ("POST", "/v1/pods?start=5", b"{}", 400, "bad-request", "query: start: Expected `bool`"),
-        ("POST", "/v1/pods?star=1", b"{}", 400, "bad-request", "query: there is no parameter 'st"),
-        ("GET", "/v1/node?x=1", None, 400, "bad-request", "query: there is no parameter 'x' here"),
+        ("POST", "/v1/pods?star=1", b"{}", 400, "bad-request", "query: unknown parameter 'star'"),
+        ("GET", "/v1/node?x=1", None, 400, "bad-request", "query: unknown parameter 'x'"),
         ("GET", "/v1/events?since=1&since=2", None, 400, "bad-request", "query: since is given tw"),
         ("GET", "/v1/events?since=-1", None, 400, "bad-request", "query: since: Expected"),
-        ("GET", "/v1/events?kind=x", None, 409, "conflict", "there is no event 'x': choose from"),
+        ("GET", "/v1/events?kind=x", None, 409, "conflict", "unknown event 'x': use one of"),
         ("DELETE", "/v1/pods", None, 400, "bad-request", "query: Object missing required field"),
         ("POST", "/v1/clock/advance", b"{", 400, "bad-request", "body: not JSON: "),
         ("POST", "/v1/clock/advance", b'{"seconds": "x"}', 400, "bad-request", "body: seconds: E"),
@@ -240,7 +288,14 @@ def test_problems_are_as_the_document_says(raw):
         ("POST", "/v1/faults", b"{}", 400, "bad-request", "body: give either spec, such as"),
         ("POST", "/v1/faults", b'{"spec": "x", "options": {"a": 1}}', 400, "bad-request", "own"),
         ("DELETE", "/v1/faults/7", None, 404, "not-found", "no fault 7 is set: there is none"),
-        ("DELETE", "/v1/faults/x", None, 404, "not-found", "a fault's id is a number, not 'x'"),
+        (
+            "DELETE",
+            "/v1/faults/x",
+            None,
+            404,
+            "not-found",
+            "invalid fault ID 'x': expected a number",
+        ),
         ("DELETE", "/v1/faults?kind=x", None, 409, "conflict", "no fault 'x' is set"),
         ("GET", "/v1/checkpoint", None, 404, "not-found", ""),
         ("POST", "/v1/claims", b"kind: x", 422, "invalid-object", ""),
@@ -251,12 +306,12 @@ def test_problems_are_as_the_document_says(raw):
         assert reply.kind == "application/problem+json"
         assert detail in problem["detail"]
         assert "\n" not in problem["detail"]
-        jsonschema.validate(problem, document()["components"]["schemas"]["Problem"])
+        jsonschema.validate(problem, document(TABLE)["components"]["schemas"]["Problem"])
 
 
-def test_the_document_is_served(raw):
+def test_document_is_served(raw):
     reply = raw.ask("GET", "/openapi.json")
-    assert json.loads(reply.body) == json.loads(text(document()))
+    assert json.loads(reply.body) == json.loads(text(TABLE))
 
 
 @pytest.mark.parametrize("name", ["ControlServer", "MockKubeletClient", "ControlError"])

@@ -1,4 +1,4 @@
-"""docs/control-api.md as a reader would follow it: every line of its shell blocks runs."""
+"""Every line in the shell blocks of docs/control-api.md runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ PAGE = ROOT / "docs" / "control-api.md"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_shell_blocks_run(mock_kubelet, simulated_plugin, monkeypatch, capfd):
-    """With a kubelet as the page's first line starts it; the other test of all pages parses
-    those lines."""
+def test_shell_blocks_run(mock_kubelet, simulated_plugin, monkeypatch, capfd):
+    """The kubelet is the one that the page starts first; another test parses that line."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     assert sum(line.startswith("devicemanager run ") for line in lines) == 2
@@ -42,7 +41,7 @@ def test_the_shell_blocks_run(mock_kubelet, simulated_plugin, monkeypatch, capfd
                 case ["curl", *_]:
                     subprocess.run(words, check=True)
                 case _:
-                    raise AssertionError(f"nothing runs {line!r}")
+                    raise AssertionError(f"this test cannot run {line!r}")
     said = capfd.readouterr().out
     assert "pod ml/train admitted" in said
     assert '"admitted":true' in said

@@ -1,4 +1,4 @@
-"""The server: whom it lets in, what it bears, what it leaves behind."""
+"""The server: access, limits, streams and clean-up."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ import pytest
 from devicemanager import EventKind, RequestError, StartError, WaitTimeout
 from devicemanager.control import ControlError, ControlServer, MockKubeletClient
 from devicemanager.control.access import TcpAddress
-from devicemanager.control.limits import WORKERS, Budget, max_connections
-from devicemanager.control.transport import transport_to
+from devicemanager.control.api_client import transport_to
+from devicemanager.control.http_server import max_connections
+from devicemanager.control.request import Budget
+from devicemanager.control.router import WORKERS
 from devicemanager.testing import pod_manifest
 from tests.helpers import Counted
 
@@ -38,7 +40,7 @@ def connected(server):
 
 
 def said(client):
-    """All that comes until the server closes."""
+    """Everything that comes until the server closes."""
     parts = []
     with contextlib.suppress(ConnectionResetError):
         while part := client.recv(1 << 16):
@@ -52,7 +54,7 @@ def get(path, *headers, close=True):
 
 
 def asked(server, path, *headers):
-    """Status and problem of a request over TCP."""
+    """Status, head and problem of a request over TCP."""
     host, port = server.address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=20) as client:
         client.sendall(get(path, *headers).replace(b"Host: x\r\n", b""))
@@ -60,7 +62,7 @@ def asked(server, path, *headers):
     return int(head.split()[1]), head.decode(), json.loads(body)
 
 
-# -- who is let in ----------------------------------------------------------------------
+# -- access ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def tcp(mock_kubelet):
         yield server
 
 
-def test_only_its_user_may_connect_or_read_the_token(tcp):
+def test_socket_and_token_are_private(tcp):
     assert mode(tcp.socket_path) == mode(tcp.token_path) == 0o600
     first = tcp.token_path.read_text()
     tcp.stop()
@@ -84,7 +86,7 @@ def test_only_its_user_may_connect_or_read_the_token(tcp):
         tcp.start()
 
 
-def test_over_tcp_token_host_and_origin_have_to_fit(tcp):
+def test_tcp_checks_token_host_and_origin(tcp):
     host, token = f"Host: {tcp.address}", f"Authorization: Bearer {tcp.token_path.read_text()}"
     token = token.strip()
     port = tcp.address.rpartition(":")[2]
@@ -96,10 +98,10 @@ def test_over_tcp_token_host_and_origin_have_to_fit(tcp):
         assert asked(tcp, "/v1/node", *headers)[0] == 200
     for headers, status, text in (
         ([host], 401, "the token is in control.token"),
-        ([host, token + "x"], 401, "the token is not that of control.token in the root"),
+        ([host, token + "x"], 401, "wrong token: use the one in control.token in the root"),
         ([host, token.replace("Bearer", "Basic")], 401, "the token is in control.token"),
-        ([f"Host: evil.example:{port}", token], 403, "the header Host has to be 127.0.0.1"),
-        (["Host: 127.0.0.1", token], 403, "the header Host has to be 127.0.0.1"),
+        ([f"Host: evil.example:{port}", token], 403, "the header Host must be 127.0.0.1"),
+        (["Host: 127.0.0.1", token], 403, "the header Host must be 127.0.0.1"),
         ([host, token, "Origin: http://evil.example"], 403, "requests of web pages are rejected"),
         ([host, token, "Origin: null"], 403, "requests of web pages are rejected"),
     ):
@@ -107,28 +109,28 @@ def test_over_tcp_token_host_and_origin_have_to_fit(tcp):
         assert (found, problem["status"]) == (status, status), headers
         assert text in problem["detail"]
         assert ("www-authenticate: Bearer" in head) is (status == 401)
-    # What the document says is nobody's business without the token either.
+    # The document needs the token, too.
     assert asked(tcp, "/openapi.json", host)[0] == 401
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("8001", "is no address with a port"),
-        ("127.0.0.1:x", "is no address with a port"),
-        ("127.0.0.1:70000", "is no address with a port"),
-        ("example.com:80", "is no IP address"),
-        (":80", "is no IP address"),
-        ("::1:80", "stands in brackets"),
-        ("[127.0.0.1]:80", "stands in brackets"),
+        ("8001", "expected ADDRESS:PORT"),
+        ("127.0.0.1:x", "expected ADDRESS:PORT"),
+        ("127.0.0.1:70000", "expected ADDRESS:PORT"),
+        ("example.com:80", "invalid IP address"),
+        (":80", "invalid IP address"),
+        ("::1:80", "an IPv6 address needs brackets"),
+        ("[127.0.0.1]:80", "an IPv6 address needs brackets"),
     ],
 )
-def test_addresses_that_are_none(mock_kubelet, text, problem):
+def test_invalid_tcp_addresses_are_rejected(mock_kubelet, text, problem):
     with pytest.raises(ValueError, match=problem):
         ControlServer(mock_kubelet, tcp=text)
 
 
-def test_other_hosts_are_let_in_only_when_that_is_said(mock_kubelet):
+def test_remote_addresses_need_allow_remote(mock_kubelet):
     for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0"):
         with pytest.raises(ValueError, match="can be reached from other hosts"):
             ControlServer(mock_kubelet, tcp=address)
@@ -144,7 +146,7 @@ def test_other_hosts_are_let_in_only_when_that_is_said(mock_kubelet):
         ControlServer(mock_kubelet, tcp="192.0.2.1:0", allow_remote=True).start()
 
 
-def test_one_server_for_each_kubelet(mock_kubelet, server, make_mock_kubelet):
+def test_second_server_for_a_kubelet_is_rejected(mock_kubelet, server, make_mock_kubelet):
     with pytest.raises(StartError, match="another server answers on"):
         ControlServer(mock_kubelet).start()
     assert MockKubeletClient(mock_kubelet.root).is_serving
@@ -160,22 +162,21 @@ def test_one_server_for_each_kubelet(mock_kubelet, server, make_mock_kubelet):
         assert MockKubeletClient(server_.socket_path).is_serving
 
 
-# -- what it bears ------------------------------------------------------------------------
+# -- limits ------------------------------------------------------------------------------
 
 
-def test_bodies_are_bounded_in_size_time_and_number(client, server, monkeypatch):
+def test_body_size_and_time_are_limited(client, server, monkeypatch):
     with pytest.raises(ControlError, match="the body has more than 4194304 bytes"):
         client.ask("admitPod", body=b"x" * (5 << 20))
     with connected(server) as slow:
-        monkeypatch.setattr("devicemanager.control.receiving.BODY_SECONDS", 0.05)
+        monkeypatch.setattr("devicemanager.control.request.BODY_SECONDS", 0.05)
         slow.sendall(b"POST /v1/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
         answer = said(slow)
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"did not come within 0.05 s" in answer
+        assert b"did not arrive within 0.05 s" in answer
 
 
-def test_all_clients_together_are_bounded(client, server, monkeypatch):
-    monkeypatch.setattr("devicemanager.control.limits._UNDER_WAY", 10)
+def test_memory_of_all_clients_is_limited(client, server, monkeypatch):
     budget = Budget(10)
     with budget.account() as account:
         account.take(9)
@@ -184,9 +185,9 @@ def test_all_clients_together_are_bounded(client, server, monkeypatch):
     assert budget.used == 0
 
 
-def test_who_neither_asks_nor_reads_is_let_go(server, monkeypatch, simulated_plugin):
+def test_idle_and_stalled_clients_are_disconnected(server, monkeypatch, simulated_plugin):
     for name in ("IDLE_SECONDS", "STALLED_SECONDS"):
-        monkeypatch.setattr(f"devicemanager.control.connection.{name}", 0.05)
+        monkeypatch.setattr(f"devicemanager.control.http_server.{name}", 0.05)
     with connected(server) as silent:
         assert said(silent) == b""
     with connected(server) as half:
@@ -199,8 +200,8 @@ def test_who_neither_asks_nor_reads_is_let_go(server, monkeypatch, simulated_plu
 
 
 def state_of(server):
-    """uvicorn's own account of ``connections`` and of ``tasks``, requests under way. A client
-    cannot tell whether the server still has one."""
+    """Return uvicorn's own ``connections`` and ``tasks`` (requests in progress), which a client
+    cannot see."""
     return server._server.server_state
 
 
@@ -211,8 +212,8 @@ def until(condition):
         time.sleep(0.005)
 
 
-def test_connections_are_bounded(mock_kubelet, monkeypatch):
-    monkeypatch.setattr("devicemanager.control.serving.max_connections", lambda: 4)
+def test_number_of_connections_is_limited(mock_kubelet, monkeypatch):
+    monkeypatch.setattr("devicemanager.control.http_server.max_connections", lambda: 4)
     with ControlServer(mock_kubelet) as server, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(server)) for _ in range(4)]
         with connected(server) as fifth:
@@ -223,7 +224,7 @@ def test_connections_are_bounded(mock_kubelet, monkeypatch):
     assert 4 <= max_connections() <= 2048
 
 
-def test_what_is_no_http(server):
+def test_invalid_http_is_rejected(server):
     with connected(server) as client:
         client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
         assert said(client).startswith(b"HTTP/1.1 400 ")
@@ -232,7 +233,7 @@ def test_what_is_no_http(server):
         assert b"HTTP/1.1 400 " in said(client)
 
 
-def test_waits_and_streams_hold_no_threads(client, server, mock_kubelet, simulated_plugin):
+def test_waits_and_streams_use_no_threads(client, server, mock_kubelet, simulated_plugin):
     before = threading.active_count()
     with ThreadPoolExecutor(60) as pool, contextlib.ExitStack() as stack:
         for _ in range(60):
@@ -241,13 +242,13 @@ def test_waits_and_streams_hold_no_threads(client, server, mock_kubelet, simulat
         until(lambda: len(state_of(server).tasks) >= 120)
         ours = threading.active_count() - before - 60
         assert ours <= WORKERS
-        # Nobody stands in the way of an admission.
+        # None of them delays an admission.
         assert client.admit(pod_manifest("a", {}, uid="a")).admitted
         simulated_plugin(GPU, 1)
         assert [wait.result() for wait in waits] == [None] * 60
 
 
-def test_a_stop_ends_waits_and_streams(mock_kubelet):
+def test_stop_ends_waits_and_streams(mock_kubelet):
     server = ControlServer(mock_kubelet).start()
     client = MockKubeletClient(server.socket_path)
     follow = client.events.follow(0)
@@ -262,7 +263,7 @@ def test_a_stop_ends_waits_and_streams(mock_kubelet):
     assert mock_kubelet.is_serving
 
 
-def test_clients_leave_nothing_behind(mock_kubelet, monkeypatch):
+def test_disconnected_clients_leak_nothing(mock_kubelet, monkeypatch):
     subscribed = Counted(mock_kubelet.events.subscribe)
     monkeypatch.setattr(mock_kubelet.events, "subscribe", subscribed)
     with ControlServer(mock_kubelet) as server:
@@ -301,7 +302,7 @@ def lines(raw, path):
     return [json.loads(line) for line in raw.ask("GET", path).body.splitlines()]
 
 
-def test_events_are_resumed_and_what_is_forgotten_is_counted(client, raw, mock_kubelet):
+def test_streams_resume_and_count_dropped_events(client, raw, mock_kubelet):
     for number in range(1200):
         mock_kubelet.events.publish(EventKind.DEVICES_UPDATED, f"n {number}")
     latest = mock_kubelet.events.latest
@@ -319,8 +320,8 @@ def test_events_are_resumed_and_what_is_forgotten_is_counted(client, raw, mock_k
     assert len(client.events.recent()) == 1000
 
 
-def test_who_does_not_read_a_long_line_has_a_piece_of_it_only(server, mock_kubelet):
-    """The line is in memory once for all who read it, not in a buffer of each."""
+def test_slow_reader_buffers_only_a_piece_of_a_long_line(server, mock_kubelet):
+    """All readers share one copy of the line; none has it in a buffer of the server."""
     text = "x" * (4 << 20)
     mock_kubelet.events.publish(EventKind.DEVICES_UPDATED, "long", text=text)
     with connected(server) as slow:
@@ -331,7 +332,7 @@ def test_who_does_not_read_a_long_line_has_a_piece_of_it_only(server, mock_kubel
         assert text.encode() in re.sub(rb"\r\n[0-9a-f]+\r\n", b"", said(slow))
 
 
-def test_readers_see_everything_once(client, mock_kubelet):
+def test_each_reader_gets_each_event_once(client, mock_kubelet):
     def read():
         found = []
         for event in client.events.follow(0):
@@ -348,7 +349,7 @@ def test_readers_see_everything_once(client, mock_kubelet):
         assert [reader.result() for reader in readers] == [list(range(1, latest + 1))] * 5
 
 
-def test_what_json_does_not_know_is_text(raw, mock_kubelet):
+def test_values_without_json_form_become_text(raw, mock_kubelet):
     mock_kubelet.events.publish(
         EventKind.DEVICES_UPDATED, "x", odd=frozenset({1}), path=mock_kubelet.root
     )
@@ -356,10 +357,10 @@ def test_what_json_does_not_know_is_text(raw, mock_kubelet):
     assert event["details"] == {"odd": [1], "path": str(mock_kubelet.root)}
 
 
-# -- mistakes of ours ---------------------------------------------------------------------
+# -- unexpected errors --------------------------------------------------------------------
 
 
-def test_a_mistake_of_ours_is_an_event_and_an_answer(client, mock_kubelet, monkeypatch):
+def test_unexpected_error_is_an_event_and_an_answer(client, mock_kubelet, monkeypatch):
     def broken():
         raise LookupError("a\nb")
 
@@ -370,17 +371,17 @@ def test_a_mistake_of_ours_is_an_event_and_an_answer(client, mock_kubelet, monke
     assert "control API: unexpected LookupError" in event.message
 
 
-def test_a_stream_that_breaks_is_not_taken_for_one_that_ends(client, mock_kubelet, monkeypatch):
+def test_broken_stream_raises_control_error(client, mock_kubelet, monkeypatch):
     def broken(*_, **__):
         raise LookupError("x")
 
     monkeypatch.setattr("devicemanager.control.convert.event", broken)
-    with pytest.raises(ControlError, match="cannot be asked"):
+    with pytest.raises(ControlError, match=r"request to the control API at .* failed"):
         client.events.recent()
     assert mock_kubelet.events.recent(EventKind.SERVER_ERROR)
 
 
-def test_a_server_that_is_not_ours(tmp_path):
+def test_other_servers_raise_control_error(tmp_path):
     path = tmp_path / "s"
     answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", b"SSH-2.0\r\n", b""]
     with socket.socket(socket.AF_UNIX) as listener:
@@ -397,23 +398,23 @@ def test_a_server_that_is_not_ours(tmp_path):
         thread = threading.Thread(target=serve)
         thread.start()
         client = MockKubeletClient(path)
-        with pytest.raises(ControlError, match="with status 200 is not what the control API"):
+        with pytest.raises(ControlError, match="with status 200 is not one of the control API"):
             client.node()
-        with pytest.raises(ControlError, match=f"what answers on {path} is no control API"):
+        with pytest.raises(ControlError, match=f"{path} does not serve the control API"):
             client.node()
-        with pytest.raises(ControlError, match="cannot be asked"):
+        with pytest.raises(ControlError, match=r"request to the control API at .* failed"):
             client.node()
         thread.join()
         with pytest.raises(ControlError, match=r"no answer from .* in time"):
             MockKubeletClient(path, timeout=0.01).node()
 
 
-def test_addresses_of_servers(tmp_path):
+def test_transport_addresses(tmp_path):
     assert transport_to(tmp_path).address == str(tmp_path / "control.sock")
     assert transport_to(tmp_path / "s").address == str(tmp_path / "s")
     assert transport_to("http://127.0.0.1:1/").address == "http://127.0.0.1:1"
     for text in ("https://x", "http://", "http://x:y", "http://x/y", "ftp://x"):
-        with pytest.raises(ValueError, match="is no control API"):
+        with pytest.raises(ValueError, match="invalid address"):
             transport_to(text)
-    with pytest.raises(ControlError, match="nobody serves the control API on"):
+    with pytest.raises(ControlError, match="cannot connect to the control API at"):
         MockKubeletClient(tmp_path).node()

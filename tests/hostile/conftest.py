@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from devicemanager.io import observers
+from devicemanager.io import watch
 from devicemanager.io.idle_pool import IdlePool
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.registration import event_loop
@@ -53,7 +53,7 @@ def nothing_left(_warm: None) -> Iterator[residue.Residue]:
     The pools of idle observers and loops, which other tests share, are replaced meanwhile.
     """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(observers, "_idle", IdlePool(0, observers._end))
+        patched.setattr(watch, "observers", IdlePool(0, watch._end))
         patched.setattr(event_loop, "loops", IdlePool(0, event_loop._end))
         before = residue.Residue.now()
         yield before

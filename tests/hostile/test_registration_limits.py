@@ -303,7 +303,7 @@ def test_reused_loop_has_no_tasks_of_its_first_user(loops: IdlePool[Running]) ->
         return len(asyncio.all_tasks())
 
     before = residue.Residue.now()
-    with loops.kept():
+    with loops.enabled():
         first, second = LoopThread(), LoopThread()
         unfinished = first.run(task())
         thread = began.get(timeout=20)
@@ -332,7 +332,7 @@ def test_task_that_ignores_cancellation_does_not_block_stop(
                 await asyncio.Event().wait()
 
     monkeypatch.setattr("devicemanager.kubelet.registration.event_loop._CANCEL_SECONDS", 0.1)
-    with loops.kept():
+    with loops.enabled():
         loop = LoopThread()
         loop.run(task())
         thread = began.get(timeout=20)

@@ -12,7 +12,7 @@ import pytest
 from watchdog.observers.inotify import InotifyObserver
 from watchdog.utils import BaseThread
 
-from devicemanager.io import observers
+from devicemanager.io import watch as io_watch
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 
 PATIENCE = 15.0
@@ -48,7 +48,7 @@ def observer_before(
     if request.param == "new":
         yield
         return
-    with observers.kept():
+    with io_watch.observers.enabled():
         elsewhere = tmp_path_factory.mktemp("elsewhere")
         watch = DirectoryWatch(elsewhere, lambda _: None)
         watch.start()
@@ -279,8 +279,8 @@ def test_two_idle_observers_are_kept_and_used_again(tmp_path: Path, changes: Cha
     for place in places:
         place.mkdir()
     before = watching()
-    with observers.kept():
-        with observers.kept():
+    with io_watch.observers.enabled():
+        with io_watch.observers.enabled():
             for watch in watches(places, changes):
                 watch.stop()
         idle = watching() - before
@@ -299,7 +299,7 @@ def test_a_stopped_watch_hears_nothing_of_the_next_on_its_observer(
     tmp_path: Path, changes: Changes
 ) -> None:
     """Not even in the same directory, and beside events that come without a pause."""
-    with observers.kept():
+    with io_watch.observers.enabled():
         for number in range(30):
             heard: list[Change] = []
             before = DirectoryWatch(tmp_path, heard.append)
@@ -316,7 +316,7 @@ def test_a_stopped_watch_hears_nothing_of_the_next_on_its_observer(
 
 def test_a_failed_start_leaves_a_kept_observer_as_it_was(tmp_path: Path, changes: Changes) -> None:
     before = watching()
-    with observers.kept():
+    with io_watch.observers.enabled():
         (watch,) = watches([tmp_path], changes)
         watch.stop()
         with pytest.raises(FileNotFoundError):

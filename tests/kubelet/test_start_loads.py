@@ -64,7 +64,6 @@ REPORTS = {
     "devicemanager.kubelet.inventory",
     "devicemanager.kubelet.telemetry",
     "devicemanager.kubelet.manager.state_snapshot",
-    "devicemanager.kubelet.pods.apistatus",
 }
 """Only needed by reports about a kubelet."""
 RARE = {

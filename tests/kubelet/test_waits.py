@@ -52,7 +52,7 @@ def run(kubelet: MockKubelet, name: str) -> str:
 def test_watch_collects_events_and_calls_in_order() -> None:
     events = EventStream(keep=2)
     calls = CallLog(events, 2, 1000)
-    tap = calls.tap(GPU, "g.sock")
+    tap = calls.recorder(GPU, "g.sock")
     assert tap is not None
     events.publish(EventKind.STARTED, "before")
     early = tap.begin("Allocate")
@@ -239,7 +239,7 @@ def test_expect_shows_which_steps_were_found(kubelet: MockKubelet) -> None:
 
 def test_timeout_shows_calls_in_progress() -> None:
     kubelet = MockKubelet()
-    tap = kubelet.calls.tap(GPU, "g.sock")
+    tap = kubelet.calls.recorder(GPU, "g.sock")
     assert tap is not None
     tap.begin("Allocate")
     tap.begin("ListAndWatch")

@@ -189,8 +189,7 @@ class _Node:
         return {"started": {name: self._start(uid, name) for name in self._containers(uid)}}
 
     def _containers(self, uid: str) -> list[str]:
-        pod = self._kubelet.pods()[uid].pod
-        return [str(container.name) for container, _ in pod.all_containers()]
+        return [container.name for container in self._kubelet.pod(uid).all_containers]
 
     def _start(self, uid: str, container: str) -> Plain:
         try:

@@ -48,10 +48,10 @@ class _Query:
 
 
 def _request() -> Run:
-    from devicemanager.control.decode import decode_body, decode_query
     from devicemanager.control.errors import HttpError, problem_of
     from devicemanager.control.nodes import operations as nodes
-    from devicemanager.control.operations import OPERATIONS
+    from devicemanager.control.operations import TABLE
+    from devicemanager.control.request import decode_body, decode_query
     from devicemanager.control.shapes import SetFault
     from devicemanager.faults import Fault, FaultError
 
@@ -59,12 +59,12 @@ def _request() -> Run:
         """The first line is the operation's name and the query, the rest the body."""
         head, _, body = data.partition(b"\n")
         name, _, query = head.decode("latin-1").partition("?")
-        for operation in (*OPERATIONS, *nodes.OPERATIONS):
+        for operation in (*TABLE, *nodes.TABLE):
             if name not in ("", operation.name):
                 continue
             try:
                 decode_query(operation, _Query(query))
-                asked = decode_body(operation, body)
+                asked = None if operation.body is None else decode_body(operation, body)
                 if isinstance(asked, SetFault):
                     Fault.parse(asked.spec)
                     Fault.of(asked.kind, **asked.options)

@@ -1,1 +1,1 @@
-"""Find words in documentation, docstrings, comments and messages that make a sentence hard to read."""
+"""Find words in pages, docstrings, comments and messages that make a sentence hard to read."""

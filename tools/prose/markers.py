@@ -17,7 +17,11 @@ MARKERS: Mapping[str, tuple[re.Pattern[str], str]] = {
         ("so-many", r"\bso (?:many|long|much) (?!as|that)", "N, up to N, a timeout"),
         ("look-at", r"\blook(?:s|ed)? at\b|\blooks? once\b|\b(?:a|two) looks?\b", "read, check"),
         ("mend", r"\b(?:mend(?:s|ed)?|steer(?:s|ed|ing)?)\b", "repair, recover; control"),
-        ("idiom", r"\b(?:at hand|for want of|in vain|for ever|other way round)\b", "say it plainly"),
+        (
+            "idiom",
+            r"\b(?:at hand|for want of|in vain|for ever|other way round)\b",
+            "say it plainly",
+        ),
         ("bear", r"\b(?:bears|spares|owes) ", "tolerates, avoids, must"),
         ("whatever", r"\bwhatever\b", "any, or name the cases"),
         ("under-way", r"\bunder way\b", "in progress, in flight"),

@@ -6,6 +6,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 __all__ = ["texts"]
 
@@ -32,9 +33,14 @@ def _of_module(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, node.value
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name.startswith("test_"):
-                yield node.lineno, node.name.replace("_", " ")
+        elif _is_test(node):
+            yield node.lineno, node.name.replace("_", " ")
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
+
+
+def _is_test(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+        "test_"
+    )

@@ -17,6 +17,7 @@ from sphinx.pycode import ModuleAnalyzer
 from devicemanager.cli import whole_parser
 from devicemanager.control import operations
 from devicemanager.control.nodes import operations as nodes
+from devicemanager.control.openapi import document
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
@@ -33,8 +34,8 @@ def write(target: Path) -> list[str]:
         "settings": _settings(),
         "events": _events(),
         "commands": _commands(),
-        "http": _http(operations.document()),
-        "http-nodes": _http(nodes.document()),
+        "http": _http(document(operations.TABLE)),
+        "http-nodes": _http(document(nodes.TABLE)),
         **{f"python-{name}": _python(name, what) for name, what in PUBLIC.items()},
     }
     (target / "reference").mkdir(parents=True, exist_ok=True)

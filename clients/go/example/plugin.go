@@ -20,30 +20,30 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Resource is what the plugin serves.
+// Resource is the resource that the plugin serves.
 const Resource = "vendor.com/gpu"
 
 // Plugin serves devices from its directory until its context ends.
 type Plugin struct {
 	Dir string
-	// LosesChanges plants a bug: a list handler goes on waiting for changes after its stream
-	// has ended, and takes them away from the live one.
+	// LosesChanges plants a bug: a ListAndWatch handler keeps waiting for changes after its
+	// stream has ended, and takes them from the handler of the open stream.
 	LosesChanges bool
 
 	mu      sync.Mutex
 	health  map[string]string
 	changes chan struct{}
 
-	// Those of Run alone: what serves now, and the kubelet.sock that it is registered with.
+	// Used only by Run: the current server, and the kubelet.sock where it has registered.
 	server     *grpc.Server
 	socket     string
 	generation int
 	registered os.FileInfo
-	streams    atomic.Int32  // list streams that are open
-	ended      chan struct{} // told when the last of them has ended
+	streams    atomic.Int32  // open ListAndWatch streams
+	ended      chan struct{} // receives when the last of them has ended
 }
 
-// New makes a plugin with healthy devices gpu-0, gpu-1 and so on.
+// New returns a plugin with healthy devices gpu-0, gpu-1 and so on.
 func New(dir string, count int) *Plugin {
 	p := &Plugin{Dir: dir, health: map[string]string{}, changes: make(chan struct{}),
 		ended: make(chan struct{}, 1)}
@@ -53,7 +53,7 @@ func New(dir string, count int) *Plugin {
 	return p
 }
 
-// SetHealth changes a device and tells the kubelet.
+// SetHealth changes the health of a device and notifies the kubelet.
 func (p *Plugin) SetHealth(id, health string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *Plugin) list() ([]*pluginapi.Device, chan struct{}) {
 	return devices, p.changes
 }
 
-// ListAndWatch sends the devices, and again with each change.
+// ListAndWatch sends the devices at once and after each change.
 func (p *Plugin) ListAndWatch(
 	_ *pluginapi.Empty, stream pluginapi.DevicePlugin_ListAndWatchServer,
 ) error {
@@ -107,7 +107,7 @@ func (p *Plugin) ListAndWatch(
 	}
 }
 
-// Allocate names the devices in a variable.
+// Allocate returns an environment variable for each device.
 func (p *Plugin) Allocate(
 	_ context.Context, request *pluginapi.AllocateRequest,
 ) (*pluginapi.AllocateResponse, error) {
@@ -128,32 +128,32 @@ func (p *Plugin) Allocate(
 	return response, nil
 }
 
-// GetDevicePluginOptions offers nothing more.
+// GetDevicePluginOptions returns that the optional RPCs are not implemented.
 func (p *Plugin) GetDevicePluginOptions(
 	context.Context, *pluginapi.Empty,
 ) (*pluginapi.DevicePluginOptions, error) {
 	return &pluginapi.DevicePluginOptions{}, nil
 }
 
-// GetPreferredAllocation is not offered.
+// GetPreferredAllocation is not implemented.
 func (p *Plugin) GetPreferredAllocation(
 	context.Context, *pluginapi.PreferredAllocationRequest,
 ) (*pluginapi.PreferredAllocationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "not offered")
 }
 
-// PreStartContainer is not asked for.
+// PreStartContainer is not implemented.
 func (p *Plugin) PreStartContainer(
 	context.Context, *pluginapi.PreStartContainerRequest,
 ) (*pluginapi.PreStartContainerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "not asked for")
 }
 
-// Run serves and registers, and does both again whenever the kubelet makes a new
-// kubelet.sock, removes the plugin's socket or ends its list stream, until the context ends.
+// Run serves and registers the plugin until the context ends. It does both again whenever the
+// kubelet creates a new kubelet.sock, removes the plugin's socket or ends its stream.
 func (p *Plugin) Run(ctx context.Context) error {
 	if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() {
-		return fmt.Errorf("%s is no directory", p.Dir)
+		return fmt.Errorf("%s is not a directory", p.Dir)
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -177,7 +177,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 				continue
 			}
 		case <-p.ended:
-			// While the kubelet is away, its new socket will tell.
+			// A kubelet that has stopped will create a new socket, which is another event.
 			if !p.knows(kubelet) || p.streams.Load() > 0 {
 				continue
 			}
@@ -190,21 +190,21 @@ func (p *Plugin) Run(ctx context.Context) error {
 			log.Printf("cannot register: %v", err)
 			again.Reset(time.Second)
 		} else {
-			again.Stop() // of an earlier failure: it is registered
+			again.Stop() // no retry of an earlier failure
 		}
 	}
 }
 
-// knows says whether this is the kubelet.sock that the plugin is registered with. An inode
-// alone does not tell: it may be given out again at once.
+// knows returns true if this is the kubelet.sock where the plugin has registered. The inode alone
+// is not enough: the file system can reuse it at once.
 func (p *Plugin) knows(kubelet string) bool {
 	now, err := os.Stat(kubelet)
 	return err == nil && p.registered != nil && os.SameFile(now, p.registered) &&
 		now.ModTime().Equal(p.registered.ModTime())
 }
 
-// comeUp serves on a socket of its own and registers it. Each has another name: nobody
-// removes what another instance, or a later server of this one, listens on.
+// comeUp serves on a new socket and registers it. Each socket has another name, so that no
+// instance removes the socket of another one, or of a later server of this one.
 func (p *Plugin) comeUp(ctx context.Context, kubelet string) error {
 	p.stop()
 	p.generation++
@@ -237,7 +237,7 @@ func (p *Plugin) stop() {
 	} else {
 		p.server.Stop()
 	}
-	select { // what ended with the server
+	select { // drop the notification that the old server's streams have ended
 	case <-p.ended:
 	default:
 	}

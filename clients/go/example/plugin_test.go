@@ -10,8 +10,8 @@ import (
 	mockkubelet "kubelet-devicemanager/clients/go"
 )
 
-// The plugin runs in this process, the kubelet in another. With PLANT_BUG in the environment
-// the plugin loses changes, and TestChangesAfterRestarts finds it.
+// start runs the plugin in this process and a kubelet in another. With PLANT_BUG in the
+// environment the plugin loses changes, and TestChangesAfterRestarts fails.
 func start(t *testing.T) (*mockkubelet.Kubelet, *Plugin) {
 	kubelet := mockkubelet.Start(t)
 	plugin := New(kubelet.PluginDir(), 4)

@@ -143,6 +143,7 @@ class NodeFaults:
     """The faults in one node's annotation. Thread-safe."""
 
     def __init__(self, node: FaultTarget) -> None:
+        """Internal: every ``ClusterNode`` has one."""
         self._node = node
         # Guards the fields below.
         self._lock = threading.Lock()

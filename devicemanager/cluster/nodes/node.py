@@ -65,8 +65,11 @@ class ClusterNode:
         warn: Warn = lambda text: None,
         on_left: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """``on_left`` is called with the name if the node leaves because its Node was deleted or
-        must not be written."""
+        """Internal: a ``Cluster`` makes its nodes.
+
+        ``on_left`` is called with the name if the node leaves because its Node was deleted or
+        must not be written.
+        """
         self.name = name
         self.kubelet = kubelet
         self.options = options or NodeOptions()

@@ -123,7 +123,7 @@ class PodAdmission:
     # -- admitted ----------------------------------------------------------------------
 
     def _admitted(self, pod: PodState, parsed: Pod) -> None:
-        record = self._node.kubelet.pod(pod.uid)
+        record = self._node.kubelet.pod_store.known(pod.uid)
         if pod.behaviour.never_ready:
             record.unready = frozenset(str(each.name) for each in parsed.containers)
         # Restored, with containers that run.
@@ -141,12 +141,12 @@ class PodAdmission:
         if not self._pods.move(pod, Stage.RUNNING, Stage.NEW, Stage.PENDING):
             return
         kubelet = self._node.kubelet
-        if not kubelet.pod(pod.uid).is_active:
+        if not kubelet.pod_store.known(pod.uid).is_active:
             return  # rejected after a reboot, during the start delay
         with self._statuses.changing(pod):
             kubelet.start_pod(pod.uid)
         if self._node.options.all_events:
-            for container, _ in kubelet.pod(pod.uid).pod.all_containers():
+            for container, _ in kubelet.pod_store.known(pod.uid).pod.all_containers():
                 image = f'Container image "{container.image}" already present on machine'
                 self._record(pod, "Pulled", image)
                 self._record(pod, "Created", f"Created container: {container.name}")
@@ -179,6 +179,6 @@ class PodAdmission:
         """Report a pod that ran and was rejected after a reboot."""
         if pod.stage in (Stage.DELETING, Stage.DELETED):
             return
-        record = self._node.kubelet.pod(pod.uid)
+        record = self._node.kubelet.pod_store.known(pod.uid)
         self._reject(pod, record.reason, record.message)
         self._statuses.changed(pod)

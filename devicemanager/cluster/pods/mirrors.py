@@ -76,7 +76,7 @@ class Mirrors:
         """Adopt a mirror pod that exists on the node, or delete it if its static pod is gone."""
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])
-        record = self._node.kubelet.pods().get(static)
+        record = self._node.kubelet.pod_store.get(PodUid(static))
         if record is None or metadata.get("deletionTimestamp"):
             delete = partial(self._delete, metadata["namespace"], metadata["name"], metadata["uid"])
             self._node.work_queue.put(Priority.DELETION, static, delete)
@@ -104,7 +104,7 @@ class Mirrors:
     def update(self, static: str) -> None:
         """Queue the creation, update or deletion of a static pod's mirror pod."""
         with self._lock:
-            record = self._node.kubelet.pods().get(static)
+            record = self._node.kubelet.pod_store.get(PodUid(static))
             mirror = self._mirrors.get(static)
             # Neither a static pod nor a mirror pod: an event about a pod of the API server.
             if self._closed or (record is None and mirror is None):
@@ -129,7 +129,7 @@ class Mirrors:
             if self._closed:
                 return
         try:
-            if static not in self._node.kubelet.pods():
+            if not self._node.kubelet.has_pod(static):
                 with self._lock:
                     self._mirrors.pop(static, None)
                 if mirror.uid:
@@ -181,7 +181,7 @@ class Mirrors:
             self.update(static)
 
     def _object(self, static: str, mirror: _Mirror) -> JsonObject:
-        record = self._node.kubelet.pod(static)
+        record = self._node.kubelet.pod_store.known(static)
         made = pod_object(record.pod, {}, node=self._node.name)
         # As the kubelet: taints cannot evict a static pod.
         made["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]

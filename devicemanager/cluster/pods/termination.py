@@ -34,7 +34,7 @@ class PodTermination:
         if run_for is None or pod.stage in (Stage.DELETING, Stage.DELETED):
             return
         clock = self._node.clock
-        record = self._node.kubelet.pod(pod.uid)
+        record = self._node.kubelet.pod_store.known(pod.uid)
         for container in record.pod.containers:
             state = record.status(container.name).state
             if not isinstance(state, Running) or pod.is_timed(container.name, state.started_at):
@@ -48,7 +48,7 @@ class PodTermination:
     def _over(self, pod: PodState, container: str, started_at: float | None) -> None:
         if pod.stage is not Stage.RUNNING:
             return
-        record = self._node.kubelet.pod(pod.uid)
+        record = self._node.kubelet.pod_store.known(pod.uid)
         state = record.status(record.container(container)[0].name).state
         # A container that was restarted meanwhile has another start time, and another timer.
         if isinstance(state, Running) and state.started_at == started_at:
@@ -77,7 +77,7 @@ class PodTermination:
     def _stop(self, pod: PodState) -> None:
         kubelet = self._node.kubelet
         if self._node.options.all_events:
-            for name in sorted(kubelet.pod(pod.uid).running):
+            for name in sorted(kubelet.pod_store.known(pod.uid).running):
                 self._node.recorder.record(
                     pod.reference, "Normal", "Killing", f"Stopping container {name}"
                 )

@@ -1,5 +1,5 @@
-"""The control API of nodes in a cluster: many nodes of one process, steered from another.
+"""The control API of nodes in a cluster, for ``devicemanager join --control``.
 
-What belongs here: its table of operations, their shapes, the server. What never does: the
-cluster itself, which is seen by ``protocol`` alone.
+Another table of operations for the same router, client and OpenAPI document. It sees the nodes
+through the protocols in ``protocol``, so it does not depend on the cluster.
 """

@@ -1,208 +1,231 @@
-"""Every operation on nodes, in one table. A test fails if a public member of ``ClusterNode`` is
-neither here nor in ``NOT_HERE``."""
+"""The operations on nodes in a cluster.
+
+Functions may block; they run on worker threads. A test fails if a public member of
+``ClusterNode`` has no operation and no reason for that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable
+from functools import wraps
+from http import HTTPStatus
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
-from devicemanager.control.nodes import handlers, shapes
-from devicemanager.control.nodes.handlers import on_node
-from devicemanager.control.openapi import About, build
-from devicemanager.control.operation import Operation, call
+from msgspec import Meta
 
-__all__ = ["NOT_HERE", "OPERATIONS", "document", "operation"]
+from devicemanager.control.errors import NOT_FOUND, HttpError
+from devicemanager.control.nodes import shapes
+from devicemanager.control.nodes.protocol import ControlledCluster, Leave, NodeControl
+from devicemanager.control.operation import Operation, OperationTable
+from devicemanager.core.nodestatus.conditions import Pressure
+
+__all__ = ["TABLE"]
+
+P = ParamSpec("P")
+
+TABLE: Final = OperationTable(
+    "Control API of nodes in a cluster",
+    """\
+Controls the nodes of one `devicemanager join`, over HTTP on `control.sock` in its root. An
+operation returns once the node has accepted it; the API server is updated soon after. Answers may
+get new fields; unknown fields and parameters of requests are rejected.""",
+)
 
 _NODE: Final = "/v1/nodes/{node}"
 _POD: Final = _NODE + "/pods/{uid}"
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    call(
-        "listNodes",
-        "GET",
-        "/v1/nodes",
-        "name faults is_silent kubelet",
-        "List the nodes of this process.",
-        handlers.nodes,
-        answer=shapes.NodeList,
-    ),
-    call(
-        "getNode",
-        "GET",
-        _NODE,
-        "uid conditions",
-        "Show a node with its conditions and its pods.",
-        handlers.node,
-        answer=shapes.Node,
-    ),
-    call(
-        "leave",
-        "DELETE",
-        _NODE,
-        "leave shut_down",
-        "Let a node leave the cluster.",
-        handlers.leave,
-        query=shapes.LeaveQuery,
-    ),
-    call(
-        "failDevice",
-        "POST",
-        _NODE + "/fail-device",
-        "fail_device",
-        "Make a device unhealthy.",
-        on_node(lambda node, asked: node.fail_device(asked.resource, asked.device)),
-        body=shapes.Device,
-    ),
-    call(
-        "recoverDevice",
-        "POST",
-        _NODE + "/recover-device",
-        "recover_device",
-        "Make a device healthy.",
-        on_node(lambda node, asked: node.recover_device(asked.resource, asked.device)),
-        body=shapes.Device,
-    ),
-    call(
-        "loseDevice",
-        "POST",
-        _NODE + "/lose-device",
-        "lose_device",
-        "Let the plugin list a device no more.",
-        on_node(lambda node, asked: node.lose_device(asked.resource, asked.device)),
-        body=shapes.Device,
-    ),
-    call(
-        "returnDevice",
-        "POST",
-        _NODE + "/return-device",
-        "return_device",
-        "Let the plugin list a device again that was lost.",
-        on_node(lambda node, asked: node.return_device(asked.resource, asked.device)),
-        body=shapes.Device,
-    ),
-    call(
-        "stopPlugin",
-        "POST",
-        _NODE + "/stop-plugin",
-        "stop_plugin",
-        "End a plugin: its devices are unhealthy, and gone after the grace period.",
-        on_node(lambda node, asked: node.stop_plugin(asked.resource)),
-        body=shapes.Resource,
-    ),
-    call(
-        "startPlugin",
-        "POST",
-        _NODE + "/start-plugin",
-        "start_plugin",
-        "Register a plugin again that ended.",
-        on_node(lambda node, asked: node.start_plugin(asked.resource)),
-        body=shapes.Resource,
-    ),
-    call(
-        "zeroCapacity",
-        "POST",
-        _NODE + "/zero-capacity",
-        "zero_capacity",
-        "Let a plugin list nothing, or its devices again.",
-        on_node(lambda node, asked: node.zero_capacity(asked.resource, asked.zero)),
-        body=shapes.ZeroCapacity,
-    ),
-    call(
-        "setNotReady",
-        "POST",
-        _NODE + "/not-ready",
-        "not_ready",
-        "Make a node not ready, or ready again.",
-        on_node(lambda node, asked: node.not_ready(asked.message)),
-        body=shapes.NotReady,
-    ),
-    call(
-        "setPressure",
-        "POST",
-        _NODE + "/pressure",
-        "pressure",
-        "Say what a node is short of: it rejects pods as a kubelet does.",
-        on_node(lambda node, asked: node.pressure(asked.conditions)),
-        body=shapes.Pressures,
-    ),
-    call(
-        "silence",
-        "POST",
-        _NODE + "/silent",
-        "silent",
-        "Let nobody hear of a node: no lease, no status; or end that.",
-        on_node(lambda node, asked: node.silent(asked.silent)),
-        body=shapes.Silence,
-    ),
-    call(
-        "rebootNode",
-        "POST",
-        _NODE + "/reboot",
-        "reboot",
-        "Start the machine anew: no container runs, every pod is admitted again.",
-        on_node(lambda node, _: node.reboot()),
-    ),
-    call(
-        "restartKubelet",
-        "POST",
-        _NODE + "/restart",
-        "restart",
-        "Start a node's kubelet anew; containers keep running.",
-        on_node(lambda node, _: node.restart()),
-    ),
-    call(
-        "evictPod",
-        "POST",
-        _POD + "/evict",
-        "evict",
-        "Let the kubelet end a pod because the node is low on something.",
-        handlers.evict,
-        body=shapes.Eviction,
-    ),
-    call(
-        "exitContainer",
-        "POST",
-        _POD + "/containers/{container}/exit",
-        "exit",
-        "Let a running container end by itself.",
-        handlers.exit_container,
-        body=shapes.Exit,
-    ),
-)
 
-NOT_HERE: Final[Mapping[str, str]] = {
-    "options": "given to the node when it joins; of `join`, its flags",
-    "is_over": "a node that has left is not listed any more",
-    "join": "whoever made the node does that",
-    "do": "takes a function of Python",
-    "say": "a line of the node itself, for people",
-    "refresh": "every operation that changes the status does it",
-    "record": "an event of the node itself",
-    "on_node_event": "called by the watch of the API server",
-    "on_pod_event": "called by the watch of the API server",
-    "on_pod_list": "called by the watch of the API server",
-}
-"""Members of ClusterNode without an operation, and why."""
+@TABLE.get("/v1/nodes", "name faults is_silent kubelet")
+def list_nodes(cluster: ControlledCluster) -> shapes.NodeList:
+    """List the nodes of this process."""
+    found = cluster.nodes
+    return shapes.NodeList(
+        items=[shapes.NodeSummary(**_summary(found[name])) for name in sorted(found)]
+    )
 
 
-def operation(name: str) -> Operation:
-    """The row of that name."""
-    return _BY_NAME[name]
+@TABLE.get(_NODE, "uid conditions")
+def get_node(cluster: ControlledCluster, node: str) -> shapes.Node:
+    """Show a node with its conditions and its pods."""
+    found = _node(cluster, node)
+    conditions = [
+        shapes.Condition(
+            type=each.type, status=each.status, reason=each.reason, message=each.message
+        )
+        for each in found.conditions()
+    ]
+    return shapes.Node(
+        **_summary(found),
+        uid=found.uid,
+        conditions=conditions,
+        pod_list=list(found.kubelet.pods().values()),
+    )
 
 
-_BY_NAME = {each.name: each for each in OPERATIONS}
+@TABLE.delete(_NODE, "leave shut_down")
+def leave(
+    cluster: ControlledCluster,
+    node: str,
+    *,
+    how: Annotated[
+        Leave,
+        Meta(description="delete the Node, keep it, or shut the node down: terminate its pods"),
+    ] = "delete",
+) -> None:
+    """Let a node leave the cluster."""
+    # The lookup makes sure that an unknown node is a 404 like everywhere else.
+    cluster.leave([_node(cluster, node).name], how)
 
-_ABOUT: Final = About(
-    "Control API of nodes in a cluster",
-    """\
-Steers the nodes of one `devicemanager join`, over HTTP on `control.sock` in its root. An
-operation answers once the node has taken it up; the API server is told soon after. Answers may get
-new fields; unknown fields and parameters of requests are rejected.""",
-)
+
+def _on_node(
+    path: str, member: str
+) -> Callable[[Callable[Concatenate[NodeControl, P], None]], Operation[None]]:
+    """Decorate a function of one node; it gets the node that the path names."""
+
+    def decorate(act: Callable[Concatenate[NodeControl, P], None]) -> Operation[None]:
+        # `wraps` keeps the annotations, from which the operation reads the types.
+        @wraps(act)
+        def handler(
+            cluster: ControlledCluster, node: str, *args: P.args, **arguments: P.kwargs
+        ) -> None:
+            act(_node(cluster, node), *args, **arguments)
+
+        return TABLE.post(path, member)(handler)
+
+    return decorate
 
 
-@cache
-def document() -> dict[str, Any]:
-    """The OpenAPI document as plain data. Nobody may change it."""
-    return build(OPERATIONS, _ABOUT)
+# -- devices and plugins -----------------------------------------------------------------
+
+
+@_on_node(_NODE + "/fail-device", "fail_device")
+def fail_device(node: NodeControl, body: shapes.Device) -> None:
+    """Make a device unhealthy."""
+    node.fail_device(body.resource, body.device)
+
+
+@_on_node(_NODE + "/recover-device", "recover_device")
+def recover_device(node: NodeControl, body: shapes.Device) -> None:
+    """Make a device healthy again."""
+    node.recover_device(body.resource, body.device)
+
+
+@_on_node(_NODE + "/lose-device", "lose_device")
+def lose_device(node: NodeControl, body: shapes.Device) -> None:
+    """Remove a device from the plugin's list."""
+    node.lose_device(body.resource, body.device)
+
+
+@_on_node(_NODE + "/return-device", "return_device")
+def return_device(node: NodeControl, body: shapes.Device) -> None:
+    """Add a lost device to the plugin's list again."""
+    node.return_device(body.resource, body.device)
+
+
+@_on_node(_NODE + "/stop-plugin", "stop_plugin")
+def stop_plugin(node: NodeControl, body: shapes.Resource) -> None:
+    """Stop a plugin: its devices get unhealthy and disappear after the grace period."""
+    node.stop_plugin(body.resource)
+
+
+@_on_node(_NODE + "/start-plugin", "start_plugin")
+def start_plugin(node: NodeControl, body: shapes.Resource) -> None:
+    """Start and register a stopped plugin again."""
+    node.start_plugin(body.resource)
+
+
+@_on_node(_NODE + "/zero-capacity", "zero_capacity")
+def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
+    """Let a plugin advertise no devices."""
+    node.zero_capacity(body.resource, body.zero)
+
+
+# -- conditions --------------------------------------------------------------------------
+
+
+@_on_node(_NODE + "/not-ready", "not_ready")
+def set_not_ready(node: NodeControl, body: shapes.NotReady) -> None:
+    """Make a node not ready."""
+    node.not_ready(body.message)
+
+
+@_on_node(_NODE + "/pressure", "pressure")
+def set_pressure(node: NodeControl, body: shapes.Pressures) -> None:
+    """Set what a node is short of: it rejects pods as a kubelet does."""
+    node.pressure(body.conditions)
+
+
+@_on_node(_NODE + "/silent", "silent")
+def silence(node: NodeControl, body: shapes.Silence) -> None:
+    """Stop lease renewals and status updates of a node."""
+    node.silent(body.silent)
+
+
+@_on_node(_NODE + "/reboot", "reboot")
+def reboot_node(node: NodeControl) -> None:
+    """Reboot a node: all containers stop, and every pod is admitted again."""
+    node.reboot()
+
+
+@_on_node(_NODE + "/restart", "restart")
+def restart_kubelet(node: NodeControl) -> None:
+    """Restart a node's kubelet; containers keep running."""
+    node.restart()
+
+
+# -- pods --------------------------------------------------------------------------------
+
+
+@_on_node(_POD + "/evict", "evict")
+def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
+    """Evict a pod because the node is low on a resource."""
+    _check_pod(node, uid)
+    node.evict(uid, body.resource)
+
+
+@_on_node(_POD + "/containers/{container}/exit", "exit")
+def exit_container(node: NodeControl, uid: str, container: str, body: shapes.Exit) -> None:
+    """Let a running container terminate."""
+    _check_pod(node, uid)
+    node.exit(uid, container, body.exit_code, reason=body.reason)
+
+
+# -- shared ------------------------------------------------------------------------------
+
+
+def _node(cluster: ControlledCluster, name: str) -> NodeControl:
+    found = cluster.nodes.get(name)
+    if found is None:
+        # Cut, because a path can have kilobytes.
+        text = f"unknown node {name[:200]!r}: /v1/nodes lists those of this process"
+        raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
+    return found
+
+
+def _check_pod(node: NodeControl, uid: str) -> None:
+    if not node.kubelet.has_pod(uid):
+        text = f"no pod with UID {uid[:200]!r} is on node {node.name}"
+        raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
+
+
+def _summary(node: NodeControl) -> dict[str, Any]:
+    """Return the fields of a ``NodeSummary``."""
+    kubelet = node.kubelet
+    *pressures, ready = node.conditions()
+    # The records, not the descriptions, because a list can have thousands of nodes.
+    phases = Counter(str(record.phase) for record in kubelet.pod_store.records())
+    return {
+        "name": node.name,
+        "ready": ready.status,
+        "silent": node.is_silent,
+        "pressures": [Pressure(each.type) for each in pressures if each.status],
+        "resources": {
+            name: shapes.ResourceCounts(
+                capacity=counts.capacity, allocatable=counts.allocatable, held=counts.held
+            )
+            for name, counts in kubelet.telemetry.device_counts().items()
+        },
+        "pods": dict(sorted(phases.items())),
+        "faults": [str(fault) for fault in node.faults.active],
+    }

@@ -1,4 +1,4 @@
-"""What is steered: nodes of a cluster, as far as the operations need them."""
+"""What the operations need of nodes in a cluster."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
-    from devicemanager.kubelet.pods.records import PodRecord
+    from devicemanager.kubelet.pods.pod_info import PodInfo
+    from devicemanager.kubelet.pods.records import PodStore
     from devicemanager.kubelet.telemetry import NodeTelemetry
 
-__all__ = ["Leave", "NodeControl", "SteeredCluster", "SteeredKubelet"]
+__all__ = ["ControlledCluster", "ControlledKubelet", "Leave", "NodeControl"]
+
+# Protocols and not the classes: the cluster is in another wing, which needs no control API.
 
 Leave = Literal["delete", "keep", "shutdown"]
-"""How a node leaves: its Node is deleted; everything stays as it is; or it is shut down, its
-pods ended first."""
+"""How a node leaves: delete its Node object, keep everything, or terminate its pods first."""
 
 
-class SteeredKubelet(Protocol):
-    """A node's kubelet; see ``MockKubelet``."""
+class ControlledKubelet(Protocol):
+    """The kubelet of a node; see ``MockKubelet``."""
 
     @property
     def telemetry(self) -> NodeTelemetry: ...
-    def pods(self) -> dict[str, PodRecord]: ...
+    @property
+    def pod_store(self) -> PodStore: ...
+    def pods(self) -> dict[str, PodInfo]: ...
     def has_pod(self, uid: str) -> bool: ...
-    def devices(self, uid: str) -> dict[str, dict[str, list[str]]]: ...
 
 
 class _Faults(Protocol):
@@ -33,14 +36,14 @@ class _Faults(Protocol):
 
 
 class NodeControl(Protocol):
-    """One node; see ``ClusterNode``."""
+    """A node; see ``ClusterNode``."""
 
     @property
     def name(self) -> str: ...
     @property
     def uid(self) -> str: ...
     @property
-    def kubelet(self) -> SteeredKubelet: ...
+    def kubelet(self) -> ControlledKubelet: ...
     @property
     def faults(self) -> _Faults: ...
     @property
@@ -63,7 +66,7 @@ class NodeControl(Protocol):
     def exit(self, uid: str, container: str, exit_code: int = 0, *, reason: str = "") -> None: ...
 
 
-class SteeredCluster(Protocol):
+class ControlledCluster(Protocol):
     """The nodes; see ``Cluster``."""
 
     @property

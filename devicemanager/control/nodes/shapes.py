@@ -1,4 +1,7 @@
-"""What crosses the control API of nodes. The OpenAPI document is made from these classes."""
+"""JSON shapes of the control API of nodes.
+
+The OpenAPI document and the options of ``devicemanager ctl nodes`` are made from these classes.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +9,35 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from devicemanager.control.nodes.protocol import Leave
 from devicemanager.control.shapes import schema
 from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.kubelet.pods.pod_info import PodInfo
 
-__all__ = [
-    "Condition",
-    "Device",
-    "Eviction",
-    "Exit",
-    "LeaveQuery",
-    "Node",
-    "NodeList",
-    "NodeSummary",
-    "NotReady",
-    "Pod",
-    "Pressures",
-    "Resource",
-    "ResourceCounts",
-    "Silence",
-    "ZeroCapacity",
+# Lengths are limited, because a node keeps these texts and shows them in its status. 317 is the
+# longest name of a resource: 253 for the domain, 63 for the name.
+_Name = Annotated[
+    str, Meta(min_length=1, max_length=317, description="a resource, such as vendor.com/gpu")
 ]
-
-_Name = Annotated[str, Meta(min_length=1, max_length=317)]
-
-
-# -- what is asked ---------------------------------------------------------------------
 
 
 class Device(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One device of a node."""
+    """A device of a node."""
 
     resource: _Name
-    device: Annotated[str, Meta(min_length=1, max_length=1000, description="its id")]
+    device: Annotated[str, Meta(min_length=1, max_length=1000, description="ID of the device")]
 
 
 class Resource(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One resource of a node."""
+    """A resource of a node."""
 
     resource: _Name
 
 
 class ZeroCapacity(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Whether the plugin of a resource lists nothing."""
+    """Whether a plugin advertises no devices."""
 
     resource: _Name
-    zero: Annotated[bool, Meta(description="false: it lists its devices again")] = True
+    zero: Annotated[bool, Meta(description="false: advertise the devices again")] = True
 
 
 class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +45,10 @@ class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     message: Annotated[
         str,
-        Meta(max_length=1000, description="in the condition Ready; empty: the node is ready again"),
+        Meta(
+            max_length=1000,
+            description="message of the condition Ready; empty: the node is ready again",
+        ),
     ] = "made not ready on purpose"
 
 
@@ -67,65 +56,58 @@ class Pressures(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """What a node is short of."""
 
     conditions: Annotated[
-        list[Pressure], Meta(description="these, and nothing else; empty: nothing")
+        list[Pressure], Meta(description="exactly these conditions are true; empty: none")
     ]
 
 
 class Silence(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Whether a node is silent."""
+    """Whether a node stops its lease renewals and status updates."""
 
-    silent: Annotated[bool, Meta(description="false: it is heard of again")] = True
+    silent: Annotated[bool, Meta(description="false: resume them")] = True
 
 
 class Eviction(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Why a pod is evicted."""
 
     resource: Annotated[
-        str, Meta(min_length=1, max_length=1000, description="what the node is low on")
+        str, Meta(min_length=1, max_length=1000, description="the resource the node is low on")
     ] = "memory"
 
 
 class Exit(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How a container ended."""
+    """How a container terminates."""
 
-    exit_code: Annotated[int, Meta(ge=0, le=255)] = 0
+    exit_code: Annotated[int, Meta(ge=0, le=255, description="exit code of the container")] = 0
     reason: Annotated[
         str,
-        Meta(max_length=1000, description="such as OOMKilled; by default Completed or Error"),
+        Meta(
+            max_length=1000,
+            description="such as OOMKilled; by default Completed, or Error after a failure",
+        ),
     ] = ""
 
 
-class LeaveQuery(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    how: Annotated[
-        Leave,
-        Meta(
-            description="delete the Node, keep it as it is, or shut it down, which ends its pods "
-            "first"
-        ),
-    ] = "delete"
-
-
-# -- what is answered ------------------------------------------------------------------
+# -- answers -----------------------------------------------------------------------------
 
 
 class ResourceCounts(Struct, kw_only=True, frozen=True):
-    """Devices of one resource."""
+    """Numbers of devices of one resource."""
 
     capacity: int
-    allocatable: Annotated[int, Meta(description="healthy ones, held or not")]
-    held: Annotated[int, Meta(description="those that containers hold, healthy or not")]
+    allocatable: Annotated[int, Meta(description="healthy devices, allocated or not")]
+    held: Annotated[int, Meta(description="devices allocated to containers, healthy or not")]
 
 
 class NodeSummary(Struct, kw_only=True, frozen=True):
-    """A node in short."""
+    """The most important facts about a node."""
 
     name: str
-    ready: Annotated[bool, Meta(description="as its kubelet says it")]
-    silent: Annotated[bool, Meta(description="nobody hears of it")]
+    ready: Annotated[bool, Meta(description="as its kubelet reports it")]
+    silent: Annotated[bool, Meta(description="true if it has stopped reporting")]
     pressures: Annotated[list[Pressure], Meta(description="what it is short of")]
     resources: dict[str, ResourceCounts]
-    pods: Annotated[dict[str, int], Meta(description="how many are in each phase")]
-    faults: Annotated[list[str], Meta(description="those that the Node's annotation lists")]
+    pods: Annotated[dict[str, int], Meta(description="number of pods by phase")]
+    faults: Annotated[list[str], Meta(description="faults in the Node's annotation")]
 
 
 class NodeList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("cluster-nodes")):
@@ -135,7 +117,7 @@ class NodeList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema
 
 
 class Condition(Struct, kw_only=True, frozen=True):
-    """One condition of a node."""
+    """A condition of a node."""
 
     type: str
     status: bool
@@ -143,24 +125,9 @@ class Condition(Struct, kw_only=True, frozen=True):
     message: str
 
 
-class Pod(Struct, kw_only=True, frozen=True):
-    """A pod on a node."""
-
-    uid: str
-    namespace: str
-    name: str
-    phase: str
-    reason: Annotated[str, Meta(description="why it was rejected or ended; may be empty")]
-    message: str
-    devices: Annotated[
-        dict[str, dict[str, list[str]]],
-        Meta(description="ids of the devices that it holds, by container and resource"),
-    ]
-
-
 class Node(NodeSummary, kw_only=True, frozen=True, tag_field="schema", tag=schema("cluster-node")):
-    """A node."""
+    """A node with its conditions and pods."""
 
     uid: str
     conditions: list[Condition]
-    pod_list: Annotated[list[Pod], Meta(description="in the order in which they came")]
+    pod_list: Annotated[list[PodInfo], Meta(description="in the order in which they came")]

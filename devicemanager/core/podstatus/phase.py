@@ -19,6 +19,8 @@ class Phase(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    """The source does not report the phase. The kubelet itself never sets it."""
 
     @property
     def is_terminal(self) -> bool:

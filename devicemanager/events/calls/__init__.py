@@ -1,8 +1,16 @@
-"""What the kubelet and its plugins have asked each other, call by call.
+"""The log of calls between the kubelet and its plugins.
 
-What belongs here: the record of every RPC (``log``), one entry of it (``call``), how its
-messages look as data (``rendering``), and finding calls in it (``matching``). What never
-does: making a call.
+Input: the registration room reports every RPC, in either direction, to a ``CallLog``. Output:
+immutable ``Call`` values, searchable by criteria, also as JSON lines (``file``).
+
+Invariants:
+
+* The log is bounded by number and by bytes, and recording never blocks a call.
+* Messages are stored as bytes and decoded only when they are read.
+* This package never makes a call.
+
+Start reading with ``log`` (recording), then ``call`` (one entry) and ``matching`` (searches and
+assertions). ``rendering`` decodes messages.
 """
 
 from __future__ import annotations
@@ -11,19 +19,42 @@ from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.events.calls.call import Call, Direction, call_data
-    from devicemanager.events.calls.log import CallLog, Mark
-    from devicemanager.events.calls.matching import CallMismatch
+    from devicemanager.events.calls.log import CallInProgress, CallLog, CallRecorder
+    from devicemanager.events.calls.matching import (
+        CallCriteria,
+        CallFilter,
+        CallMismatch,
+        CallQueries,
+        Mark,
+    )
 
-__all__ = ["Call", "CallLog", "CallMismatch", "Direction", "Mark", "call_data"]
+__all__ = [
+    "Call",
+    "CallCriteria",
+    "CallFilter",
+    "CallInProgress",
+    "CallLog",
+    "CallMismatch",
+    "CallQueries",
+    "CallRecorder",
+    "Direction",
+    "Mark",
+    "call_data",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Call": "call",
+        "CallCriteria": "matching",
+        "CallFilter": "matching",
+        "CallInProgress": "log",
         "CallLog": "log",
         "CallMismatch": "matching",
+        "CallQueries": "matching",
+        "CallRecorder": "log",
         "Direction": "call",
-        "Mark": "log",
+        "Mark": "matching",
         "call_data": "call",
     },
 )

@@ -1,4 +1,4 @@
-"""One call between the kubelet and a plugin."""
+"""One entry of the call log, and its JSON form."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from devicemanager.core.printable import listed, printable
 __all__ = ["OK", "Call", "Direction", "call_data"]
 
 OK = "OK"
-"""The status code of a call that succeeded."""
+"""Status code of a successful call."""
 
 _SHOWN_IDS = 8
 _LONGEST_LINE = 300
 
 
 class Direction(StrEnum):
-    """Where the request goes."""
+    """Direction of the request."""
 
     TO_PLUGIN = "to-plugin"
     TO_KUBELET = "to-kubelet"
@@ -27,47 +27,48 @@ class Direction(StrEnum):
 
 @attrs.frozen
 class Call:
-    """One RPC, or one message of a ListAndWatch stream, as the kubelet's side saw it.
+    """One RPC, or one message of a ListAndWatch stream, as the kubelet saw it.
 
-    A stream has an entry for each list, and one for its end, which has no response.
+    A stream has one entry for each list and one for its end; the end has no response.
     """
 
     number: int = attrs.field(eq=False)
-    """Calls of one kubelet are numbered from 1, in the order in which they ended."""
+    """Calls of a kubelet are numbered from 1, in the order in which they ended."""
     time: float
-    """When the call began, or when this list came: seconds since the epoch, by the
-    kubelet's clock."""
+    """Start of the call, or arrival of this list: seconds since the epoch, by the kubelet's
+    clock."""
     resource: str | None
-    """The resource that the plugin serves; cut if it is too long for a name. None for a
-    GetInfo that failed."""
+    """The plugin's resource, cut if it is too long for a name; None for a failed GetInfo."""
     plugin: str
-    """The plugin's endpoint: the file name of its socket, or the path of one that the
-    watcher found."""
+    """The plugin's endpoint: the file name of its socket, or the socket path if the plugin
+    watcher found it."""
     direction: Direction
     rpc: str
-    """The method's name, such as ``Allocate``."""
+    """Method name, such as ``Allocate``."""
     request_bytes: bytes = attrs.field(repr=False)
     response_bytes: bytes | None = attrs.field(repr=False)
     """None if there was no response."""
     code: str = OK
-    """The status code's name as Go spells it: ``OK``, ``DeadlineExceeded``."""
+    """Status code as Go spells it: ``OK``, ``DeadlineExceeded``."""
     message: str = ""
-    """The status's message; empty with ``OK``."""
+    """Status message; empty with ``OK``."""
     duration: float = 0.0
-    """Seconds from the request until the answer, by the machine's clock; of a list, since
-    the stream was opened."""
+    """Seconds from the request to the response, by the machine's clock; for a list, since the
+    stream was opened."""
     stream_message: int | None = None
-    """Which list of its stream this is, from 1; None for anything else."""
+    """Number of this list in its stream, from 1; None for other calls."""
     after_event: int = attrs.field(default=0, eq=False, repr=False)
-    """The number of the latest event when the call ended: its place among the events."""
+    """Number of the latest event when the call ended: its place among the events."""
     fault: str = ""
-    """Which fault on purpose had a part in it, such as ``fault 3, fail-call``; else empty."""
+    """The injected faults that took part in it, such as ``fault 3, fail-call``; otherwise empty."""
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request as data: the fields of the .proto file by their names there, those
-        with default values included. Bytes that are no such message are
-        ``{"undecodable": "<base64>"}``."""
+        """The request as data, with the field names of the .proto file and default values
+        included.
+
+        Bytes that cannot be decoded are ``{"undecodable": "<base64>"}``.
+        """
         from devicemanager.events.calls.rendering import request_data
 
         return request_data(self.rpc, self.request_bytes)
@@ -81,19 +82,22 @@ class Call:
 
     @property
     def device_ids(self) -> frozenset[str]:
-        """The devices that the request names, over all its containers: of Allocate and
-        PreStartContainer those asked for, of GetPreferredAllocation those available."""
+        """The devices that the request names, over all its containers.
+
+        For Allocate and PreStartContainer these are the requested devices, for
+        GetPreferredAllocation the available ones.
+        """
         from devicemanager.events.calls.rendering import device_ids
 
         return device_ids(self.rpc, self.request_bytes)
 
     def __str__(self) -> str:
-        """One line for people, cut if it is very long."""
-        asked = f" {listed(sorted(self.device_ids), _SHOWN_IDS)}" if self.device_ids else ""
+        """Describe the call in one line, cut if it is very long."""
+        named = f" {listed(sorted(self.device_ids), _SHOWN_IDS)}" if self.device_ids else ""
         what = self.rpc if self.stream_message is None else f"{self.rpc} list {self.stream_message}"
         who = self.plugin if self.resource is None else f"{self.resource} ({self.plugin})"
         seconds = f"after {self.duration:.3f} s"
-        text = f"call {self.number}: {what} {who}{asked}: {self._outcome()} {seconds}"
+        text = f"call {self.number}: {what} {who}{named}: {self._outcome()} {seconds}"
         return printable(text + (f" [{self.fault}]" if self.fault else ""), _LONGEST_LINE)
 
     def _outcome(self) -> str:
@@ -105,7 +109,7 @@ class Call:
 
 
 def call_data(call: Call) -> dict[str, Any]:
-    """A call as plain data for JSON; its shape stands in docs/json.md."""
+    """Return a call as plain data for JSON, in the form that docs/json.md describes."""
     return {
         "number": call.number,
         "time": call.time,

@@ -1,4 +1,4 @@
-"""The calls of a kubelet in a file, a JSON object a line."""
+"""Write the calls of a kubelet to a file, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ SCHEMA = "devicemanager.call/v1"
 
 
 class CallsFile:
-    """Writes every call from now on to a file, on a thread of its own: who makes a call does
-    not wait. A context manager; at its end all that is recorded has been written.
+    """Writer of all later calls to a file, on a thread of its own; a context manager.
 
-    What the log drops before the thread comes to it is missing, and a line counts it.
+    Callers never wait for the file. ``close`` returns when every recorded call is written. If
+    the log drops calls before the thread reads them, one line says how many are missing.
     """
 
     def __init__(self, path: Path, calls: CallLog, failed: Callable[[OSError], None]) -> None:
-        """The file is made, or emptied. ``failed`` is called once, on the thread, if it cannot
-        be written. Raises OSError if it cannot be opened."""
+        """Create the file, or empty it. Raises OSError if it cannot be opened.
+
+        ``failed`` is called once, on the thread, if the file cannot be written.
+        """
         self._file = path.open("w", encoding="utf-8")
         self._calls = calls
         self._failed = failed
@@ -59,7 +61,7 @@ class CallsFile:
             self._last = call.number
 
     def close(self) -> None:
-        """Write what is left. Closing twice does nothing."""
+        """Write the remaining calls. Closing twice has no effect."""
         self._closing = True
         self._changed.set()
         self._thread.join()

@@ -1,7 +1,20 @@
-"""The record of all calls between a kubelet and its plugins.
+"""The log of all calls between a kubelet and its plugins.
 
-What it keeps is bounded by number and by bytes; the oldest go first. The messages stay
-bytes, so that recording a call costs little; they become data when somebody looks.
+Theory of operation. Every connection to a plugin, and the Registration service, has a
+``CallRecorder``. For each RPC it creates a ``CallInProgress``, which the caller ends with
+``answered`` or ``failed``. Only then is an immutable ``Call`` appended, so call numbers follow
+the order in which calls end. A ListAndWatch stream adds one ``Call`` per list and one for its
+end.
+
+Three decisions keep recording cheap and bounded:
+
+* Messages are stored as bytes. They are decoded when a caller reads ``Call.request``.
+* The log is bounded by number and by size; the oldest calls are dropped first.
+* Calls made for pods are stored apart from all others. A plugin that floods the kubelet with
+  lists or registrations cannot push an Allocate call out of the log.
+
+One lock guards the log. Callbacks of subscribers run without it, on the thread that made the
+call.
 """
 
 from __future__ import annotations
@@ -13,29 +26,23 @@ from collections.abc import Callable
 from heapq import merge
 from itertools import takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.events.calls.call import OK, Call, Direction
-from devicemanager.events.calls.queries import CallQueries, Mark
+from devicemanager.events.calls.matching import CallQueries, Mark
 from devicemanager.events.stream import EventStream, notify
-
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["CallInProgress", "CallLog", "CallRecorder", "Mark"]
 
 _FOR_PODS = frozenset({"Allocate", "GetPreferredAllocation", "PreStartContainer"})
 _LONGEST_NAME = 512
-"""Characters kept of a resource's or an endpoint's name; the longest valid one has 317."""
+"""Characters stored of a resource or endpoint name; the longest valid name has 317."""
 
 Callback = Callable[[Call], None]
 
 
 @attrs.define(eq=False, repr=False)
-class _Kept:
-    """The latest calls of one kind, oldest first."""
+class _Stored:
+    """Latest calls of one kind, oldest first."""
 
     keep: int
     keep_bytes: int
@@ -56,34 +63,33 @@ def _size(call: Call) -> int:
 
 
 class CallLog(CallQueries):
-    """The calls of a kubelet's plugins, over all restarts; may be asked from any thread.
+    """Log of a kubelet's calls, over all restarts; thread-safe.
 
-    ``keep`` calls of at most ``keep_bytes`` stay of those that pods cause, and as many of
-    all others: a plugin that floods the kubelet with lists or registrations costs no record
-    of an allocation. With ``keep`` 0 nothing is recorded.
+    It stores ``keep`` calls of at most ``keep_bytes`` for calls made for pods, and as many
+    again for all others. With ``keep`` 0 nothing is recorded.
     """
 
     def __init__(self, events: EventStream, keep: int, keep_bytes: int) -> None:
         self._events = events
         self._is_off = keep == 0
-        # Guards all below; no callback runs under it.
+        # Guards all fields below; not held during callbacks.
         self._lock = threading.Lock()
-        self._for_pods = _Kept(keep, keep_bytes)
-        self._others = _Kept(keep, keep_bytes)
+        self._for_pods = _Stored(keep, keep_bytes)
+        self._others = _Stored(keep, keep_bytes)
         self._latest = 0
         self._in_progress: dict[int, CallInProgress] = {}
         self._subscribers: tuple[Callback, ...] = ()
 
     # -- recording -------------------------------------------------------------------
 
-    def tap(self, resource: str | None, plugin: str) -> CallRecorder | None:
-        """What records the calls on one connection; None if nothing is recorded."""
+    def recorder(self, resource: str | None, plugin: str) -> CallRecorder | None:
+        """Return a recorder for one connection; None if nothing is recorded."""
         if self._is_off:
             return None
         return CallRecorder(self, resource and resource[:_LONGEST_NAME], plugin[:_LONGEST_NAME])
 
     def begun(self, call: CallInProgress) -> None:
-        """A call begins; ``add`` says once that it is over."""
+        """Register a call that begins; ``add`` ends it."""
         with self._lock:
             self._in_progress[id(call)] = call
 
@@ -96,7 +102,7 @@ class CallLog(CallQueries):
         *,
         is_over: bool = True,
     ) -> None:
-        """Record a call that is over, or a part of a stream. A callback that raises is logged."""
+        """Record a call that has ended, or one message of a stream."""
         now, rpc = time.monotonic(), call.rpc
         part = call.received or None if response is not None else None
         with self._lock:
@@ -125,30 +131,30 @@ class CallLog(CallQueries):
             notify(subscribers, ended, "a callback")
 
     def now(self) -> float:
-        """The time by the kubelet's clock, in seconds since the epoch."""
+        """Return the kubelet clock's time, in seconds since the epoch."""
         return self._events.now()
 
     # -- reading ---------------------------------------------------------------------
 
     @property
     def latest(self) -> int:
-        """The number of the latest call; 0 before the first."""
+        """Number of the latest call; 0 before the first."""
         return self._latest
 
     @property
     def dropped(self) -> int:
-        """How many calls are not kept any more."""
+        """Number of calls that are no longer stored."""
         with self._lock:
             return self._for_pods.dropped + self._others.dropped
 
     @property
     def in_progress(self) -> tuple[CallInProgress, ...]:
-        """Calls that are not answered yet, and the list streams that are open."""
+        """Calls without a response yet, and open ListAndWatch streams."""
         with self._lock:
             return tuple(self._in_progress.values())
 
     def unanswered(self) -> list[str]:
-        """What is asked at this moment, a line each; open list streams do not count."""
+        """Describe each call without a response, one line each; list streams excluded."""
         now = time.monotonic()
         return [
             f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"
@@ -157,29 +163,32 @@ class CallLog(CallQueries):
         ]
 
     def mark(self) -> Mark:
-        """This moment, for ``since=``."""
+        """Return a mark of this moment, for ``since=``."""
         with self._lock:
             return Mark(self._events.latest, self._latest)
 
     def all(self) -> list[Call]:
-        """Every call that is kept, in the order of their numbers."""
+        """Return every stored call, in the order of their numbers."""
         with self._lock:
             for_pods, others = tuple(self._for_pods.calls), tuple(self._others.calls)
         return list(merge(for_pods, others, key=attrgetter("number")))
 
     def later(self, number: int) -> list[Call]:
-        """Those that are kept and later than the call of this number, in order."""
+        """Return the stored calls later than the call with this number, in order."""
 
-        def of(kept: _Kept) -> list[Call]:
-            return [*takewhile(lambda call: call.number > number, reversed(kept.calls))][::-1]
+        def tail(stored: _Stored) -> list[Call]:
+            return [*takewhile(lambda call: call.number > number, reversed(stored.calls))][::-1]
 
         with self._lock:
-            for_pods, others = of(self._for_pods), of(self._others)
+            for_pods, others = tail(self._for_pods), tail(self._others)
         return list(merge(for_pods, others, key=attrgetter("number")))
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
-        """Call ``callback`` with every call from now on, when it ends, on the thread that made
-        it: it must not block. Returns a function that ends the subscription."""
+        """Call ``callback`` with every later call when it ends, on the thread that made the
+        call.
+
+        The callback must not block. Returns a function that ends the subscription.
+        """
         with self._lock:
             self._subscribers = (*self._subscribers, callback)
 
@@ -189,17 +198,19 @@ class CallLog(CallQueries):
 
         return unsubscribe
 
-    def _not_kept(self) -> str:
+    def _missing(self) -> str:
         if self._is_off:
             return "no calls are recorded: Settings.calls_kept is 0"
         dropped = self.dropped
-        return f"{dropped} earlier calls are not kept" if dropped else ""
+        return f"{dropped} earlier calls are no longer stored" if dropped else ""
 
 
 @attrs.define(eq=False)
 class CallInProgress:
-    """A call that was begun. ``answered`` or ``failed`` ends it; a stream has any number of
-    messages (``received_message``) before."""
+    """A call that has begun. ``answered`` or ``failed`` ends it.
+
+    A stream reports each message with ``received_message`` before it ends.
+    """
 
     log: CallLog = attrs.field(repr=False)
     resource: str | None
@@ -208,31 +219,31 @@ class CallInProgress:
     rpc: str
     request: bytes = attrs.field(repr=False)
     time: float
-    """When it began, by the kubelet's clock."""
+    """Start time by the kubelet's clock."""
     started: float
-    """The same by ``time.monotonic``."""
+    """Start time by ``time.monotonic``."""
     received: int = 0
-    """Messages of the stream so far."""
+    """Number of stream messages so far."""
     fault: str = ""
-    """Which fault on purpose has a part in it."""
+    """The injected faults that took part in it."""
 
     def answered(self, response: bytes) -> None:
-        """The call succeeded."""
+        """Record the call as successful."""
         self.log.add(self, response, OK, "")
 
     def failed(self, code: str, message: str, response: bytes | None = None) -> None:
-        """The call, or the stream, ended with this status; a stream may end with ``OK``."""
+        """Record the end of the call or stream with a status; a stream can end with ``OK``."""
         self.log.add(self, response, code, message)
 
     def received_message(self, message: bytes) -> None:
-        """A stream's next message came."""
+        """Record the next message of a stream."""
         self.received += 1
         self.log.add(self, message, OK, "", is_over=False)
 
 
 @attrs.frozen(eq=False)
 class CallRecorder:
-    """Records the calls on one connection, or of one plugin that calls the kubelet."""
+    """Recorder for one connection, or for one plugin that calls the kubelet."""
 
     log: CallLog
     resource: str | None
@@ -241,7 +252,7 @@ class CallRecorder:
     def begin(
         self, rpc: str, request: bytes = b"", direction: Direction = Direction.TO_PLUGIN
     ) -> CallInProgress:
-        """A call is about to be made, or has arrived."""
+        """Start recording a call that is about to be made, or has arrived."""
         log = self.log
         call = CallInProgress(
             log,

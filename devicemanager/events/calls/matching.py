@@ -1,20 +1,24 @@
-"""Finding calls by criteria, and saying how the closest one differs."""
+"""Search a call log, and explain how the closest call differs.
+
+``CallQueries`` is the public interface: call it to find calls, or use its ``assert_`` methods.
+``CallLog`` implements it for a kubelet in this process, and the client of the control API for
+one in another process. ``CallFilter`` is one search. An assertion that fails raises
+``CallMismatch``, whose text shows the calls found, or else the closest one and its differences.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import attrs
 
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.printable import printable
 from devicemanager.events.calls.call import OK, Call
-from devicemanager.events.calls.rendering import RPCS
 
-__all__ = ["CallFilter", "CallMismatch", "mismatch"]
-
-CODES = (
+_CODES = (
     OK, "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound",
     "AlreadyExists", "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted",
     "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated",
@@ -22,44 +26,83 @@ CODES = (
 _SHOWN_CALLS = 10
 
 _Difference = tuple[str, int]
-"""A line for people, and how many values are not as wanted."""
+"""A line for people, and the number of values that differ."""
 
 
 class CallMismatch(DeviceManagerError, AssertionError):
-    """The calls are not those that were asserted; the text says what was called instead."""
+    """An assertion about calls failed; the text shows the calls made instead."""
 
 
-def _one_of(known: Collection[str], what: str) -> Any:
-    def check(_: object, __: object, value: str | None) -> None:
-        if value is not None and value not in known:
-            names = ", ".join(known)
-            raise RequestError(f"there is no {what} {value!r}: choose from {names}")
+@attrs.frozen
+class Mark:
+    """A moment among the events and calls of a kubelet, for ``since=``."""
 
-    return check
+    event: int
+    """Number of the latest event before it."""
+    call: int
+    """Number of the latest call that had ended before it."""
+
+
+class CallCriteria(TypedDict, total=False):
+    """Search criteria for calls; None, or a missing key, matches every call."""
+
+    rpc: str | None
+    """Method name, such as ``Allocate``."""
+    plugin: str | None
+    """The plugin's endpoint, as in ``Call.plugin``."""
+    device_ids: Collection[str] | None
+    """Exactly the devices that the request names."""
+    request: Mapping[str, Any] | None
+    """Part of ``Call.request``: an object has at least these keys, a list exactly these
+    elements."""
+    response: Mapping[str, Any] | None
+    """Part of ``Call.response``, compared in the same way."""
+    code: str | None
+    """Status code as Go spells it, such as ``DeadlineExceeded``."""
+
+
+def _check_rpc(_: object, __: object, rpc: str | None) -> None:
+    if rpc is not None:
+        # Imported here: a search loads the protobuf messages, a kubelet's start does not.
+        from devicemanager.events.calls.rendering import RPCS
+
+        _check_name("RPC", rpc, RPCS)
+
+
+def _check_code(_: object, __: object, code: str | None) -> None:
+    if code is not None:
+        _check_name("status code", code, _CODES)
+
+
+def _check_name(what: str, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        raise RequestError(f"unknown {what} {name!r}: use one of {', '.join(names)}")
 
 
 def _ids(given: Collection[str] | None) -> frozenset[str] | None:
     if isinstance(given, str):
-        raise RequestError(f"device_ids is a set of ids, such as {{{given!r}}}")
+        raise RequestError(f"invalid device_ids {given!r}: use a set of ids, such as {{{given!r}}}")
     return None if given is None else frozenset(given)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class CallFilter:
-    """What is asked of a call; None for what is not. Raises RequestError for an RPC or a code
-    that there is not."""
+    """A search of calls, by the fields of ``CallCriteria``.
+
+    Raises RequestError for an unknown RPC or status code.
+    """
 
     resource: str | None = None
-    rpc: str | None = attrs.field(default=None, validator=_one_of(RPCS, "RPC"))
+    rpc: str | None = attrs.field(default=None, validator=_check_rpc)
     plugin: str | None = None
     device_ids: frozenset[str] | None = attrs.field(default=None, converter=_ids)
     request: Mapping[str, Any] | None = None
     response: Mapping[str, Any] | None = None
-    code: str | None = attrs.field(default=None, validator=_one_of(CODES, "status code"))
+    code: str | None = attrs.field(default=None, validator=_check_code)
 
     def matching(self, calls: Sequence[Call]) -> list[Call]:
-        """Those that meet all criteria."""
-        # Data is made of a message only if everything else is right.
+        """Return the calls that meet all criteria."""
+        # RPC and resource are compared first: the other criteria can require decoding a message.
         return [
             call
             for call in calls
@@ -69,17 +112,20 @@ class CallFilter:
         ]
 
     def differences(self, call: Call) -> list[str]:
-        """How a call fails each criterion that it fails, a line each."""
-        return [text for text, _ in self._unmet(call)]
+        """Return one line for each difference between a call and the criteria."""
+        return [text for text, _ in self._differences(call)]
 
     def distance(self, call: Call) -> tuple[bool, bool, int]:
-        """How far a call is from this: another RPC is farther than another resource, and that
-        farther than any number of ids and values that are not as wanted."""
+        """Return a sort key: the smaller, the closer a call is to the criteria.
+
+        A different RPC counts more than a different resource, and that counts more than any
+        number of different values.
+        """
         wrong_rpc = self.rpc is not None and self.rpc != call.rpc
         wrong_resource = self.resource is not None and self.resource != call.resource
-        return wrong_rpc, wrong_resource, sum(values for _, values in self._unmet(call))
+        return wrong_rpc, wrong_resource, sum(values for _, values in self._differences(call))
 
-    def _unmet(self, call: Call) -> Iterator[_Difference]:
+    def _differences(self, call: Call) -> Iterator[_Difference]:
         for name, wanted, actual in (
             ("rpc", self.rpc, call.rpc),
             ("resource", self.resource, call.resource),
@@ -104,17 +150,109 @@ class CallFilter:
         return f"call({', '.join(parts)})"
 
 
+class CallQueries(ABC):
+    """A searchable log of calls."""
+
+    @property
+    @abstractmethod
+    def latest(self) -> int:
+        """Number of the latest call; 0 before the first."""
+
+    @property
+    @abstractmethod
+    def dropped(self) -> int:
+        """Number of calls that are no longer stored."""
+
+    @abstractmethod
+    def all(self) -> list[Call]:
+        """Return every stored call, in the order of their numbers."""
+
+    @abstractmethod
+    def _missing(self) -> str:
+        """Describe the calls that are no longer stored, for people; empty if none are missing."""
+
+    def __call__(
+        self,
+        resource: str | None = None,
+        *,
+        since: Mark | int = 0,
+        **criteria: Unpack[CallCriteria],
+    ) -> list[Call]:
+        """Return the calls that meet all criteria, in the order in which they ended.
+
+        ``since`` is a mark, or the number of a call: only later calls count. Raises
+        RequestError for an unknown RPC or status code.
+        """
+        return CallFilter(resource, **criteria).matching(self._later(since))
+
+    def assert_called(
+        self,
+        resource: str | None = None,
+        *,
+        since: Mark | int = 0,
+        times: int | None = None,
+        **criteria: Unpack[CallCriteria],
+    ) -> list[Call]:
+        """Check that such calls were made, exactly ``times`` of them if given; return them.
+
+        Raises CallMismatch, an AssertionError, that shows the closest call and where it
+        differs.
+        """
+        wanted = CallFilter(resource, **criteria)
+        found = wanted.matching(self._later(since))
+        if not found if times is None else len(found) != times:
+            raise self._mismatch(wanted, found, times, since)
+        return found
+
+    def assert_not_called(
+        self,
+        resource: str | None = None,
+        *,
+        since: Mark | int = 0,
+        **criteria: Unpack[CallCriteria],
+    ) -> None:
+        """Check that no such call was made. Raises CallMismatch, an AssertionError."""
+        self.assert_called(resource, since=since, times=0, **criteria)
+
+    def _later(self, since: Mark | int) -> list[Call]:
+        number = since.call if isinstance(since, Mark) else since
+        return [call for call in self.all() if call.number > number]
+
+    def _mismatch(
+        self, wanted: CallFilter, found: list[Call], times: int | None, since: Mark | int
+    ) -> CallMismatch:
+        calls = self._later(since)
+        count = "one or more" if times is None else str(times)
+        lines = [f"wanted {count} of {wanted}, found {len(found)} among {len(calls)} calls"]
+        if missing := self._missing():
+            lines.append(f"({missing})")
+        if found:
+            lines += _list("found:", found)
+        elif calls:
+            closest = min(reversed(calls), key=wanted.distance)
+            lines += ["the closest:", f"  {closest}"]
+            lines += [f"    {difference}" for difference in wanted.differences(closest)]
+            lines += _list("all calls:", calls)
+        return CallMismatch("\n".join(printable(line) for line in lines))
+
+
+def _list(title: str, calls: Sequence[Call]) -> list[str]:
+    left_out = len(calls) - _SHOWN_CALLS
+    lines = [title] + ([f"  ({left_out} earlier)"] if left_out > 0 else [])
+    return lines + [f"  {call}" for call in calls[-_SHOWN_CALLS:]]
+
+
 def _set_difference(wanted: frozenset[str], actual: frozenset[str]) -> _Difference:
     parts = []
     if missing := wanted - actual:
-        parts.append(f"without {', '.join(sorted(missing))}")
-    if more := actual - wanted:
-        parts.append(f"with {', '.join(sorted(more))} besides")
-    return f"device_ids: {'; '.join(parts)}", len(missing) + len(more)
+        parts.append(f"missing {', '.join(sorted(missing))}")
+    if extra := actual - wanted:
+        parts.append(f"unexpected {', '.join(sorted(extra))}")
+    return f"device_ids: {'; '.join(parts)}", len(missing) + len(extra)
 
 
 def _data_differences(where: str, wanted: Any, actual: Any) -> Iterator[_Difference]:
-    """Each place where ``actual`` has not what ``wanted`` says."""
+    """Yield each place where ``actual`` lacks or contradicts a part of ``wanted``."""
     if isinstance(wanted, Mapping) and isinstance(actual, Mapping):
         for key, value in wanted.items():
             if key in actual:
@@ -132,8 +270,11 @@ def _data_differences(where: str, wanted: Any, actual: Any) -> Iterator[_Differe
 
 
 def _values(data: Any) -> int:
-    """How many values there are in data at whatever depth, and the objects and lists around
-    them: what has not even these is farther away."""
+    """Count the values in data at any depth, and the objects and lists that contain them.
+
+    Containers count, too: a call that lacks a whole object is farther away than one that has
+    the object with different values.
+    """
     match data:
         case Mapping():
             return 1 + sum(map(_values, data.values()))
@@ -141,32 +282,3 @@ def _values(data: Any) -> int:
             return 1 + sum(map(_values, data))
         case _:
             return 1
-
-
-def mismatch(
-    criteria: CallFilter,
-    found: Sequence[Call],
-    calls: Sequence[Call],
-    times: int | None,
-    not_kept: str,
-) -> CallMismatch:
-    """The error for calls that are not as asserted; ``times`` None for at least one.
-    ``not_kept`` says what calls there may have been besides."""
-    wanted = "one or more" if times is None else str(times)
-    lines = [f"wanted {wanted} of {criteria}, found {len(found)} among {len(calls)} calls"]
-    if not_kept:
-        lines.append(f"({not_kept})")
-    if found:
-        lines += _list("found:", found)
-    elif calls:
-        closest = min(reversed(calls), key=criteria.distance)
-        lines += ["the closest:", f"  {closest}"]
-        lines += [f"    {difference}" for difference in criteria.differences(closest)]
-        lines += _list("all calls:", calls)
-    return CallMismatch("\n".join(printable(line) for line in lines))
-
-
-def _list(title: str, calls: Sequence[Call]) -> list[str]:
-    left_out = len(calls) - _SHOWN_CALLS
-    lines = [title] + ([f"  ({left_out} earlier)"] if left_out > 0 else [])
-    return lines + [f"  {call}" for call in calls[-_SHOWN_CALLS:]]

@@ -1,6 +1,6 @@
-"""The messages of calls as data.
+"""Decode the messages of calls into plain data.
 
-Not imported until somebody looks: the record keeps bytes.
+Imported lazily: the call log stores bytes, and most of its calls are never read.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _MESSAGES: Mapping[str, tuple[type[Message], type[Message]]] = {
     "GetInfo": (pr.InfoRequest, pr.PluginInfo),
     "NotifyRegistrationStatus": (pr.RegistrationStatus, pr.RegistrationStatusResponse),
 }
-"""Request and response of each method."""
+"""Request and response types of each method."""
 RPCS = tuple(_MESSAGES)
-"""The methods that are recorded."""
+"""Methods that are recorded."""
 
 
 def request_data(rpc: str, request: bytes) -> dict[str, Any]:
-    """A request of the method as data; see ``Call.request``."""
+    """Decode a request of the method; see ``Call.request``."""
     return _data(_MESSAGES[rpc][0], request)
 
 
 def response_data(rpc: str, response: bytes) -> dict[str, Any]:
-    """A response of the method as data; see ``Call.response``."""
+    """Decode a response of the method; see ``Call.response``."""
     return _data(_MESSAGES[rpc][1], response)
 
 
@@ -50,9 +50,9 @@ def _data(kind: type[Message], content: bytes) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """Protobuf's own JSON has 64-bit numbers as strings; ours has numbers as numbers.
+    """Convert a message to data. An absent message field or oneof member has no key.
 
-    A message or a oneof's member that is absent has no key.
+    Protobuf's own JSON writes 64-bit integers as strings; here they are numbers.
     """
     return {
         field.name: _value(getattr(message, field.name))
@@ -66,7 +66,7 @@ def _value(value: Any) -> Any:
         case Message():
             return _message(value)
         case Mapping():
-            return dict(sorted(value.items()))  # the API's maps are of strings
+            return dict(sorted(value.items()))  # maps of the API have string values
         case str() | bytes():
             return value
         case Sequence():
@@ -76,7 +76,7 @@ def _value(value: Any) -> Any:
 
 
 def device_ids(rpc: str, request: bytes) -> frozenset[str]:
-    """The devices that a request names; see ``Call.device_ids``."""
+    """Return the devices that a request names; see ``Call.device_ids``."""
     data = request_data(rpc, request)
     containers: Iterable[Mapping[str, Any]] = data.get("container_requests", (data,))
     return frozenset(

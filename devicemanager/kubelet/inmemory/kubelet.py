@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
-    from devicemanager.kubelet.manager.healthupdates import HealthUpdates
     from devicemanager.kubelet.manager.manager import DeviceManager
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import Admission
-    from devicemanager.kubelet.pods.records import PodRecord
+    from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.telemetry import NodeTelemetry
     from devicemanager.objects.manifests import Source
 
@@ -89,7 +89,7 @@ class InMemoryKubelet:
         self._checkpoint = SharedStore()
         self._latest: InMemoryProcess | None = None
         self._life = InMemoryLifecycle()
-        self._pods = NodePods(self._life.serving, self._store, self.settings)
+        self._pods = NodePods(self._life.serving, self._store, self._claims, self.settings)
         devices = simulated_devices(simulate or {})
         self._plugins = {name: InMemoryPlugin(name, each) for name, each in devices.items()}
         self._serve(saved)
@@ -249,17 +249,22 @@ class InMemoryKubelet:
         """See ``MockKubelet.terminate``."""
         self._pods.workers.terminate(uids)
 
-    def pod(self, uid: str) -> PodRecord:
+    def pod(self, uid: str) -> PodInfo:
         """See ``MockKubelet.pod``."""
-        return self._store.known(uid)
+        return self._pods.pod(uid)
 
     def has_pod(self, uid: str) -> bool:
         """See ``MockKubelet.has_pod``."""
         return self._store.get(pod_uid(uid)) is not None
 
-    def pods(self) -> dict[str, PodRecord]:
+    def pods(self) -> dict[str, PodInfo]:
         """See ``MockKubelet.pods``."""
-        return {record.pod.uid: record for record in self._store.records()}
+        return self._pods.pods()
+
+    @property
+    def pod_store(self) -> PodStore:
+        """Internal: see ``MockKubelet.pod_store``."""
+        return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
         """See ``MockKubelet.pod_status``."""

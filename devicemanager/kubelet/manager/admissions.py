@@ -23,9 +23,8 @@ from devicemanager.core.ledger import Draft
 from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.kubelet.manager.active_pods import PodStates
 from devicemanager.kubelet.manager.driver import Driver
-from devicemanager.kubelet.manager.state import State
+from devicemanager.kubelet.manager.state import PodStates, State
 
 
 class Admissions:

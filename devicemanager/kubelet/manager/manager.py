@@ -38,16 +38,18 @@ from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock, SystemClock
-from devicemanager.kubelet.manager.active_pods import PodStates
 from devicemanager.kubelet.manager.admissions import Admissions
 from devicemanager.kubelet.manager.checkpointing import Document
-from devicemanager.kubelet.manager.driver import Driver
+from devicemanager.kubelet.manager.driver import Driver, HostDeviceAssignment
 from devicemanager.kubelet.manager.grace_period import GracePeriod
-from devicemanager.kubelet.manager.healthupdates import HealthUpdates
-from devicemanager.kubelet.manager.hostdevices import HostDeviceAssignment
-from devicemanager.kubelet.manager.plugin_handler import ClientHandler
-from devicemanager.kubelet.manager.rules import allocation_rules, new_endpoints, new_ledger
-from devicemanager.kubelet.manager.state import State
+from devicemanager.kubelet.manager.plugin_handler import ClientHandler, HealthUpdates
+from devicemanager.kubelet.manager.state import (
+    PodStates,
+    State,
+    allocation_rules,
+    new_endpoints,
+    new_ledger,
+)
 from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.wire.errors import WireError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
@@ -22,9 +23,26 @@ from devicemanager.core.inventory import (
 )
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock
-from devicemanager.kubelet.manager.endpoint import PluginClient
-from devicemanager.kubelet.manager.healthupdates import HealthUpdates
-from devicemanager.kubelet.manager.state import State
+from devicemanager.kubelet.manager.state import PluginClient, State
+
+
+class HealthUpdates(queue.SimpleQueue[PodUid]):
+    """UIDs, oldest first; ``get_nowait`` raises ``queue.Empty``. A tenth of a ``queue.Queue`` in
+    memory: every light node has one."""
+
+    __slots__ = ("maxsize",)
+
+    def __init__(self, maxsize: int) -> None:
+        self.maxsize = maxsize
+
+    def report(self, pod: PodUid) -> bool:
+        """Put a pod in, unless ``maxsize`` are waiting; reports of the same moment may come to a
+        few more. Returns whether it is in."""
+        if self.qsize() >= self.maxsize:
+            return False
+        self.put(pod)
+        return True
+
 
 _LEAVE_OPEN = frozenset({"Q1", "Q3", "Q24"})
 """Quirks with which the connection of a replaced plugin stays open."""

@@ -10,6 +10,7 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -25,8 +26,20 @@ from devicemanager.core.podstatus.containers import (
 )
 from devicemanager.core.podstatus.phase import Phase, phase_of
 
-__all__ = ["Phase", "PodRecord", "PodSnapshot", "PodStore", "by_name", "title"]
+if TYPE_CHECKING:
+    from devicemanager.core.podstatus.conditions import Gates
+    from devicemanager.core.podstatus.status import PodStatus, Resources
 
+__all__ = [
+    "Phase",
+    "PodRecord",
+    "PodSnapshot",
+    "PodStore",
+    "api_status",
+    "by_name",
+    "pod_uid",
+    "title",
+]
 
 by_name = attrgetter("namespace", "name", "uid")
 
@@ -342,3 +355,26 @@ def _taken(pod: Pod, other: Pod) -> str:
         f"pod {title(pod)} has the UID {pod.uid} of pod {title(other)}: "
         "give every pod a metadata.uid of its own, or none"
     )
+
+
+def api_status(
+    record: PodRecord, resources: Resources | None = None, gates: Gates | None = None
+) -> PodStatus:
+    """A pod's status as the API has it; hold the store's lock. ``resources`` is what
+    ``allocated_resources_status`` says of it."""
+    # Imported here: a kubelet whose pod statuses nobody reads does not load the conditions.
+    from devicemanager.core.podstatus.status import PodFacts, pod_status, rejected_status
+
+    facts = PodFacts(
+        record.pod,
+        record.phase,
+        record.reason,
+        record.message,
+        record.start_time,
+        record.has_sandbox,
+        record.unready,
+        record.disrupted,
+    )
+    if record.rejected:
+        return rejected_status(facts)
+    return pod_status(facts, record.status, resources, gates)

@@ -104,9 +104,9 @@ class Registrar:
         with self._lock:
             return dict(self._counts)
 
-    def tap(self, resource: str | None, plugin: str) -> CallRecorder | None:
+    def recorder(self, resource: str | None, plugin: str) -> CallRecorder | None:
         """What records the calls of one plugin, if anything does."""
-        return None if self._calls is None else self._calls.tap(resource, plugin)
+        return None if self._calls is None else self._calls.recorder(resource, plugin)
 
     # -- tasks -----------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Registrar:
             raise RegistrationRejected(text, str(error)) from error
         self._take_place(pid, resource, name)
         faults = PluginFaults(self.faults, resource, name)
-        connection = Connection(socket, self._settings, self.tap(resource, name), faults)
+        connection = Connection(socket, self._settings, self.recorder(resource, name), faults)
         taken_in: Future[EndpointId] = Future()
         taken_in.set_running_or_notify_cancel()  # whoever waits may go, the thread goes on
 

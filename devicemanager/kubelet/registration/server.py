@@ -22,8 +22,7 @@ from devicemanager.events.calls.log import CallInProgress
 from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint, implements
 from devicemanager.faults.registry import Fired, first
 from devicemanager.kubelet.registration.connection import OnError
-from devicemanager.kubelet.registration.connection_cutter import drop_connections
-from devicemanager.kubelet.registration.fault_injection import note
+from devicemanager.kubelet.registration.fault_injection import drop_connections, note
 from devicemanager.kubelet.registration.registrar import (
     STOPPING,
     Registrar,
@@ -124,10 +123,10 @@ class RegistrationServer:
         self, request: dp.RegisterRequest, context: grpc.ServicerContext, send: Send
     ) -> None:
         resource = ResourceName(request.resource_name)
-        tap = self._registrar.tap(resource, request.endpoint)
+        recorder = self._registrar.recorder(resource, request.endpoint)
         call = None
-        if tap is not None:
-            call = tap.begin("Register", _recorded(request), Direction.TO_KUBELET)
+        if recorder is not None:
+            call = recorder.begin("Register", _recorded(request), Direction.TO_KUBELET)
         fired = self._fired(resource, request.endpoint, call)
         # Not the request itself, which may have 4 MB: somebody may wait for this long.
         options = PluginOptions(

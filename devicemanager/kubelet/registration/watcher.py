@@ -26,7 +26,7 @@ from devicemanager.faults.injection_point import Effect, FaultContext, Injection
 from devicemanager.faults.registry import Fired, first
 from devicemanager.io.clock import Clock
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
-from devicemanager.kubelet.registration.connection import OnError
+from devicemanager.kubelet.registration.connection import Calls, OnError
 from devicemanager.kubelet.registration.event_loop import sleep
 from devicemanager.kubelet.registration.fault_injection import not_made
 from devicemanager.kubelet.registration.registrar import (
@@ -35,7 +35,6 @@ from devicemanager.kubelet.registration.registrar import (
     RegistrationRejected,
     shown,
 )
-from devicemanager.kubelet.registration.rpc import Calls
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc
@@ -160,7 +159,7 @@ class PluginWatcher:
 
     async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
         """Raises EndpointError for a handshake that could not be finished."""
-        calls = Calls(channel, self._registrar.tap(None, str(plugin.path)))
+        calls = Calls(channel, self._registrar.recorder(None, str(plugin.path)))
         info = await calls.wait_for(
             pr_grpc.GET_INFO, b"", GET_INFO_TIMEOUT, pr.PluginInfo.FromString
         )
@@ -175,7 +174,7 @@ class PluginWatcher:
             is_known = isinstance(rejected, NotConnected)
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
-        calls = Calls(channel, self._registrar.tap(info.name, str(plugin.path)))
+        calls = Calls(channel, self._registrar.recorder(info.name, str(plugin.path)))
         if (fault := first(fired, Effect.FAIL_NOTIFICATION)) is not None:
             call = calls.begin(pr_grpc.NOTIFY_REGISTRATION_STATUS, status.SerializeToString())
             raise not_made(fault, call)

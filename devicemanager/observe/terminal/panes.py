@@ -13,12 +13,12 @@ from devicemanager.observe.terminal import devices
 from devicemanager.observe.terminal.rows import LogLine, Pane, Rows, Shown
 from devicemanager.observe.terminal.text import Glyphs, column, joined, safe
 from devicemanager.observe.view import (
+    ContainerInfo,
     ContainerKind,
-    ContainerView,
     LastCall,
     NodeView,
     PluginView,
-    PodView,
+    PodInfo,
     Stream,
 )
 
@@ -87,7 +87,7 @@ def _call_text(call: LastCall) -> str:
 # -- pods ----------------------------------------------------------------------------------
 
 
-_PodRow = PodView | ContainerView
+_PodRow = PodInfo | ContainerInfo
 
 
 def _pods(picture: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
@@ -95,25 +95,25 @@ def _pods(picture: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
     pods = picture.pods if picture.events is None else picture.pods[::-1]
     rows: Sequence[_PodRow] = pods
     if shown.whole:
-        rows = list(chain.from_iterable((pod, *pod.containers) for pod in pods))
+        rows = list(chain.from_iterable((pod, *pod.all_containers) for pod in pods))
     return Rows(rows, _pod_words, lambda row, width: _pod_line(row, shown.glyphs, width))
 
 
 def _pod_words(row: _PodRow) -> str:
-    if isinstance(row, ContainerView):
-        return f"{row.name} {row.state} {row.reason} {_holds_text(_held(row))}"
-    return f"{row.title} {row.phase} {row.reason} {row.message} {_pod_holds(row)}"
+    if isinstance(row, ContainerInfo):
+        return f"{row.name} {_state(row)} {row.reason} {_holds_text(_held(row))}"
+    return f"{row.title} {_phase(row)} {row.reason} {row.message} {_pod_holds(row)}"
 
 
 def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
     name_width = max(width // 3, 8)
-    if isinstance(row, ContainerView):
+    if isinstance(row, ContainerInfo):
         return _container_line(row, name_width, glyphs, width)
-    phase = "Deleting" if row.deleting else row.phase
+    phase = "Deleting" if row.deleting else _phase(row)
     if row.reason:
         told = Text(safe(f"{row.reason}: {row.message}" if row.message else row.reason), "red")
     else:
-        told = Text(_pod_holds(row), "" if row.holds else "dim")
+        told = Text(_pod_holds(row), "" if row.devices else "dim")
     return joined(
         [
             column(row.title, name_width, "bold", glyphs),
@@ -127,17 +127,26 @@ def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
     )
 
 
-def _pod_holds(pod: PodView) -> str:
+def _phase(pod: PodInfo) -> str:
+    return "" if pod.phase == "Unknown" else pod.phase
+
+
+def _state(container: ContainerInfo) -> str:
+    return "" if container.state == "unknown" else container.state
+
+
+def _pod_holds(pod: PodInfo) -> str:
     """Each device once, also one that containers use after one another."""
     held: dict[str, dict[str, None]] = {}
-    for container in pod.containers:
+    for container in pod.all_containers:
         for name, ids in _held(container).items():
             held.setdefault(name, {}).update(dict.fromkeys(ids))
     return _holds_text({name: tuple(held[name]) for name in sorted(held)})
 
 
-def _held(container: ContainerView) -> Mapping[str, tuple[str, ...]]:
-    return {**container.devices, **{f"claim {name}": ids for name, ids in container.claims.items()}}
+def _held(container: ContainerInfo) -> Mapping[str, tuple[str, ...]]:
+    claims = {f"claim {name}": ids for name, ids in container.claim_devices.items()}
+    return {**container.devices, **claims}
 
 
 def _holds_text(held: Mapping[str, tuple[str, ...]]) -> str:
@@ -149,14 +158,14 @@ def _holds_text(held: Mapping[str, tuple[str, ...]]) -> str:
     return "  ".join(parts) or "no devices"
 
 
-def _container_line(container: ContainerView, name_width: int, glyphs: Glyphs, width: int) -> Text:
+def _container_line(container: ContainerInfo, name_width: int, glyphs: Glyphs, width: int) -> Text:
     kind = "" if container.kind is ContainerKind.APP else f" ({container.kind})"
-    state = container.state
+    state = _state(container)
     if container.exit_code is not None:
         state = f"exit {container.exit_code}"
     told = [_holds_text(_held(container))] if _held(container) else []
-    if container.restarts:
-        told.append(f"restarted {container.restarts} times")
+    if container.restart_count:
+        told.append(f"restarted {container.restart_count} times")
     if container.reason:
         told.append(safe(f"{container.reason} {container.message}".rstrip()))
     return joined(

@@ -9,6 +9,7 @@ drawing, sockets, steering the kubelet.
 
 from __future__ import annotations
 
+from devicemanager.kubelet.pods.pod_info import ContainerInfo, ContainerKind, PodInfo
 from devicemanager.observe.view.changes import Delta, DevicesDelta, delta
 from devicemanager.observe.view.cluster import (
     ClusterNodeView,
@@ -19,8 +20,6 @@ from devicemanager.observe.view.cluster import (
 from devicemanager.observe.view.kubelet import KubeletView
 from devicemanager.observe.view.podresources import PodResourcesView
 from devicemanager.observe.view.values import (
-    ContainerKind,
-    ContainerView,
     DeviceState,
     DeviceView,
     Holder,
@@ -29,7 +28,6 @@ from devicemanager.observe.view.values import (
     NodeView,
     Pending,
     PluginView,
-    PodView,
     ResourceView,
     Stream,
 )
@@ -38,8 +36,8 @@ __all__ = [
     "ClusterNodeView",
     "ClusterPictures",
     "ClusterView",
+    "ContainerInfo",
     "ContainerKind",
-    "ContainerView",
     "Delta",
     "DeviceState",
     "DeviceView",
@@ -51,8 +49,8 @@ __all__ = [
     "NodeView",
     "Pending",
     "PluginView",
+    "PodInfo",
     "PodResourcesView",
-    "PodView",
     "ResourceTotals",
     "ResourceView",
     "Stream",

@@ -10,7 +10,8 @@ from typing import TypeVar
 import attrs
 
 from devicemanager.events.stream import Event
-from devicemanager.observe.view.values import NodeView, PluginView, PodView, ResourceView
+from devicemanager.kubelet.pods.pod_info import PodInfo
+from devicemanager.observe.view.values import NodeView, PluginView, ResourceView
 
 __all__ = ["Delta", "DevicesDelta", "delta"]
 
@@ -37,7 +38,7 @@ class Delta:
     removed_resources: tuple[str, ...] = ()
     plugins: tuple[PluginView, ...] | None = None
     """All of them, if one has changed; else None."""
-    pods: tuple[PodView, ...] = ()
+    pods: tuple[PodInfo, ...] = ()
     """New and changed ones."""
     removed_pods: tuple[str, ...] = ()
     """UIDs."""
@@ -86,7 +87,7 @@ def _devices(old: ResourceView, new: ResourceView) -> DevicesDelta:
     return DevicesDelta(new, tuple(sorted(found)))
 
 
-def _put(before: tuple[PodView, ...], after: tuple[PodView, ...]) -> tuple[PodView, ...]:
+def _put(before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> tuple[PodInfo, ...]:
     if before is after:
         return ()
     same = set(map(id, before))

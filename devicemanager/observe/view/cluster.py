@@ -10,7 +10,7 @@ from typing import Protocol
 import attrs
 
 from devicemanager.core.nodestatus.conditions import NodeCondition
-from devicemanager.kubelet.pods.records import PodRecord
+from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.telemetry import NodeTelemetry
 
 __all__ = ["ClusterNodeView", "ClusterPictures", "ClusterView", "ResourceTotals"]
@@ -65,7 +65,8 @@ class ClusterView:
 class _Kubelet(Protocol):
     @property
     def telemetry(self) -> NodeTelemetry: ...
-    def pods(self) -> dict[str, PodRecord]: ...
+    @property
+    def pod_store(self) -> PodStore: ...
 
 
 class _Faults(Protocol):
@@ -120,7 +121,7 @@ class ClusterPictures:
 
     def _node(self, name: str, node: SeenNode) -> ClusterNodeView:
         *pressures, ready = node.conditions()
-        records = node.kubelet.pods().values()
+        records = node.kubelet.pod_store.records()
         for record in records:
             if record.rejected:
                 text = f"{record.pod.namespace}/{record.pod.name} {record.reason}: {record.message}"

@@ -13,9 +13,10 @@ from devicemanager.core.errors import RequestError, StartError
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
+from devicemanager.kubelet.pods.pod_info import PodClaims
 from devicemanager.observe.view.devices import Holders, Layouts, resource_view
 from devicemanager.observe.view.plugins import Plugins
-from devicemanager.observe.view.pods import Claims, Pods
+from devicemanager.observe.view.pods import Pods
 from devicemanager.observe.view.reuse import kept, reuse_unchanged
 from devicemanager.observe.view.values import NodeView, ResourceView
 
@@ -38,7 +39,7 @@ class KubeletView:
         # Guarded by the lock.
         self._resources = _Resources()
         self._plugins = Plugins(kubelet.calls)
-        self._pods = Pods(self._claims_of)
+        self._pods = Pods(kubelet.pod_store, self._claims_of)
         settings = kubelet.settings
         self._picture = NodeView(
             0,
@@ -59,14 +60,13 @@ class KubeletView:
             events = self._kubelet.events.recent()[-LATEST_EVENTS:]
             seen = self._snapshot()
             resources = self._resources.look(seen)
-            pods = tuple(self._kubelet.pods().values())
             picture = attrs.evolve(
                 before,
                 serving=seen is not None,
                 numa_nodes=self._numa_nodes(resources),
                 resources=resources,
                 plugins=self._plugins.look(seen),
-                pods=self._pods.look(pods, {} if seen is None else seen.held),
+                pods=self._pods.refresh({} if seen is None else seen.held),
                 events=before.events if _is_tail(before.events, events) else events,
             )
             if picture.numa_nodes != before.numa_nodes or any(
@@ -90,7 +90,7 @@ class KubeletView:
         )
         return tuple(sorted(nodes))
 
-    def _claims_of(self, uid: str) -> Claims:
+    def _claims_of(self, uid: str) -> PodClaims:
         try:
             return self._kubelet.claim_devices(uid)
         except (RequestError, StartError):  # the pod is gone by now

@@ -13,15 +13,14 @@ from typing import TypeVar
 import attrs
 
 import podresources
+from devicemanager.kubelet.pods.pod_info import ContainerInfo, PodInfo
 from devicemanager.observe.view.devices import by_node
 from devicemanager.observe.view.reuse import kept, reuse_unchanged
 from devicemanager.observe.view.values import (
-    ContainerView,
     DeviceState,
     Holder,
     Layout,
     NodeView,
-    PodView,
     ResourceView,
 )
 
@@ -84,23 +83,23 @@ def _kept(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) 
 # -- pods --------------------------------------------------------------------------------
 
 
-def _pod(pod: podresources.Pod) -> PodView:
-    return PodView(
-        f"{pod.namespace}/{pod.name}",
-        pod.namespace,
-        pod.name,
+def _pod(pod: podresources.Pod) -> PodInfo:
+    return PodInfo(
+        uid=f"{pod.namespace}/{pod.name}",
+        name=pod.name,
+        namespace=pod.namespace,
         containers=tuple(map(_container, pod.containers)),
     )
 
 
-def _container(container: podresources.Container) -> ContainerView:
-    return ContainerView(
-        container.name,
+def _container(container: podresources.Container) -> ContainerInfo:
+    return ContainerInfo(
+        name=container.name,
         devices={
             name: tuple(sorted(ids))
             for name, ids in sorted(podresources.ids_by_resource(container.devices).items())
         },
-        claims={
+        claim_devices={
             claim.claim_name: tuple(
                 [f"{given.pool_name}/{given.device_name}" for given in claim.claim_resources]
             )

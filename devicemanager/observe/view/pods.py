@@ -1,125 +1,63 @@
-"""Pods of a kubelet as values, made anew only for those that have changed."""
+"""Descriptions of a kubelet's pods, made again only for the pods that have changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Final
 
-from devicemanager.core.api.names import is_extended_resource_name
+import attrs
+
 from devicemanager.core.ids import PodUid
-from devicemanager.core.ledger import ContainerHoldings, PodHoldings
-from devicemanager.core.pods import Container
-from devicemanager.core.podstatus.containers import ContainerStatus, Terminated, Waiting
-from devicemanager.kubelet.pods.records import PodRecord
+from devicemanager.core.ledger import PodHoldings
+from devicemanager.kubelet.pods.pod_info import PodClaims, PodInfo, pod_info
+from devicemanager.kubelet.pods.records import PodRecord, PodStore
 from devicemanager.observe.view.reuse import reuse_unchanged
-from devicemanager.observe.view.values import ContainerKind, ContainerView, PodView
 
 __all__ = ["Pods"]
 
-Claims = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Container to claim to devices."""
+_FIELDS: Final = [each.name for each in attrs.fields(PodRecord) if each.name != "statuses"]
+_NOTHING_HELD: Final[PodHoldings] = {}
 
-_Key = tuple[PodRecord, PodHoldings | None, tuple[object, ...], Claims]
-"""All that a pod's value is made of."""
+_Facts = tuple[PodHoldings, PodClaims, tuple[object, ...]]
+"""Everything that a description is made of. Comparing it costs less than making one."""
 
 
 class Pods:
-    """The pods as of the last look."""
+    """The pods of the latest view. For one caller at a time."""
 
-    def __init__(self, claims_of: Callable[[str], Claims]) -> None:
-        """``claims_of`` tells what the pod of a UID has of claims; asked for those that name
-        some."""
+    def __init__(self, store: PodStore, claims_of: Callable[[str], PodClaims]) -> None:
+        """``claims_of`` returns the devices that a pod, by its UID, has of resource claims. It
+        is called for pods that name a claim."""
+        self._store = store
         self._claims_of = claims_of
-        self._known: dict[PodUid, tuple[_Key, PodView]] = {}
-        self._views: tuple[PodView, ...] = ()
+        self._known: dict[PodUid, tuple[_Facts, PodInfo]] = {}
+        self._shown: tuple[PodInfo, ...] = ()
 
-    def look(
-        self, records: Sequence[PodRecord], held: Mapping[PodUid, PodHoldings]
-    ) -> tuple[PodView, ...]:
-        """All pods as they are now; the same tuple if none has changed."""
+    def refresh(self, held: Mapping[PodUid, PodHoldings]) -> tuple[PodInfo, ...]:
+        """Describe all pods, with the devices in ``held``; return the same tuple if none has
+        changed."""
+        # A new dict, so that deleted pods are forgotten.
         before, self._known = self._known, {}
-        for record in records:
+        for record in self._store.records():
             uid = record.pod.uid
-            key = self._key(record, held.get(uid))
-            known = before.get(uid)
-            if known is None or not _is_same(known[0], key):
-                known = key, _pod(record, key)
+            claims = self._claims_of(uid) if record.pod.resource_claims else {}
+            # The lock is taken for each pod: a thousand under one lock would delay admissions.
+            with self._store.lock:
+                facts = held.get(uid, _NOTHING_HELD), claims, _facts(record)
+                known = before.get(uid)
+                if known is None or not _is_same(known[0], facts):
+                    known = facts, pod_info(record, facts[0], claims)
             self._known[uid] = known
-        self._views = reuse_unchanged(self._views, [view for _, view in self._known.values()])
-        return self._views
-
-    def _key(self, record: PodRecord, holdings: PodHoldings | None) -> _Key:
-        pod = record.pod
-        facts = (
-            record.phase,
-            record.reason,
-            record.message,
-            record.admitted,
-            record.deletion_grace,
-            tuple(record.statuses.values()),
-        )
-        claims = self._claims_of(pod.uid) if pod.resource_claims else {}
-        return record, holdings, facts, claims
+        self._shown = reuse_unchanged(self._shown, [shown for _, shown in self._known.values()])
+        return self._shown
 
 
-def _is_same(before: _Key, after: _Key) -> bool:
-    # Holdings are replaced, not changed: so they are the same only if they are one object.
-    return before[0] is after[0] and before[1] is after[1] and before[2:] == after[2:]
+def _facts(record: PodRecord) -> tuple[object, ...]:
+    # All fields, so that a new one cannot be forgotten here. Their values are replaced and not
+    # changed, except the statuses.
+    return (*[getattr(record, name) for name in _FIELDS], *record.statuses.values())
 
 
-def _pod(record: PodRecord, key: _Key) -> PodView:
-    _, holdings, _, claims = key
-    pod = record.pod
-    return PodView(
-        pod.uid,
-        pod.namespace,
-        pod.name,
-        record.phase.value,
-        record.reason,
-        record.message,
-        record.admitted,
-        record.deletion_grace is not None,
-        tuple(
-            [
-                _container(
-                    container,
-                    _kind(container, is_init),
-                    record.status(container.name),
-                    (holdings or {}).get(container.name, {}),
-                    claims.get(container.name, {}),
-                )
-                for container, is_init in pod.all_containers()
-            ]
-        ),
-    )
-
-
-def _kind(container: Container, is_init: bool) -> ContainerKind:
-    if not is_init:
-        return ContainerKind.APP
-    return ContainerKind.SIDECAR if container.restartable else ContainerKind.INIT
-
-
-def _container(
-    container: Container,
-    kind: ContainerKind,
-    status: ContainerStatus,
-    held: ContainerHoldings,
-    claims: Mapping[str, tuple[str, ...]],
-) -> ContainerView:
-    state = status.state
-    return ContainerView(
-        container.name,
-        kind,
-        type(state).__name__.lower(),
-        state.reason if isinstance(state, Waiting | Terminated) else "",
-        state.message if isinstance(state, Waiting) else "",
-        state.exit_code if isinstance(state, Terminated) else None,
-        status.restart_count,
-        {
-            str(name): count
-            for name, count in container.limits.items()
-            if is_extended_resource_name(name)
-        },
-        {str(name): tuple(sorted(held[name].ids)) for name in sorted(held)},
-        claims,
-    )
+def _is_same(before: _Facts, after: _Facts) -> bool:
+    # Holdings are replaced and not changed, so identity is enough for them.
+    return before[0] is after[0] and before[1:] == after[1:]

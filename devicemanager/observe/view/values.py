@@ -12,10 +12,9 @@ from enum import StrEnum
 import attrs
 
 from devicemanager.events.stream import Event
+from devicemanager.kubelet.pods.pod_info import PodInfo
 
 __all__ = [
-    "ContainerKind",
-    "ContainerView",
     "DeviceState",
     "DeviceView",
     "Holder",
@@ -24,7 +23,6 @@ __all__ = [
     "NodeView",
     "Pending",
     "PluginView",
-    "PodView",
     "ResourceView",
     "Stream",
 ]
@@ -52,14 +50,6 @@ class Stream(StrEnum):
     """Until the grace period is over."""
     AWAITED = "awaited"
     """No plugin has registered the resource since the kubelet read it in its checkpoint."""
-
-
-class ContainerKind(StrEnum):
-    """Where a container stands in its pod."""
-
-    APP = "app"
-    INIT = "init"
-    SIDECAR = "sidecar"
 
 
 @attrs.frozen
@@ -174,54 +164,6 @@ class PluginView:
 
 
 @attrs.frozen
-class ContainerView:
-    """One container of a pod, what it wants and what it has."""
-
-    name: str
-    kind: ContainerKind = ContainerKind.APP
-    state: str = ""
-    """``waiting``, ``running`` or ``terminated``; empty if nobody says."""
-    reason: str = ""
-    message: str = ""
-    exit_code: int | None = None
-    restarts: int = 0
-    wants: Mapping[str, int] = attrs.field(factory=dict)
-    """Extended resource to how many devices its limits ask for."""
-    devices: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Resource to device ids, sorted."""
-    claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Structured claim to devices, as ``pool/device``."""
-
-
-@attrs.frozen
-class PodView:
-    """One pod, its containers in the order in which they start."""
-
-    uid: str
-    """Of a pod that PodResources told of, ``namespace/name``."""
-    namespace: str
-    name: str
-    phase: str = ""
-    """Empty if nobody says."""
-    reason: str = ""
-    """Why it was rejected; else empty."""
-    message: str = ""
-    admitted: bool = True
-    deleting: bool = False
-    containers: tuple[ContainerView, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """The pod as people name it."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def holds(self) -> int:
-        """How many devices its containers have; one that two have counts twice."""
-        return sum(len(ids) for each in self.containers for ids in each.devices.values())
-
-
-@attrs.frozen
 class NodeView:
     """The whole node at one moment. Parts that have not changed since the picture before are
     the same objects."""
@@ -242,7 +184,7 @@ class NodeView:
     """Sorted by name."""
     plugins: tuple[PluginView, ...] | None = None
     """Sorted by resource, the serving one first. None: this source does not tell."""
-    pods: tuple[PodView, ...] = ()
+    pods: tuple[PodInfo, ...] = ()
     """In the order in which they came."""
     events: tuple[Event, ...] | None = None
     """The latest, oldest first. None: this source does not tell."""

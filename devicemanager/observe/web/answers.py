@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from starlette.requests import Request
 
-from devicemanager.control.sending import Answer
+from devicemanager.control.answer import Answer
 from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.objects.status.pods import pod_list, pod_object
 from devicemanager.objects.status.podstatus import status_object

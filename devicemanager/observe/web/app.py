@@ -11,10 +11,9 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import Receive, Scope, Send
 
 from devicemanager.control.access import Gate
-from devicemanager.control.answering import Answering
-from devicemanager.control.app import Application
+from devicemanager.control.answer import CLOSE, Answer
 from devicemanager.control.errors import problem_of
-from devicemanager.control.sending import Answer
+from devicemanager.control.router import HttpApplication, OperationRouter
 from devicemanager.observe.web.answers import NOSNIFF, TEXT
 
 __all__ = ["WebApplication"]
@@ -22,7 +21,7 @@ __all__ = ["WebApplication"]
 _CONTROL: Final = ("/v1/", "/openapi.json")
 
 
-class WebApplication(Answering):
+class WebApplication(HttpApplication):
     """Answers the requests of one server. To be made on the server's loop."""
 
     def __init__(
@@ -32,7 +31,7 @@ class WebApplication(Answering):
         *,
         failed: Callable[[str], object],
         closing: Callable[[], None] = lambda: None,
-        control: Application | None = None,
+        control: OperationRouter | None = None,
     ) -> None:
         """``failed`` is told of a mistake of ours, in one line; ``closing`` is called when the
         server ends."""
@@ -69,6 +68,4 @@ class WebApplication(Answering):
             status, text = HTTPStatus(problem.status), problem.detail
             if problem.reason == "internal":
                 self._failed(f"HTTP: {text}")
-        # The rest of a body that was not read would be taken for the next request.
-        headers = [*NOSNIFF, (b"connection", b"close")]
-        return Answer(status, TEXT, f"{text}\n".encode(), headers=headers)
+        return Answer(status, TEXT, f"{text}\n".encode(), headers=[*NOSNIFF, *CLOSE])

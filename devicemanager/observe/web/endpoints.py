@@ -9,7 +9,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
-from devicemanager.control.sending import Answer
+from devicemanager.control.answer import Answer
 from devicemanager.observe.metrics.exposition import CONTENT_TYPE
 from devicemanager.observe.metrics.kubelet import resource_text
 from devicemanager.observe.web import answers

@@ -15,11 +15,15 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from devicemanager.control.access import Access, Gate, TcpAddress
+from devicemanager.control.answer import Answer
 from devicemanager.control.errors import HttpError
-from devicemanager.control.limits import WORKERS
-from devicemanager.control.listening import listen_tcp
-from devicemanager.control.sending import Answer
-from devicemanager.control.serving import Certificate, Prepared, Serving
+from devicemanager.control.http_server import (
+    Certificate,
+    HttpServerThread,
+    Prepared,
+    listen_tcp,
+)
+from devicemanager.control.router import WORKERS
 from devicemanager.kubelet.telemetry import NodeInfo, PodReport
 from devicemanager.observe.metrics.exposition import CONTENT_TYPE
 from devicemanager.observe.metrics.kubelet import node_text, resource_text
@@ -42,7 +46,7 @@ _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
 }
 
 
-class NodesServer(Serving):
+class NodesServer(HttpServerThread):
     """Serves what kubelets serve, for reading only: each under ``/nodes/NAME``, logs of all
     under ``/containerLogs``, where the API server asks for them.
 

@@ -11,11 +11,9 @@ from anyio import CapacityLimiter
 from starlette.routing import BaseRoute
 
 from devicemanager.control.access import Access, Gate, TcpAddress
-from devicemanager.control.app import Application
-from devicemanager.control.limits import WORKERS
-from devicemanager.control.listening import listen_tcp
-from devicemanager.control.server import ControlServer, Opened
-from devicemanager.control.serving import Prepared, Serving
+from devicemanager.control.http_server import HttpServerThread, Prepared, listen_tcp
+from devicemanager.control.router import WORKERS
+from devicemanager.control.server import ControlServer, Opened, kubelet_router
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet
@@ -37,7 +35,7 @@ class ControlNotLoopback(ValueError):
     """An address where other hosts would reach the control API, which may not be."""
 
 
-class HttpServer(Serving):
+class HttpServer(HttpServerThread):
     """Serves what a kubelet's read-only port serves, and the control API if one is given.
 
     A context manager; or call ``start`` and ``stop``. The kubelet need not be running, and may
@@ -108,7 +106,7 @@ class HttpServer(Serving):
         else:
             listener = listen_tcp(self._tcp, stack)
             opened = Opened([listener], Gate((Access(TcpAddress.of(listener)),)))
-        self.address = str(opened.gate.doors[-1].address)
+        self.address = str(opened.gate.listeners[-1].address)
         stack.callback(setattr, self, "address", None)
         return opened
 
@@ -123,7 +121,7 @@ class HttpServer(Serving):
             [route for part in PARTS for route in part(site)],
             failed=lambda text: self._kubelet.events.publish(EventKind.SERVER_ERROR, text),
             closing=site.close,
-            control=Application(self._kubelet, gate) if steers else None,
+            control=kubelet_router(self._kubelet, gate) if steers else None,
         )
 
     def _wake(self) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import anyio
 
 from devicemanager.control.access import Gate
+from devicemanager.control.api_client import Reply
 from devicemanager.control.nodes.server import NodesControlServer
-from devicemanager.control.transport import Reply
 from tests.cluster.world import World
 
 
-class SteeredWorld:
+class ControlledWorld:
     """The nodes of a world, as the control API sees them."""
 
     def __init__(self, world):
@@ -28,10 +28,10 @@ class SteeredWorld:
 
 
 class InProcess:
-    """Answers as the server does: its application, given what a connection gives it."""
+    """Answers as the server does: its router, called with what a connection passes."""
 
     def __init__(self, world):
-        self._server = NodesControlServer(SteeredWorld(world), Path("/nowhere"))
+        self._server = NodesControlServer(ControlledWorld(world), Path("/nowhere"))
         self.asked: list[tuple[str, str]] = []
 
     def ask(self, method, path, body=None, kind="application/json", timeout=60.0):
@@ -56,7 +56,7 @@ class InProcess:
             sent.append(message)
 
         async def answer():
-            await self._server._application(Gate())(scope, receive, send)
+            await self._server._service(Gate())(scope, receive, send)
 
         anyio.run(answer)
         headers = dict(sent[0]["headers"])

@@ -1,4 +1,4 @@
-"""The control API of nodes: every operation shows at the API server, and who may ask."""
+"""The control API of nodes: the effect of each operation at the API server, and access."""
 
 from __future__ import annotations
 
@@ -12,16 +12,29 @@ import subprocess
 import pytest
 
 from devicemanager.cluster.nodes.node import ClusterNode
-from devicemanager.control.nodes.operations import NOT_HERE, OPERATIONS, document
+from devicemanager.control.api_client import transport_to
+from devicemanager.control.nodes.operations import TABLE
 from devicemanager.control.nodes.server import NodesControlServer
-from devicemanager.control.transport import transport_to
+from devicemanager.control.openapi import document
 from tests.cluster.world import GPU
-from tests.control.nodes.inprocess import SteeredWorld, two_nodes
+from tests.control.nodes.inprocess import ControlledWorld, two_nodes
 from tests.control.test_operations import conforms
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "cluster.md"
-ROWS = {each.name: each for each in OPERATIONS}
+NO_OPERATION = {
+    "options": "given to the node when it joins; for `join`, its flags",
+    "is_over": "a node that has left is not listed any more",
+    "join": "the program that created the node does that",
+    "do": "calls a Python function",
+    "say": "a line about the node itself, for people",
+    "refresh": "every operation that changes the status does it",
+    "on_node_event": "called by the watch of the API server",
+    "on_pod_event": "called by the watch of the API server",
+    "on_pod_list": "called by the watch of the API server",
+    "record": "an event of the node itself",
+}
+"""Public members of ClusterNode without an operation, and why."""
 
 
 @pytest.fixture
@@ -31,45 +44,45 @@ def world():
 
 @pytest.fixture
 def server(world, tmp_path):
-    with NodesControlServer(SteeredWorld(world), tmp_path) as server:
+    with NodesControlServer(ControlledWorld(world), tmp_path) as server:
         yield server
 
 
 @pytest.fixture
 def ask(world, server):
-    """An operation by its name, and all that comes of it; its answer is as the document says."""
+    """Send the request of an operation, check its answer and wait for the effects."""
     transport = transport_to(server.socket_path)
 
     def ask(name, *path, query="", body=None):
-        row = ROWS[name]
+        row = TABLE[name]
         target = row.path
         for parameter, value in zip(row.parameters, path, strict=True):
             target = target.replace(f"{{{parameter}}}", value)
         data = None if body is None else json.dumps(body).encode()
         reply = transport.ask(row.method, target + query, data)
         assert reply.status == row.status, reply.body
-        conforms(row, reply.status, reply.kind, reply.body, document)
+        conforms(TABLE, row, reply.status, reply.kind, reply.body)
         world.settle()
         return json.loads(reply.body) if reply.body else None
 
     return ask
 
 
-def test_every_public_member_of_a_node_is_in_the_table_or_has_a_reason(world):
+def test_every_public_member_of_a_node_has_an_operation_or_a_reason(world):
     members = {name for name in dir(world.nodes["a"]) if not name.startswith("_")}
-    in_table = {member for each in OPERATIONS for member in each.members}
-    assert members - in_table - set(NOT_HERE) == set(), "add an operation, or a reason"
+    in_table = {member for each in TABLE for member in each.members}
+    assert members - in_table - set(NO_OPERATION) == set(), "add an operation, or a reason"
     assert in_table - members == set()
-    assert set(NOT_HERE) - members == set()
-    assert in_table & set(NOT_HERE) == set()
-    assert all(len(reason) > 20 for reason in NOT_HERE.values())
+    assert set(NO_OPERATION) - members == set()
+    assert in_table & set(NO_OPERATION) == set()
+    assert all(len(reason) > 20 for reason in NO_OPERATION.values())
 
 
 def allocatable(world, name="a"):
     return world.node(name)["status"]["allocatable"][GPU]
 
 
-def test_nodes_are_listed_and_shown(world, ask):
+def test_list_and_show_nodes(world, ask):
     uid = world.run("train", "a", gpus=2)
     world.run("more", "a", gpus=3)
     world.annotate("not-ready; memory-pressure", "b")
@@ -98,17 +111,17 @@ def test_nodes_are_listed_and_shown(world, ask):
     assert more["devices"] == {}
 
 
-def test_devices_fail_and_are_lost(world, ask):
+def test_devices_fail_and_recover(world, ask):
     device = {"resource": GPU, "device": "gpu-1"}
-    for breaks, mends in (("failDevice", "recoverDevice"), ("loseDevice", "returnDevice")):
-        ask(breaks, "a", body=device)
+    for fail, recover in (("failDevice", "recoverDevice"), ("loseDevice", "returnDevice")):
+        ask(fail, "a", body=device)
         assert allocatable(world) == "3"
-        ask(mends, "a", body=device)
+        ask(recover, "a", body=device)
         assert allocatable(world) == "4"
     assert allocatable(world, "b") == "4"
 
 
-def test_plugins_go_and_list_nothing(world, ask):
+def test_plugins_stop_and_advertise_nothing(world, ask):
     ask("stopPlugin", "a", body={"resource": GPU})
     assert allocatable(world) == "0"
     ask("startPlugin", "a", body={"resource": GPU})
@@ -119,7 +132,7 @@ def test_plugins_go_and_list_nothing(world, ask):
     assert world.node("a")["status"]["capacity"][GPU] == "4"
 
 
-def test_conditions(world, ask):
+def test_conditions_are_set_and_cleared(world, ask):
     ask("setNotReady", "a", body={"message": "the fan is off"})
     assert world.condition(name="a")["message"] == "the fan is off"
     assert ask("getNode", "a")["ready"] is False
@@ -133,7 +146,7 @@ def test_conditions(world, ask):
     assert world.condition("MemoryPressure", "a")["status"] == "False"
 
 
-def test_a_silent_node_says_nothing_until_it_speaks_again(world, ask):
+def test_silent_node_stops_reporting_until_it_resumes(world, ask):
     ask("silence", "a")
     assert world.leases.paused == {"a"}
     assert ask("getNode", "a")["silent"] is True
@@ -143,7 +156,7 @@ def test_a_silent_node_says_nothing_until_it_speaks_again(world, ask):
     assert (world.leases.paused, allocatable(world)) == (set(), "3")
 
 
-def test_a_node_starts_anew(world, ask):
+def test_restart_and_reboot_keep_pods(world, ask):
     uid = world.run("train", "a")
     ask("restartKubelet", "a")
     assert world.status("train")["containerStatuses"][0]["restartCount"] == 0
@@ -154,7 +167,7 @@ def test_a_node_starts_anew(world, ask):
     assert ask("getNode", "a")["pod_list"][0]["uid"] == uid
 
 
-def test_pods_are_evicted_and_containers_end(world, ask):
+def test_evict_pods_and_exit_containers(world, ask):
     evicted = world.run("evicted", "a")
     ask("evictPod", "a", evicted, body={"resource": "nodefs"})
     assert world.status("evicted")["reason"] == "Evicted"
@@ -175,14 +188,14 @@ def test_nodes_leave(world, ask):
     assert ask("listNodes")["items"] == []
 
 
-def test_requests_that_cannot_be(world, server):
+def test_invalid_requests_are_problems(world, server):
     uid = world.run("train", "a")
     transport = transport_to(server.socket_path)
     for method, path, body, status, detail in (
-        ("GET", "/v1/nodes/c", None, 404, "there is no node 'c' here: /v1/nodes lists those"),
-        ("POST", "/v1/nodes/c/reboot", None, 404, "there is no node 'c' here"),
-        ("GET", "/v1/nodes/" + "c" * 2000, None, 404, "there is no node 'ccc"),
-        ("GET", "/v1/nodes/a%2Fb", None, 404, "there is no node 'a/b' here"),
+        ("GET", "/v1/nodes/c", None, 404, "unknown node 'c': /v1/nodes lists those"),
+        ("POST", "/v1/nodes/c/reboot", None, 404, "unknown node 'c'"),
+        ("GET", "/v1/nodes/" + "c" * 2000, None, 404, "unknown node 'ccc"),
+        ("GET", "/v1/nodes/a%2Fb", None, 404, "unknown node 'a/b'"),
         ("POST", "/v1/nodes/a/pods/x/evict", None, 404, "no pod with UID 'x' is on node a"),
         ("POST", f"/v1/nodes/b/pods/{uid}/evict", None, 404, "is on node b"),
         ("POST", "/v1/nodes/a/fail-device", b"{}", 400, "required field `resource`"),
@@ -192,8 +205,8 @@ def test_requests_that_cannot_be(world, server):
         ("POST", "/v1/nodes/a/reboot", b"{}", 400, "takes no body"),
         ("POST", "/v1/nodes/a/not-ready", b'{"message": "%s"}' % (b"x" * 1001), 400, "<= 1000"),
         ("DELETE", "/v1/nodes/a?how=never", None, 400, "query: how"),
-        ("DELETE", "/v1/nodes/a?when=now", None, 400, "there is no parameter 'when' here"),
-        ("DELETE", "/v1/nodes", None, 405, "DELETE is not possible on /v1/nodes: GET is"),
+        ("DELETE", "/v1/nodes/a?when=now", None, 400, "unknown parameter 'when': use one of how"),
+        ("DELETE", "/v1/nodes", None, 405, "/v1/nodes does not support DELETE: use GET"),
         ("GET", "/v1/node", None, 404, "nothing is at '/v1/node': /openapi.json lists"),
         (
             *("POST", "/v1/nodes/a/fail-device"),
@@ -213,12 +226,12 @@ def test_requests_that_cannot_be(world, server):
         assert "\n" not in problem["detail"]
     assert len(world.nodes) == 2
     served = json.loads(transport.ask("GET", "/openapi.json").body)
-    assert served == json.loads(json.dumps(document()))
+    assert served == json.loads(json.dumps(document(TABLE)))
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_requests_of_the_page_are_met(world, server):
-    """docs/cluster.md shows them."""
+def test_curl_requests_in_docs_succeed(world, server):
+    """Those of docs/cluster.md."""
     world.join("virtual-3")
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("curl ")]
@@ -234,8 +247,8 @@ def test_the_requests_of_the_page_are_met(world, server):
     assert world.condition(name="virtual-3")["message"] == "node is shutting down"
 
 
-def test_over_tcp_a_token_is_needed(world, tmp_path):
-    with NodesControlServer(SteeredWorld(world), tmp_path, tcp="127.0.0.1:0") as server:
+def test_tcp_requires_the_token(world, tmp_path):
+    with NodesControlServer(ControlledWorld(world), tmp_path, tcp="127.0.0.1:0") as server:
         host, _, port = server.address.rpartition(":")
         token = server.token_path.read_text().strip()
         assert server.token_path.stat().st_mode & 0o777 == 0o600
@@ -254,10 +267,10 @@ def test_over_tcp_a_token_is_needed(world, tmp_path):
         assert status(us, bearer, "Origin: http://evil.example") == 403
     assert not server.token_path.exists()
     with pytest.raises(ValueError, match="can be reached from other hosts"):
-        NodesControlServer(SteeredWorld(world), tmp_path, tcp="0.0.0.0:0")
+        NodesControlServer(ControlledWorld(world), tmp_path, tcp="0.0.0.0:0")
 
 
-def test_a_mistake_of_ours_is_told(world, ask, server, caplog, monkeypatch):
+def test_unexpected_error_is_logged_and_answered(world, ask, server, caplog, monkeypatch):
     def broken(self):
         raise ZeroDivisionError("oops")
 

@@ -30,7 +30,7 @@ def asked(*ids: str) -> bytes:
 
 
 def tap_of(log: CallLog, resource: str = GPU) -> CallRecorder:
-    tap = log.tap(resource, "gpu.sock")
+    tap = log.recorder(resource, "gpu.sock")
     assert tap is not None
     return tap
 
@@ -109,7 +109,7 @@ def test_a_flood_of_lists_costs_no_allocation() -> None:
 
 
 def test_nothing_is_recorded_if_nothing_is_kept() -> None:
-    assert log(keep=0).tap(GPU, "gpu.sock") is None
+    assert log(keep=0).recorder(GPU, "gpu.sock") is None
 
 
 def test_names_of_any_length_are_cut() -> None:
@@ -254,8 +254,8 @@ def test_calls_are_found_by_criteria(made: CallLog, criteria, numbers: list[int]
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda calls: calls(rpc="allocate"), "no RPC 'allocate': choose from Register"),
-        (lambda calls: calls(code="CANCELLED"), "no status code 'CANCELLED': choose from OK"),
+        (lambda calls: calls(rpc="allocate"), "unknown RPC 'allocate': use one of Register"),
+        (lambda calls: calls(code="CANCELLED"), "unknown status code 'CANCELLED': use one of OK"),
         (lambda calls: calls(device_ids="gpu-0"), "a set of ids, such as {'gpu-0'}"),
     ],
 )
@@ -280,7 +280,7 @@ def test_asserting(made: CallLog) -> None:
             [
                 "wanted one or more of call(resource='vendor.com/gpu', rpc='Allocate'",
                 "the closest:\n  call 1: Allocate vendor.com/gpu (gpu.sock) a, b: OK after",
-                "    device_ids: without c; with b besides",
+                "    device_ids: missing c; unexpected b",
             ],
         ),
         (
@@ -319,5 +319,5 @@ def test_a_mismatch_says_what_is_not_known_any_more() -> None:
     calls = log(keep=1)
     allocate(calls, "a")
     allocate(calls, "b")
-    with pytest.raises(CallMismatch, match=r"\(1 earlier calls are not kept\)"):
+    with pytest.raises(CallMismatch, match=r"\(1 earlier calls are no longer stored\)"):
         calls.assert_called(device_ids={"a"})

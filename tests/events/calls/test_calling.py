@@ -8,7 +8,7 @@ import pytest
 
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventStream
-from devicemanager.kubelet.registration.rpc import Calls, translated
+from devicemanager.kubelet.registration.connection import Calls, translated
 from devicemanager.kubelet.registration.server import MAX_FILE_NAME, endpoint_fault
 
 PATH = "/v1beta1.DevicePlugin/Allocate"
@@ -29,7 +29,7 @@ class Interrupted:
 def recorded(use):
     log = CallLog(EventStream(), 10, 1000)
     with pytest.raises(KeyboardInterrupt):
-        use(Calls(Interrupted(), log.tap("v.com/r", "p.sock")))
+        use(Calls(Interrupted(), log.recorder("v.com/r", "p.sock")))
     (call,) = log()
     return call.rpc, call.request_bytes, call.code, call.message
 

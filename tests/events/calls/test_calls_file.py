@@ -17,7 +17,7 @@ from devicemanager.events.stream import EventStream
 
 
 def tap_of(calls: CallLog) -> CallRecorder:
-    tap = calls.tap("vendor.com/gpu", "g.sock")
+    tap = calls.recorder("vendor.com/gpu", "g.sock")
     assert tap is not None
     return tap
 

@@ -4,7 +4,7 @@ import pytest
 
 from devicemanager.core.ids import PodUid
 from devicemanager.core.ledger import Draft
-from devicemanager.kubelet.manager.rules import new_ledger
+from devicemanager.kubelet.manager.state import new_ledger
 from devicemanager.kubelet.settings import Settings
 from tests.helpers import device_list, devices
 from tests.node import GPU

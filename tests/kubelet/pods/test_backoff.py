@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager.kubelet.pods.backoff import BackOff, go_seconds
+from devicemanager.kubelet.pods.container_lifecycle import BackOff, go_seconds
 
 
 def test_the_waits_double_up_to_five_minutes() -> None:

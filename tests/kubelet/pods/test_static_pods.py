@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
-from devicemanager.kubelet.pods.manifestfiles import ManifestFiles, is_manifest
-from devicemanager.kubelet.pods.static import ManifestDirectoryError, StaticPods
+from devicemanager.kubelet.pods.static_pods import (
+    ManifestDirectoryError,
+    ManifestFiles,
+    StaticPods,
+    is_manifest,
+)
 
 DEADLINE = 20
 

@@ -11,7 +11,7 @@ from devicemanager.observe.terminal.keys import ScreenState
 from devicemanager.observe.terminal.rows import NODE_PANES, LogLine, Pane, Shown
 from devicemanager.observe.terminal.screen import draw, whole
 from devicemanager.observe.terminal.text import ASCII, UNICODE
-from devicemanager.observe.view import ContainerView, NodeView, Pending, PodView
+from devicemanager.observe.view import ContainerInfo, NodeView, Pending, PodInfo
 from tests.helpers import devices
 from tests.node import Node
 from tests.observe.terminal import pictures
@@ -117,12 +117,14 @@ def test_pods_alone_show_their_containers() -> None:
 
 def test_containers_say_how_they_ended_and_what_they_wait_for() -> None:
     containers = (
-        ContainerView("a", state="terminated", exit_code=3, reason="Error", restarts=2),
-        ContainerView("b", state="waiting", reason="CrashLoopBackOff", message="back-off 10s"),
-        ContainerView("c", claims={"card": ("pool/a",)}),
+        ContainerInfo(name="a", state="terminated", exit_code=3, reason="Error", restart_count=2),
+        ContainerInfo(name="b", state="waiting", reason="CrashLoopBackOff", message="back-off 10s"),
+        ContainerInfo(name="c", claim_devices={"card": ("pool/a",)}),
     )
     picture = NodeView(
-        1, "here", pods=(PodView("u", "ns", "p", deleting=True, containers=containers),)
+        1,
+        "here",
+        pods=(PodInfo(uid="u", name="p", namespace="ns", deleting=True, containers=containers),),
     )
     lines = texts(picture, Pane.PODS)
     assert lines[2].split() == ["ns/p", "Deleting", "claim", "card", "pool/a"]

@@ -25,8 +25,9 @@ class Looked:
             raise RequestError("the kubelet is not running")
         return self.node.manager
 
-    def pods(self):
-        return {record.pod.uid: record for record in self.node.pods.records()}
+    @property
+    def pod_store(self):
+        return self.node.pods
 
     def claim_devices(self, uid):
         return {"app": {"claim": ("pool/a",)}}

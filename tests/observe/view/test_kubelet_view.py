@@ -157,7 +157,7 @@ def test_a_plugin_shows_its_latest_calls_and_what_it_is_asked():
     node = Node()
     node.plugin(rows("0"))
     looked = Looked(node)
-    view, tap = KubeletView(looked), looked.calls.tap(GPU, "plugin.sock")
+    view, tap = KubeletView(looked), looked.calls.recorder(GPU, "plugin.sock")
     before = view.look()
     for _ in range(LATEST_CALLS + 3):
         tap.begin("Allocate").answered(b"")
@@ -173,7 +173,7 @@ def test_a_plugin_shows_its_latest_calls_and_what_it_is_asked():
     assert (plugin.calls[-1].code, plugin.calls[-1].message) == ("Unavailable", "it left")
 
 
-def test_a_pod_shows_its_containers_in_order_and_what_they_hold():
+def test_pod_shows_its_containers_in_order_with_devices():
     node = Node()
     node.plugin(rows("0000"))
     init = [container("prepare", gpu=1), container("helper", restartable=True)]
@@ -181,18 +181,19 @@ def test_a_pod_shows_its_containers_in_order_and_what_they_hold():
 
     (shown,) = look_at(node).look().pods
 
-    kinds = [(each.name, each.kind, each.state) for each in shown.containers]
+    kinds = [(each.name, each.kind, each.state) for each in shown.all_containers]
     assert kinds == [
         ("prepare", ContainerKind.INIT, "terminated"),
         ("helper", ContainerKind.SIDECAR, "running"),
         ("app", ContainerKind.APP, "running"),
     ]
-    assert shown.containers[2].devices == {GPU: ("d0", "d1")}
-    assert shown.containers[2].wants == {GPU: 2}
-    assert (shown.title, shown.phase, shown.holds) == ("default/p", "Running", 3)
+    (app,) = shown.containers
+    assert (app.devices, app.wanted_devices) == ({GPU: ("d0", "d1")}, {GPU: 2})
+    assert shown.devices == {"app": app.devices, "prepare": {GPU: ("d0",)}}
+    assert (shown.title, shown.phase) == ("default/p", "Running")
 
 
-def test_a_container_that_was_started_again_is_news():
+def test_restarted_container_changes_the_view():
     node = Node()
     node.admit(pod("p"), start=True)
     view = look_at(node)
@@ -201,10 +202,10 @@ def test_a_container_that_was_started_again_is_news():
     node.workers.life.exited("p", "app", 3, "")
 
     (shown,) = delta(before, view.look()).pods
-    assert (shown.containers[0].state, shown.containers[0].restarts) == ("running", 1)
+    assert (shown.containers[0].state, shown.containers[0].restart_count) == ("running", 1)
 
 
-def test_a_rejected_pod_shows_why():
+def test_rejected_pod_shows_the_reason():
     node = Node()
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=2))
@@ -219,7 +220,7 @@ def test_a_rejected_pod_shows_why():
     assert "requested: 2, available: 1" in shown.message.lower()
 
 
-def test_a_pod_shows_the_devices_of_its_claims():
+def test_pod_shows_the_devices_of_its_claims():
     node = Node()
     view = look_at(node)
     given = pod("p", container("app"))
@@ -228,7 +229,7 @@ def test_a_pod_shows_the_devices_of_its_claims():
 
     (shown,) = view.look().pods
 
-    assert shown.containers[0].claims == {"claim": ("pool/a",)}
+    assert shown.containers[0].claim_devices == {"claim": ("pool/a",)}
 
 
 def test_a_stopped_kubelet_has_pods_and_no_devices():
@@ -343,7 +344,7 @@ def test_looking_again_shows_what_a_first_look_shows(steps):
                     node.admit(pod, start=True)
                 except RequestError:
                     continue  # it is admitted already
-            case ("terminate", uid) if uid in looked.pods():
+            case ("terminate", uid) if uid in looked.pod_store.uids():
                 node.terminate(uid)
         after, fresh = view.look(), KubeletView(looked).look()
         assert contents(after) == contents(fresh)

@@ -109,4 +109,4 @@ def test_claims_show_their_devices():
 
     (shown,) = PodResourcesView("here").look([told], podresources.Allocatable()).pods
 
-    assert shown.containers[0].claims == {"c": ("pool/a",)}
+    assert shown.containers[0].claim_devices == {"c": ("pool/a",)}

@@ -136,7 +136,7 @@ def test_encrypted(nodes, tmp_path):
         check=True,
         capture_output=True,
     )
-    with pytest.raises(ValueError, match=f"^{certificate} and {other} are no certificate and"):
+    with pytest.raises(ValueError, match=f"^{certificate} and {other} are not a certificate and"):
         NodesServer("127.0.0.1:0", dict, certfile=certificate, keyfile=other)
 
 
@@ -150,6 +150,6 @@ def test_what_cannot_be_served(tmp_path):
         NodesServer("127.0.0.1:0", dict, certfile=missing, keyfile=missing)
     other = tmp_path / "text"
     other.write_text("hello")
-    said = f"^{other} and {other} are no certificate and its key in PEM form$"
+    said = f"^{other} and {other} are not a certificate and its key in PEM format$"
     with pytest.raises(ValueError, match=said):
         NodesServer("127.0.0.1:0", dict, certfile=other, keyfile=other)

@@ -100,8 +100,8 @@ def test_a_connection_comes_to_the_listener_of_its_address(listener, there, take
 def test_a_port_that_somebody_has(mock_kubelet, served):
     with pytest.raises(StartError) as caught:
         HttpServer(mock_kubelet, served.address).start()
-    text = f"HTTP cannot start: cannot listen on {served.address}: another program does"
-    assert str(caught.value) == f"{text}: choose another port (0: any that is free)"
+    text = f"HTTP cannot start: cannot listen on {served.address}: another program uses it"
+    assert str(caught.value) == f"{text}: choose another port (0 for any free one)"
 
 
 def test_one_address_for_both_is_one_listener(mock_kubelet):

@@ -6,7 +6,12 @@ gRPC, and anything that changes a host. Nothing here is specific to the device m
 
 from devicemanager.kubelet.runtime.cdi.registry import DEFAULT_DIRECTORIES, Registry, load
 from devicemanager.kubelet.runtime.cdi.values import (
+    CdiDeviceNode,
     CdiError,
+    CdiHook,
+    CdiMount,
+    CdiNetDevice,
+    CdiSpec,
     CdiSpecError,
     ContainerEdits,
     UnresolvedCdiDevices,
@@ -14,7 +19,12 @@ from devicemanager.kubelet.runtime.cdi.values import (
 
 __all__ = [
     "DEFAULT_DIRECTORIES",
+    "CdiDeviceNode",
     "CdiError",
+    "CdiHook",
+    "CdiMount",
+    "CdiNetDevice",
+    "CdiSpec",
     "CdiSpecError",
     "ContainerEdits",
     "Registry",

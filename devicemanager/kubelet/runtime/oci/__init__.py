@@ -5,10 +5,9 @@ Rendering reads the host (device numbers) and changes nothing on it. What never 
 here: gRPC, protobuf, starting containers.
 """
 
-from devicemanager.kubelet.runtime.oci.apply import apply
 from devicemanager.kubelet.runtime.oci.checks import OciError
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNode, HostNodes, read_nodes
-from devicemanager.kubelet.runtime.oci.render import PCI_ANNOTATION_PREFIX, Fragment, render
+from devicemanager.kubelet.runtime.oci.render import PCI_ANNOTATION_PREFIX, Fragment, apply, render
 
 __all__ = [
     "PCI_ANNOTATION_PREFIX",

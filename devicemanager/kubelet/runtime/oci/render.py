@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -12,8 +13,6 @@ from devicemanager.kubelet.runtime.cdi.registry import Registry
 from devicemanager.kubelet.runtime.oci.checks import OciError
 from devicemanager.kubelet.runtime.oci.container import PLUGINS, ContainerConfig
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNodes, read_nodes
-
-__all__ = ["PCI_ANNOTATION_PREFIX", "Fragment", "render"]
 
 PCI_ANNOTATION_PREFIX = "pci.devicemanager/"
 """``pci.devicemanager/8086.1572: 0000:3b:00.0,...``: OCI has no field for PCI devices, so
@@ -81,3 +80,48 @@ def _pci_annotations(devices: tuple[PciDevice, ...]) -> dict[str, str]:
         key = f"{PCI_ANNOTATION_PREFIX}{device.vendor_id}.{device.product_id}"
         found.setdefault(key, []).extend(device.addresses)
     return {key: ",".join(addresses) for key, addresses in found.items()}
+
+
+def apply(config: Mapping[str, Any], fragment: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of ``config`` with a fragment's ``config`` in it; neither is changed.
+
+    Where both have an environment variable, a mount or a device for one path, the
+    fragment's stands. Access rules, hooks and group ids are added to those there are.
+    """
+    whole = copy.deepcopy(dict(config))
+    part = copy.deepcopy(dict(fragment))
+    _merge(whole, part, ())
+    return whole
+
+
+def _merge(whole: dict[str, Any], part: dict[str, Any], place: tuple[str, ...]) -> None:
+    for key, value in part.items():
+        here = (*place, key)
+        if isinstance(value, dict):
+            _merge(whole.setdefault(key, {}), value, here)
+        elif isinstance(value, list):
+            whole[key] = _join(whole.get(key) or [], value, _IDENTITY.get(here))
+        else:
+            whole[key] = value
+
+
+def _join(old: list[Any], new: list[Any], identity: Callable[[Any], object] | None) -> list[Any]:
+    if identity is None:
+        return [*old, *new]
+    replaced = {identity(entry) for entry in new}
+    return [*_others(old, replaced, identity), *new]
+
+
+def _others(
+    entries: Iterable[Any], replaced: set[object], identity: Callable[[Any], object]
+) -> Iterable[Any]:
+    return (entry for entry in entries if identity(entry) not in replaced)
+
+
+_IDENTITY: Mapping[tuple[str, ...], Callable[[Any], object]] = {
+    ("process", "env"): lambda entry: entry.partition("=")[0],
+    ("process", "user", "additionalGids"): lambda entry: entry,
+    ("mounts",): lambda entry: entry["destination"],
+    ("linux", "devices"): lambda entry: entry["path"],
+}
+"""What makes two entries of a list the same thing; lists not named here only grow."""

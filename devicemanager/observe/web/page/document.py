@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import attrs
+import msgspec
 
 from devicemanager.faults.states import FaultState
-from devicemanager.observe.view.changes import delta
-from devicemanager.observe.view.values import (
-    ContainerView,
+from devicemanager.observe.view import (
     LastCall,
     Layout,
     NodeView,
     PluginView,
-    PodView,
+    PodInfo,
     ResourceView,
+    delta,
 )
 from devicemanager.observe.web.page.deltas import EMPTY, At, Document, Table
 
@@ -172,32 +172,11 @@ def _call(call: LastCall) -> Row:
     return attrs.asdict(call)
 
 
-def _pod(pod: PodView) -> Row:
-    return {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "phase": pod.phase,
-        "reason": pod.reason,
-        "message": pod.message,
-        "admitted": pod.admitted,
-        "deleting": pod.deleting,
-        "containers": [_container(container) for container in pod.containers],
-    }
-
-
-def _container(container: ContainerView) -> Row:
-    return {
-        "name": container.name,
-        "kind": container.kind.value,
-        "state": container.state,
-        "reason": container.reason,
-        "message": container.message,
-        "exit_code": container.exit_code,
-        "restarts": container.restarts,
-        "wants": dict(container.wants),
-        "devices": {name: list(ids) for name, ids in container.devices.items()},
-        "claims": {name: list(devices) for name, devices in container.claims.items()},
-    }
+def _pod(pod: PodInfo) -> Row:
+    # The UID is the row's key, and the stream has a version of its own.
+    row = msgspec.to_builtins(pod)
+    del row["schema"], row["uid"]
+    return row
 
 
 def _fault(fault: FaultState) -> Row:

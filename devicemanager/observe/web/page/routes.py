@@ -17,9 +17,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from devicemanager.control.limits import Account
-from devicemanager.control.receiving import disconnected, read_body
-from devicemanager.control.sending import send_pieces
+from devicemanager.control.answer import send_pieces
+from devicemanager.control.request import Account, disconnected, read_body
 from devicemanager.observe.web.page import actions
 from devicemanager.observe.web.page.headers import HEADERS
 from devicemanager.observe.web.page.node import SiteNode

@@ -1,4 +1,4 @@
-"""What a page is shown of a picture of the node."""
+"""The document that the page shows, made from a view of the node."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devicemanager.core.podstatus.phase import Phase
+from devicemanager.kubelet.pods.pod_info import ContainerInfo, PodInfo
 from devicemanager.observe.view.values import (
-    ContainerView,
     DeviceState,
     Holder,
     LastCall,
     Layout,
     NodeView,
     PluginView,
-    PodView,
     ResourceView,
     Stream,
 )
@@ -37,11 +37,15 @@ def resource(name, where, states, holders=None, health=None):
     return ResourceView(name, True, len(states), 0, where, tuple(states), health, holders or {})
 
 
+def pod(uid, **more):
+    return PodInfo(uid=uid, name="p", namespace="ns", **more)
+
+
 def picture(*resources, **more):
     return NodeView(1, "here", "node", "1.34", resources=resources, **more)
 
 
-def test_a_device_has_its_state_its_area_and_its_holders():
+def test_device_row_has_state_area_and_holders():
     where = layout((0,), (1, 0), None, (0,))
     given = resource("r", where, [F, H, G, U], {"d1": (Holder("uid", "main"),)})
     table = Documents().of(picture(given), ())["devices", "r"]
@@ -53,37 +57,42 @@ def test_a_device_has_its_state_its_area_and_its_holders():
     }
 
 
-def test_a_health_that_the_plugin_made_up_is_told():
+def test_device_row_shows_unknown_health():
     given = resource("r", layout((0,)), [U], health=("Sick",))
     assert Documents().of(picture(given), ())["devices", "r"]["d0"][3:] == ["Sick", (0,)]
 
 
-def test_tables_of_what_has_not_changed_are_the_same_objects():
+def test_unchanged_tables_are_the_same_objects():
     documents = Documents()
     a, b = resource("a", layout((0,)), [F]), resource("b", layout((0,)), [F])
-    before = documents.of(picture(a, b, pods=(PodView("u", "ns", "p"),)), ())
+    before = documents.of(picture(a, b, pods=(pod("u"),)), ())
     other = attrs.evolve(b, states=(U,))
-    now = documents.of(picture(a, other, pods=(PodView("u", "ns", "p"),)), ())
+    now = documents.of(picture(a, other, pods=(pod("u"),)), ())
     assert now["devices", "a"] is before["devices", "a"]
     assert now["devices", "b"]["d0"][0] == "unhealthy"
-    assert before["devices", "b"]["d0"][0] == "free"  # whoever was told that still has it
+    assert (
+        before["devices", "b"]["d0"][0] == "free"
+    )  # readers of the earlier document still have it
 
 
-def test_registrations_of_one_resource_have_rows_of_their_own():
+def test_each_registration_of_a_resource_has_a_row():
     serving = PluginView("r", "new.sock", Stream.SERVING, 2, True, False)
     standby = PluginView("r", "old.sock", Stream.STANDBY, 1, False, False)
     table = Documents().of(picture(plugins=(serving, standby)), ())["plugins", ""]
     assert [row["endpoint"] for row in table.values()] == ["new.sock", "old.sock"]
 
 
-def test_a_pod_and_a_plugin_are_shown_whole():
-    container = ContainerView("main", devices={"r": ("d0",)}, wants={"r": 1})
-    pod = PodView("uid", "ns", "name", "Running", containers=(container,))
+def test_rows_of_pods_and_plugins_have_all_fields():
+    container = ContainerInfo(name="main", devices={"r": ("d0",)}, limits={"r": 1})
+    train = pod("uid", containers=(container,))
     calls = tuple(LastCall(n, 0.0, "Allocate", "OK", "", 0.1) for n in range(30))
     plugin = PluginView("r", "r.sock", Stream.SERVING, 1, False, True, calls)
-    document = Documents().of(picture(pods=(pod,), plugins=(plugin,)), ())
+    document = Documents().of(picture(pods=(train,), plugins=(plugin,)), ())
     shown = document["pods", ""]["uid"]
-    assert (shown["name"], shown["containers"][0]["devices"]) == ("name", {"r": ["d0"]})
+    fields = {each.name for each in attrs.fields(PodInfo)}
+    assert shown.keys() == fields - {"schema", "uid"}
+    assert shown["containers"][0].keys() == {each.name for each in attrs.fields(ContainerInfo)}
+    assert (shown["name"], shown["containers"][0]["devices"]) == ("p", {"r": ("d0",)})
     assert [call["number"] for call in document["plugins", ""]["1 r"]["calls"]] == [*range(20, 30)]
 
 
@@ -92,7 +101,7 @@ def test_a_pod_and_a_plugin_are_shown_whole():
 
 @st.composite
 def sequences(draw):
-    """Pictures that share what has not changed, as those of one builder do."""
+    """Views that share unchanged parts, as those of one builder do."""
     names = draw(st.lists(st.sampled_from("abc"), unique=True, min_size=1))
     now = {}
     pictures = []
@@ -125,23 +134,23 @@ def resources(draw, name, where=None):
 
 
 @given(sequences())
-def test_a_document_made_of_the_one_before_is_as_one_made_anew(pictures):
+def test_incremental_document_equals_a_new_one(pictures):
     documents = Documents()
     for each in pictures:
         assert documents.of(each, ()) == Documents().of(each, ())
 
 
-def test_a_pod_that_is_what_it_was_before_is_shown_so():
+def test_pod_that_changes_back_is_shown_again():
     documents = Documents()
-    pending, running = PodView("u", "ns", "p", "Pending"), PodView("u", "ns", "p", "Running")
-    for pod in (pending, running, pending):
-        shown = documents.of(picture(pods=(pod,)), ())["pods", ""]["u"]
-        assert shown["phase"] == pod.phase
+    pending, running = pod("u", phase=Phase.PENDING), pod("u", phase=Phase.RUNNING)
+    for each in (pending, running, pending):
+        shown = documents.of(picture(pods=(each,)), ())["pods", ""]["u"]
+        assert shown["phase"] == each.phase
 
 
-@pytest.mark.parametrize("before", [(), (PodView("u", "ns", "p"),)])
-def test_pods_come_and_go(before):
+@pytest.mark.parametrize("before", [(), (pod("u"),)])
+def test_pods_are_added_and_removed(before):
     documents = Documents()
     documents.of(picture(pods=before), ())
-    now = documents.of(picture(pods=(PodView("v", "ns", "q"),)), ())
+    now = documents.of(picture(pods=(pod("v"),)), ())
     assert list(now["pods", ""]) == ["v"]

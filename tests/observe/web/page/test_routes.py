@@ -14,7 +14,7 @@ import pytest
 from devicemanager import Settings
 from devicemanager.control import ControlServer
 from devicemanager.control.errors import HttpError
-from devicemanager.control.limits import Budget
+from devicemanager.control.request import Budget
 from devicemanager.observe.web import HttpServer
 from devicemanager.observe.web.page.actions import SettingsOf, container_settings
 from devicemanager.observe.web.page.headers import POLICY
@@ -256,7 +256,7 @@ def test_a_body_has_a_limit(post):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(post, monkeypatch):
-    monkeypatch.setattr("devicemanager.control.receiving.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("devicemanager.control.request.BODY_SECONDS", 0.05)
     assert post("/page/settings", {}, **{"Content-Length": "9"}).status == 408
 
 

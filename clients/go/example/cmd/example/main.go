@@ -13,7 +13,7 @@ import (
 
 func main() {
 	dir := flag.String("dir", "/var/lib/kubelet/device-plugins", "the kubelet's plugin directory")
-	count := flag.Int("count", 4, "how many devices there are")
+	count := flag.Int("count", 4, "number of devices")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

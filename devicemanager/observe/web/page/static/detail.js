@@ -1,6 +1,6 @@
 // Everything about what was chosen: a device, a pod, a plugin or an event.
 
-import { STATES, healthOf, holdersOf, nodesOf, podTitle, stateOf } from "./model.js";
+import { STATES, containersOf, healthOf, holdersOf, nodesOf, podTitle, stateOf, wantedDevices } from "./model.js";
 import { callWords, streamWords } from "./lists.js";
 import { clock, count, make, said, saidWhole, short } from "./text.js";
 import { settingsFacts } from "./settings.js";
@@ -130,7 +130,7 @@ export class Detail {
       ["uid", saidWhole(uid)],
     ];
     if (pod.reason) facts.push(["reason", saidWhole(pod.reason)], ["message", saidWhole(pod.message)]);
-    for (const container of pod.containers) facts.push(...this.#container(container));
+    for (const container of containersOf(pod)) facts.push(...this.#container(container));
     const { why } = this.#does.rights();
     const settings = make("button", { type: "button", disabled: why !== "" }, "Show settings");
     settings.addEventListener("click", () => this.#does.settings(uid).then((found) => this.#took(uid, found)));
@@ -148,14 +148,14 @@ export class Detail {
   #container(container) {
     const kind = { app: "container", init: "init container", sidecar: "sidecar" }[container.kind];
     const state = [container.state, container.reason, container.exit_code === null ? "" : `exit code ${container.exit_code}`];
-    if (container.restarts) state.push(`${count(container.restarts)} restarts`);
+    if (container.restart_count) state.push(`${count(container.restart_count)} restarts`);
     const lines = [make("div", {}, make("b", {}, said(container.name)), ` ${short(state.filter(Boolean).join(", "), 200)}`)];
     if (container.message) lines.push(make("div", {}, saidWhole(container.message)));
     for (const [resource, ids] of Object.entries(container.devices)) lines.push(this.#devices(resource, ids));
-    for (const [resource, wanted] of Object.entries(container.wants)) {
+    for (const [resource, wanted] of wantedDevices(container)) {
       if (!Object.hasOwn(container.devices, resource)) lines.push(make("div", {}, `wants ${count(wanted)} × `, said(resource, 80)));
     }
-    for (const [claim, devices] of Object.entries(container.claims)) {
+    for (const [claim, devices] of Object.entries(container.claim_devices)) {
       lines.push(make("div", {}, "claim ", said(claim), `: ${short(devices.join(", "), 400)}`));
     }
     const settings = this.#settings?.get(container.name);

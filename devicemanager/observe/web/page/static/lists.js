@@ -1,6 +1,7 @@
 // The lists beside the devices: pods, plugins, faults, events.
 
 import { List } from "./list.js";
+import { containersOf } from "./model.js";
 import { clock, count, counted, duration, make, said, short, whole } from "./text.js";
 
 const PHASES = { Running: "▶", Pending: "◌", Succeeded: "✓", Failed: "✕" };
@@ -43,7 +44,7 @@ function renewed(items, table, made) {
 
 function fillPod(row, { row: pod }) {
   const devices = new Map();
-  for (const container of pod.containers) {
+  for (const container of containersOf(pod)) {
     for (const [resource, ids] of Object.entries(container.devices)) {
       devices.set(resource, (devices.get(resource) ?? 0) + ids.length);
     }

@@ -8,7 +8,7 @@ import { Detail } from "./detail.js";
 import { Dialog } from "./dialog.js";
 import { Legend } from "./legend.js";
 import { Events, Faults, Plugins, Pods } from "./lists.js";
-import { Model, holdersOf, podTitle } from "./model.js";
+import { Model, containersOf, holdersOf, podTitle } from "./model.js";
 import { News, Notice } from "./news.js";
 import { Pictures } from "./shapes.js";
 import { Stream } from "./stream.js";
@@ -73,7 +73,7 @@ function ringOf(selection) {
 function reveal(selection) {
   if (selection?.kind === "device") areas.reveal(selection.resource, selection.id);
   if (selection?.kind !== "pod") return;
-  for (const container of model.row("pods", selection.uid)?.containers ?? []) {
+  for (const container of containersOf(model.row("pods", selection.uid))) {
     for (const [resource, ids] of Object.entries(container.devices)) return areas.reveal(resource, ids[0]);
   }
 }

@@ -81,3 +81,11 @@ export function podTitle(model, uid) {
   const pod = model.row("pods", uid);
   return pod === undefined ? uid : `${pod.namespace}/${pod.name}`;
 }
+
+// -- rows of pods: the fields of PodInfo (devicemanager/kubelet/pods/pod_info.py) -----------------
+
+/** All containers of a pod, in the order of their start; none for a pod that is not known. */
+export const containersOf = (pod) => (pod === undefined ? [] : [...pod.init_containers, ...pod.containers]);
+
+/** [resource, number of devices] of a container's limits. Only extended resources have a domain. */
+export const wantedDevices = (container) => Object.entries(container.limits).filter(([name]) => name.includes("/"));

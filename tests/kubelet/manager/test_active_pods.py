@@ -6,7 +6,7 @@ from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.ids import PodUid
 from devicemanager.core.ledger import Ledger
-from devicemanager.kubelet.manager.active_pods import PodStates
+from devicemanager.kubelet.manager.state import PodStates
 from tests.helpers import pod
 
 P, Q = PodUid("p"), PodUid("q")

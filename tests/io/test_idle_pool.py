@@ -23,7 +23,7 @@ def test_nothing_is_kept_unless_somebody_asks() -> None:
 
 def test_the_latest_is_taken_first_and_by_one_alone() -> None:
     idle, ended = things()
-    with idle.kept():
+    with idle.enabled():
         idle.give_back("a")
         idle.give_back("b")
         assert [idle.take(), idle.take(), idle.take()] == ["b", "a", None]
@@ -32,7 +32,7 @@ def test_the_latest_is_taken_first_and_by_one_alone() -> None:
 
 def test_not_more_than_so_many_are_kept() -> None:
     idle, ended = things()
-    with idle.kept():
+    with idle.enabled():
         for name in "abc":
             idle.give_back(name)
         assert ended == ["c"]
@@ -41,8 +41,8 @@ def test_not_more_than_so_many_are_kept() -> None:
 
 def test_they_are_kept_until_the_last_keeper_goes() -> None:
     idle, ended = things()
-    with idle.kept():
-        with idle.kept():
+    with idle.enabled():
+        with idle.enabled():
             idle.give_back("a")
         assert ended == []
     assert ended == ["a"]
@@ -50,14 +50,14 @@ def test_they_are_kept_until_the_last_keeper_goes() -> None:
 
 def test_a_forked_child_finds_none_and_ends_none_of_its_parents() -> None:
     idle, ended = things()
-    with idle.kept():
+    with idle.enabled():
         idle.give_back("a")
         with idle._here().lock:  # as if another thread were in the midst of it
             child = os.fork()
             if not child:
                 signal.alarm(5)  # it may hang for the parent's lock
                 idle.give_back("b")
-                with idle.kept():
+                with idle.enabled():
                     idle.give_back("c")
                     known = idle.take()
                 os._exit(0 if (known, idle.take(), ended) == ("c", None, ["b"]) else 1)
@@ -68,7 +68,7 @@ def test_a_forked_child_finds_none_and_ends_none_of_its_parents() -> None:
 
 def test_a_forked_child_that_leaves_its_parents_block_ends_nothing() -> None:
     idle, ended = things()
-    with idle.kept():
+    with idle.enabled():
         idle.give_back("a")
         child = os.fork()
     if not child:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from devicemanager.kubelet.registration.connection_cutter import drop_connections
+from devicemanager.kubelet.registration.fault_injection import drop_connections
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from devicemanager.claims.directory import ClaimsDirectory
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.io.directory_watch import FollowedDirectory
-from devicemanager.kubelet.pods.static import ManifestDirectoryError, StaticPods
+from devicemanager.kubelet.pods.static_pods import ManifestDirectoryError, StaticPods
 
 
 class Followed(FollowedDirectory):

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import attrs
 
-from devicemanager.core.errors import DeviceManagerError
+from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.pods import Pod
-from devicemanager.kubelet.pods.per_pod_queue import InOrder
+from devicemanager.io import directory_watch
+from devicemanager.io.directory_watch import FollowedDirectory, is_complete_at_once, is_pivot
+from devicemanager.io.watch import Change, ChangeKind
 from devicemanager.objects.manifests import ManifestError, parse
-
-__all__ = ["ManifestFiles", "PodOwner", "Report", "is_manifest"]
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """Names of manifests. Whatever else lies there, such as an editor's copies, is left alone."""
@@ -35,6 +35,73 @@ _PATIENCE_BESIDE = 0.05
 
 Report = Callable[[str], None]
 """Takes one line for the user."""
+
+Act = Callable[[], None]
+"""What is to be done. It must not raise."""
+
+_COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED)
+"""After these a file is as it will stay."""
+
+
+class ManifestDirectoryError(RequestError):
+    """The manifest directory cannot be watched."""
+
+
+class FileQueue:
+    """Does what it is given, in order, on a thread that is there while something is to do; if
+    none can be started, on that of the one who asks."""
+
+    def __init__(self) -> None:
+        # Guards all below.
+        self._changed = threading.Condition()
+        self._waiting: deque[Act] = deque()
+        self._working = False
+        self._added = 0
+        self._done = 0
+        self._late = False
+
+    @property
+    def is_late(self) -> bool:
+        """Whether something takes longer than somebody wanted to wait for it."""
+        return self._late
+
+    def add(self, act: Act, patience: float) -> None:
+        """Do ``act`` after all that was added before, and wait for its end, but no longer than
+        ``patience`` seconds, and not at all behind something that is late already."""
+        with self._changed:
+            self._waiting.append(act)
+            self._added += 1
+            begins, self._working = not self._working, True
+        if begins:
+            try:
+                threading.Thread(target=self._work, name="static pod", daemon=True).start()
+            except RuntimeError:
+                self._work()
+        self.wait(patience)
+
+    def wait(self, patience: float) -> None:
+        """Wait for the end of all that was added, but no longer than ``patience`` seconds."""
+        with self._changed:
+            if not self._late:
+                self._wait(patience)
+
+    def _wait(self, patience: float) -> None:
+        mine = self._added
+        self._late = not self._changed.wait_for(lambda: self._done >= mine, patience)
+
+    def _work(self) -> None:
+        while (act := self._next()) is not None:
+            act()
+            with self._changed:
+                self._done += 1
+                self._changed.notify_all()
+
+    def _next(self) -> Act | None:
+        with self._changed:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._working = self._late = False
+            return None
 
 
 class PodOwner(Protocol):
@@ -64,7 +131,7 @@ class _File:
     """Whether permissions are what is wrong."""
     wanted_uid: str | None = None
     """The UID that another file's pod has, if that is what is wrong."""
-    acts: InOrder = attrs.field(factory=InOrder)
+    acts: FileQueue = attrs.field(factory=FileQueue)
     """What happens to the file's pods, one after another."""
 
 
@@ -90,7 +157,7 @@ class ManifestFiles:
         self._files: dict[str, _File] = {}
         # Guards the two below.
         self._lock = threading.Lock()
-        self._leaving: dict[str, InOrder] = {}
+        self._leaving: dict[str, FileQueue] = {}
         """UIDs of pods that are being terminated, and among which acts."""
         self._freed: deque[str] = deque()
         """UIDs that were taken, and are not any more."""
@@ -181,7 +248,7 @@ class ManifestFiles:
                 return other
         return None
 
-    def _leaves_elsewhere(self, uid: str, acts: InOrder) -> bool:
+    def _leaves_elsewhere(self, uid: str, acts: FileQueue) -> bool:
         """Whether another file's pod has this UID, and is being terminated."""
         with self._lock:
             return self._leaving.get(uid, acts) is not acts
@@ -254,6 +321,64 @@ class ManifestFiles:
         # An error that nobody foresaw would end the thread without a word.
         except Exception as error:
             self._report(f"{self._directory / name}: unexpected {type(error).__name__}: {error}")
+
+
+class StaticPods(FollowedDirectory):
+    """Watches a manifest directory from ``start`` to ``stop``; a context manager.
+
+    ``owner`` and ``report`` are called by threads of ours, for one file by one at a time. The
+    pods are admitted in the order in which their files come; one whose admission hangs in a
+    plugin holds up the next for half a second and then only what happens to its own file. A
+    file is read once it is complete: when its writer closes it, or when it is moved or
+    linked here. A bad file is reported in one line and read again when it changes; its pod, if
+    it had a good one before, keeps running.
+
+    ``start`` returns when what is there has been admitted, but for admissions that hang.
+    ``stop`` leaves the pods as they are, and does not wait for an admission that hangs in a
+    plugin: that ends with its kubelet.
+    """
+
+    what = "manifest directory"
+    error = ManifestDirectoryError
+
+    def __init__(self, directory: str | os.PathLike[str], owner: PodOwner, report: Report) -> None:
+        super().__init__(Path(directory), report)
+        self._files = ManifestFiles(
+            self.directory, owner, report, wake=lambda: self._todo.put(self._files.look_at_freed)
+        )
+
+    def _scan(self) -> None:
+        self._files.scan()
+
+    def _close(self) -> None:
+        self._files.close()
+
+    def _react(self, change: Change) -> None:
+        old, new = change.name, change.new_name
+        if not old and not new:
+            self._directory_deleted()
+        elif is_pivot(change):
+            self._files.scan()
+        elif change.kind is ChangeKind.MOVED and is_manifest(old) and is_manifest(new):
+            self._files.moved(old, new)
+        elif change.kind in _COMPLETE:
+            for name in filter(is_manifest, (new, old)):
+                self._files.look_at(name)
+        elif change.kind is ChangeKind.CREATED:
+            if is_manifest(old) and is_complete_at_once(self.directory / old):
+                self._files.look_at(old)
+        elif is_manifest(old):
+            self._files.look_again_at_unreadable(old)
+
+    def _directory_deleted(self) -> None:
+        if not self.directory.exists():
+            self._report(f"manifest directory {self.directory} is gone, and its pods with it")
+            self._files.all_gone()
+
+
+def check_directory(directory: Path) -> None:
+    """Raises ManifestDirectoryError for what is no directory."""
+    directory_watch.check_directory(directory, StaticPods.what, StaticPods.error)
 
 
 def is_manifest(name: str) -> bool:

@@ -3,13 +3,13 @@ static pods."""
 
 import threading
 
-from devicemanager.kubelet.pods.per_pod_queue import InOrder
+from devicemanager.kubelet.pods.static_pods import FileQueue
 
 PATIENCE = 20.0
 
 
 def test_in_order_and_waited_for():
-    acts, done = InOrder(), []
+    acts, done = FileQueue(), []
     for number in range(5):
         acts.add(lambda number=number: done.append(number), PATIENCE)
         assert done == list(range(number + 1))
@@ -18,7 +18,7 @@ def test_in_order_and_waited_for():
 
 def test_without_a_thread_the_one_who_asks_does_it(monkeypatch):
     """It is not lost, and what comes later is done on a thread again."""
-    acts, done = InOrder(), []
+    acts, done = FileQueue(), []
 
     def none(self):
         raise RuntimeError("can't start new thread")

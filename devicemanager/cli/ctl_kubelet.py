@@ -1,0 +1,371 @@
+"""The actions of ``devicemanager ctl`` on one kubelet.
+
+Loaded when ``ctl`` is called: the operations need the extra ``control``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from devicemanager.claims.errors import ClaimsError
+from devicemanager.cli.ctl_action import (
+    LINES,
+    LIST,
+    ONE,
+    POD_HELP,
+    Action,
+    Actions,
+    add_where,
+    argument,
+    seconds,
+)
+from devicemanager.cli.ctl_client import connected, content, pods_named, print_line, show
+from devicemanager.cli.ctl_lists import FAULTS, devices, plugins, pods, print_items, resources
+from devicemanager.cli.files import check_one_standard_input
+from devicemanager.cli.options import CommandError, CommandParser
+from devicemanager.cli.output import clean
+from devicemanager.cli.settings_options import number
+from devicemanager.control.client import MockKubeletClient
+from devicemanager.control.operations import TABLE
+from devicemanager.control.shapes import Admission, CallWait
+from devicemanager.core.errors import RequestError
+from devicemanager.events.calls.matching import Mark
+from devicemanager.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+    from devicemanager.kubelet.pods.pod_info import PodInfo
+
+__all__ = ["add", "add_where"]
+
+
+class _KubeletActions(Actions):
+    def pods(
+        self, client: MockKubeletClient, args: argparse.Namespace
+    ) -> tuple[Sequence[PodInfo], str]:
+        return list(client.pods().values()), "`devicemanager ctl pods` lists all"
+
+
+_WATCH: Final = argument(
+    "-w", "--watch", action="store_true", help="continue with changes, until Ctrl-C"
+)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add all actions."""
+    actions = _KubeletActions(TABLE, connected)
+    actions.add(
+        subparsers,
+        Action(
+            "admit",
+            "admitPod",
+            help="admit pods; exit status 1 if one is rejected",
+            formats=("text", "json", "yaml"),
+            run=_admit,
+        ),
+        Action(
+            "pods",
+            "listPods",
+            help="list pods, or show some",
+            formats=LIST,
+            more=[_WATCH, argument("pods", nargs="*", metavar="POD", help=POD_HELP)],
+            run=pods,
+        ),
+        Action(
+            "delete",
+            "deletePodGracefully",
+            help="terminate and delete pods",
+            many="pod",
+            left_out=("grace_period",),
+            more=[
+                argument(
+                    "--grace-period",
+                    type=seconds,
+                    metavar="TIME",
+                    help="time for the containers to terminate, 1s at least (default: none)",
+                )
+            ],
+            run=_delete,
+        ),
+        Action(
+            "finish",
+            "finishPod",
+            more=[
+                argument(
+                    "--exit-code",
+                    action="append",
+                    default=[],
+                    metavar="[CONTAINER=]N",
+                    help="for all containers, or for one; can be repeated (default: 0)",
+                )
+            ],
+            run=_finish,
+        ),
+        Action("start-container", "startContainer", formats=ONE),
+        Action("restart-container", "restartContainer", formats=ONE),
+        Action("exit-container", "exitContainer", formats=ONE),
+        Action("container-statuses", "getContainerStatuses", formats=ONE),
+        Action("devices", "listDevices", formats=LIST, more=[_WATCH], run=devices),
+        Action("resources", "listResources", formats=LIST, more=[_WATCH], run=resources),
+        Action("plugins", "listPlugins", formats=LIST, more=[_WATCH], run=plugins),
+        Action("node", "getNode", formats=ONE),
+        Action("checkpoint", "getCheckpoint", formats=ONE),
+        Action("start", "startKubelet", done="kubelet started"),
+        Action("stop", "stopKubelet", done="kubelet stopped"),
+        Action("restart", "restartKubelet", done="kubelet restarted"),
+        Action("reboot", "rebootNode", done="node rebooted"),
+        Action("sources-ready", "setSourcesReady", done="all pods are known"),
+        Action("apply", "createClaims", run=_apply),
+        Action("events", "getEvents", formats=LINES),
+        Action(
+            "calls",
+            "getCalls",
+            left_out=("bytes",),
+            formats=LINES,
+            more=[argument("--pending", action="store_true", help="only those without a response")],
+            run=_calls,
+        ),
+    )
+    actions.add(
+        _group(subparsers, "fault", "set, list and clear injected faults of the kubelet"),
+        Action(
+            "set",
+            "setFault",
+            help="set faults",
+            left_out=("spec", "kind"),
+            more=[
+                argument(
+                    "specs",
+                    nargs="+",
+                    metavar="KIND[:OPTION=VALUE,...]",
+                    help="such as reject-register:code=UNAVAILABLE,times=2; an unknown kind or "
+                    "option lists them all",
+                )
+            ],
+            run=_set_faults,
+        ),
+        Action("list", "listFaults", formats=LIST, run=_list_faults),
+        Action(
+            "clear",
+            "clearFaults",
+            help="clear all faults, or those given",
+            left_out=("kind",),
+            more=[argument("which", nargs="*", metavar="ID|KIND", help="ID of a fault, or a kind")],
+            run=_clear_faults,
+        ),
+    )
+    actions.add(
+        _group(
+            subparsers,
+            "wait",
+            "wait for devices, an event, a call or a pod; exit status 1 after a timeout",
+            metavar="WHAT",
+        ),
+        Action("resource", "waitForResource"),
+        Action("event", "waitForEvent", positional=("kinds",), formats=LINES),
+        Action(
+            "call",
+            "waitForCall",
+            positional=("rpc",),
+            left_out=("bytes",),
+            formats=LINES,
+            more=[
+                argument(
+                    "--after",
+                    type=number(int, 0),
+                    metavar="N",
+                    help="number of a call: only later ones; by default only new ones",
+                )
+            ],
+            run=_wait_for_call,
+        ),
+        Action(
+            "pod",
+            "getPod",
+            help="wait until a pod is in a phase, or deleted",
+            more=[
+                argument(
+                    "--phase",
+                    choices=("Pending", "Running", "Succeeded", "Failed", "Deleted"),
+                    default="Running",
+                    help="phase to wait for (default: Running)",
+                ),
+                argument(
+                    "--timeout",
+                    type=seconds,
+                    default=10.0,
+                    metavar="TIME",
+                    help="time to wait, such as 30, 30s or 2m (default: 10s)",
+                ),
+            ],
+            run=_wait_for_pod,
+        ),
+    )
+    actions.add(
+        _group(subparsers, "clock", "read and advance the clock of `run --clock manual`"),
+        Action("show", "getClock", formats=ONE),
+        Action("advance", "advanceClock", done="clock advanced by {seconds:g} s"),
+    )
+
+
+def _group(subparsers: Subparsers, name: str, help_: str, metavar: str = "ACTION") -> Subparsers:
+    parser = subparsers.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
+    return parser.add_subparsers(metavar=metavar, required=True, parser_class=CommandParser)
+
+
+# -- pods --------------------------------------------------------------------------------
+
+
+def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    check_one_standard_input(args.files)
+    # Pod by pod: the earlier ones stay admitted if a later file is wrong.
+    rejected = False
+    for file in args.files:
+        try:
+            answer: Admission = client.ask(
+                "admitPod", query={"start": args.start}, body=content(file)
+            )
+        except RequestError as error:
+            raise CommandError(f"{file}: {error}") from error
+        rejected = rejected or not answer.admitted
+        if args.output == "text":
+            _print_admission(answer)
+        else:
+            show(answer, args.output)
+    return 1 if rejected else 0
+
+
+def _print_admission(answer: Admission) -> None:
+    if not answer.admitted:
+        for line in answer.explanation_text.splitlines():
+            print(clean(line))
+        return
+    print(clean(f"pod {answer.pod.title} admitted ({answer.pod.uid})"))
+    for container, given in answer.containers.items():
+        parts = [f"{resource} {','.join(ids)}" for resource, ids in given.devices.items()]
+        parts += [f"claim {claim} {','.join(held)}" for claim, held in given.claims.items()]
+        print(clean(f"  {container}: {'; '.join(parts) or 'no devices'}"))
+        if given.start_error:
+            print(clean(f"  {container} did not start: {given.start_error}"))
+
+
+def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    found = pods_named(client, args.pods)
+    if args.grace_period is None:
+        # In one request: all of them or none. A pod can be named twice.
+        client.terminate(*dict.fromkeys(pod.uid for pod in found))
+    else:
+        for pod in found:
+            client.delete(pod.uid, args.grace_period)
+    for pod in found:
+        state = "deleted" if args.grace_period is None else "is being deleted"
+        print(clean(f"pod {pod.title} {state}"))
+    return 0
+
+
+def _finish(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    (pod,) = pods_named(client, [args.pod])
+    phase = client.finish(pod.uid, _exit_codes(args.exit_code))
+    print(clean(f"pod {pod.title} {phase.value}"))
+    return 0
+
+
+def _exit_codes(given: list[str]) -> int | dict[str, int]:
+    codes: dict[str, int] = {}
+    for text in given:
+        container, _, code = text.rpartition("=")
+        try:
+            codes[container] = int(code)
+        except ValueError:
+            raise CommandError(f"invalid --exit-code {text}: expected a number") from None
+        if not container and len(given) > 1:
+            raise CommandError(f"--exit-code {text} is for all containers: do not repeat it")
+    return codes.get("", codes or 0)
+
+
+# -- files and calls ---------------------------------------------------------------------
+
+
+def _apply(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    check_one_standard_input(args.files)
+    # createClaims takes objects of all kinds; the other two are for readers of the API.
+    for file in args.files:
+        try:
+            client.ask("createClaims", body=content(file))
+        except ClaimsError as error:
+            raise CommandError(f"{file}: {error}") from error
+        print(clean(f"{file} applied"))
+    return 0
+
+
+def _calls(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    if args.pending:
+        lines: Any = client.ask("getPendingCalls").items
+    else:
+        names = ("since", "follow", "resource", "rpc", "plugin", "code", "device_id")
+        query = {name: getattr(args, name) for name in names}
+        # The text is made here, from the messages.
+        lines = client.read("getCalls", {**query, "bytes": args.output == "text"})
+    for line in lines:
+        print_line(line, args.output)
+    return 0
+
+
+# -- faults ------------------------------------------------------------------------------
+
+
+def _set_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    for fault in [Fault.parse(spec) for spec in args.specs]:  # parsed first: all or none
+        state = client.faults.set(fault)
+        done = "executed" if state.fault.is_immediate else "set"
+        print(clean(f"fault {state.id} {done}: {state.fault}"))
+    return 0
+
+
+def _list_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    print_items(FAULTS, client.ask("listFaults"), args.output)
+    return 0
+
+
+def _clear_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    wanted = [int(text) if text.isascii() and text.isdigit() else text for text in args.which]
+    count = sum(client.faults.clear(which) for which in wanted or [None])
+    print(f"{count} faults cleared")
+    return 0
+
+
+# -- waits -------------------------------------------------------------------------------
+
+
+def _wait_for_call(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    timeout = CallWait().timeout if args.timeout is None else args.timeout
+    body = CallWait(
+        resource=args.resource,
+        rpc=args.rpc,
+        plugin=args.plugin,
+        device_ids=args.device_ids,
+        code=args.code,
+        since=None if args.after is None else Mark(0, args.after),
+        bytes=args.output == "text",
+        timeout=timeout,
+    )
+    print_line(client.ask("waitForCall", body=body, timeout=timeout), args.output)
+    return 0
+
+
+def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    def phase() -> str:
+        # A pod that was deleted is not listed any more.
+        try:
+            (found,) = pods_named(client, [args.pod])
+        except CommandError:
+            return "Deleted"
+        return found.phase.value
+
+    if args.phase != "Deleted":
+        pods_named(client, [args.pod])  # reports a wrong name at once
+    what = f"pod {args.pod} to be {args.phase}"
+    client.wait_for(lambda: phase() == args.phase, args.timeout, what)
+    return 0
