@@ -1,4 +1,4 @@
-"""Manifests of pods of which only the devices matter."""
+"""Manifests of pods for tests in which only the devices matter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def pod_manifest(
     namespace: str = "default",
     uid: str | None = None,
 ) -> dict[str, Any]:
-    """The manifest of a pod with these limits, one mapping for each container.
+    """Return the manifest of a pod, with one mapping of limits per container.
 
-    ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``; further
-    ones are ``main-2``, ``main-3``, those of ``init`` are ``init``, ``init-2``. ``claims`` are
-    names of DeviceClaims that all containers use. Without a uid the kubelet derives one from
-    namespace and name.
+    ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``. Further ones are
+    ``main-2``, ``main-3``; those of ``init`` are ``init``, ``init-2``. ``claims`` are names of
+    DeviceClaims that all containers use. Without a uid, the kubelet derives one from namespace
+    and name.
     """
     metadata = {"name": name, "namespace": namespace}
     if uid is not None:

@@ -3,11 +3,11 @@
 import re
 
 import pytest
+from devicemanager.testing.shared import with_marks
 
 from devicemanager import Settings
 from devicemanager.claims.simulated import SimulatedHardware, serve
 from devicemanager.testing import pod_manifest
-from devicemanager.testing.shared import with_marks
 
 GPU = "vendor.com/gpu"
 

@@ -1,4 +1,4 @@
-"""A plugin that answers as a recorded one did."""
+"""A plugin that responds as a recorded one did."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devicemanager.plugin.names import check_resource_name
 from devicemanager.plugin.recording.answers import Answers, Miss
 from devicemanager.plugin.recording.errors import NotRecorded, RecordingError
 from devicemanager.plugin.recording.recording import Recording
-from devicemanager.plugin.recording.replayservice import ReplayService
+from devicemanager.plugin.recording.replay_service import ReplayService
 from devicemanager.plugin.resource import ResourceStatus
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import PluginSettings
@@ -24,7 +24,7 @@ __all__ = ["ReplayPlugin"]
 
 
 class _Recorded(Plugin):
-    """What the framework needs of a plugin besides its service, which says it all."""
+    """Placeholder for the framework: ``ReplayService`` responds to all calls."""
 
     def devices(self) -> list[str]:
         return []
@@ -36,15 +36,15 @@ class _Recorded(Plugin):
 class ReplayPlugin:
     """The plugin of one resource of a recording, registered with the kubelet of ``directory``.
 
-    ``recording`` is one, or the path of its file. ``resource`` may be left out if the
-    recording has one only. ``speed``: how many recorded seconds pass in a second; None: no
-    time at all between recorded events. ``start`` serves and goes on in the background,
-    across kubelet restarts too: the n-th registration is the n-th recorded one; if there
-    were fewer, the last list is sent again. ``stop`` unregisters. A context manager does both.
+    ``recording`` is a recording or the path of one. ``resource`` is optional if the recording has
+    only one. ``speed``: recorded seconds per second; None: no time between recorded events.
 
-    A request that was not recorded fails with FAILED_PRECONDITION and is listed in
-    ``misses``; ``on_miss`` is called with each. Raises RecordingError for a recording without
-    such a resource.
+    ``start`` serves in the background, also across kubelet restarts: the n-th registration replays
+    the n-th recorded one. After the last one, the last list is sent again. ``stop`` ends that. A
+    context manager does both.
+
+    A request that was not recorded fails with FAILED_PRECONDITION. It is added to ``misses``, and
+    ``on_miss`` is called. Raises RecordingError if the recording does not have the resource.
     """
 
     def __init__(
@@ -60,13 +60,12 @@ class ReplayPlugin:
         self.recording = loaded
         self.resource = _resource(loaded, resource)
         if speed is not None and not speed > 0:
-            raise RecordingError(f"speed is a number above 0, not {speed}")
+            raise RecordingError(f"speed must be above 0, not {speed}")
         self.speed = speed
         self._on_miss = on_miss
         self._registrations = loaded.registrations(self.resource)
-        every = [call for each in self._registrations for call in each.calls]
-        self._answers = Answers(every)
-        # Guards the two below.
+        self._answers = Answers([call for each in self._registrations for call in each.calls])
+        # Guards the two fields below.
         self._lock = threading.Lock()
         self._served = 0
         self._misses: list[Miss] = []
@@ -81,12 +80,12 @@ class ReplayPlugin:
         )
 
     def start(self) -> Self:
-        """Serve. Raises ConfigurationError if the directory is none, or not writable."""
+        """Serve. Raises ConfigurationError if the directory is not one, or not writable."""
         self.manager.start()
         return self
 
     def stop(self) -> None:
-        """Unregister and remove the socket. Stopping twice does nothing."""
+        """Stop serving and remove the socket. A second call does nothing."""
         self.manager.stop()
 
     def __enter__(self) -> Self:
@@ -97,27 +96,27 @@ class ReplayPlugin:
 
     @property
     def misses(self) -> tuple[Miss, ...]:
-        """The requests that were not recorded, in the order in which they came."""
+        """The requests that were not recorded, oldest first."""
         with self._lock:
             return tuple(self._misses)
 
     @property
     def first_lists(self) -> tuple[bytes, ...]:
-        """The lists that its first stream sends, as messages."""
+        """The lists that its first stream sends, serialized."""
         streams = self._registrations[0].streams
         return tuple(each.response_bytes or b"" for each in streams[0].lists) if streams else ()
 
     @property
     def status(self) -> ResourceStatus | None:
-        """State, socket and registrations; None before it has started."""
+        """State, socket and number of registrations; None before the start."""
         return next(iter(self.manager.resources()), None)
 
     def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
-        """Wait until the kubelet has registered it and, if ``streaming``, opened its list."""
+        """Wait until it is registered and, with ``streaming``, the list stream is open."""
         return self.manager.wait_registered(timeout, streaming=streaming)
 
     def check(self) -> None:
-        """Raise NotRecorded if something was asked that was not recorded."""
+        """Raise NotRecorded if there were requests that are not in the recording."""
         if misses := self.misses:
             raise NotRecorded(f"{self.resource}: " + "\n".join(map(str, misses)))
 
@@ -125,6 +124,7 @@ class ReplayPlugin:
         with self._lock:
             number, self._served = self._served, self._served + 1
         recorded = self._registrations[number : number + 2]
+        # More registrations than recorded: the last one again, with all its streams used up.
         registration = recorded[0] if recorded else self._registrations[-1]
         return ReplayService(
             plugin,
@@ -147,7 +147,7 @@ class ReplayPlugin:
         self._on_miss(miss)
 
     def _gap(self) -> float:
-        """Seconds from the end of a stream to the plugin's next registration."""
+        """Return the seconds from the end of a stream to the plugin's next registration."""
         gaps = [
             later.register.time - (end.time + end.duration)
             for earlier, later in zip(self._registrations, self._registrations[1:], strict=False)
@@ -156,16 +156,18 @@ class ReplayPlugin:
         return max(self._pace(min(gaps, default=1.0)), 0.02)
 
 
-def _resource(recording: Recording, wanted: str | None) -> str:
-    there = recording.resources
-    if wanted is None and len(there) == 1:
-        return there[0]
-    if not there:
+def _resource(recording: Recording, requested: str | None) -> str:
+    recorded = recording.resources
+    if requested is None and len(recorded) == 1:
+        return recorded[0]
+    if not recorded:
         raise RecordingError(f"{recording.path}: no plugin has registered in this recording")
-    if wanted is None:
+    if requested is None:
         raise RecordingError(
-            f"{recording.path} has {len(there)} resources, choose one: {', '.join(there)}"
+            f"{recording.path} has {len(recorded)} resources: use one of {', '.join(recorded)}"
         )
-    if wanted not in there:
-        raise RecordingError(f"{recording.path} has no {wanted}; it has {', '.join(there)}")
-    return wanted
+    if requested not in recorded:
+        raise RecordingError(
+            f"{recording.path} does not have {requested}: use one of {', '.join(recorded)}"
+        )
+    return requested

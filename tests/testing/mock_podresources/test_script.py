@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from devicemanager.testing.mock_podresources.ids import SHAPES
 
 from devicemanager.plugin.simulated import IdShape, SimulatedPlugin, SimulationSettings
 from devicemanager.testing.mock_podresources import (
@@ -13,7 +14,6 @@ from devicemanager.testing.mock_podresources import (
     load_script,
     read_script,
 )
-from devicemanager.testing.mock_podresources.ids import SHAPES
 from podresources import (
     Allocatable,
     ClaimResource,
