@@ -31,7 +31,7 @@ _NO_NODE = -1
 
 
 class HardwareError(RequestError):
-    """Invalid hardware; the text names the problem."""
+    """Hardware that cannot exist; the text names the problem."""
 
 
 class FakeSysfs:

@@ -1,4 +1,4 @@
-"""What ``import devicemanager`` offers, and what it costs."""
+"""Public names of ``devicemanager`` and ``devicemanager.testing``, and what importing them loads."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ HEAVY = {"google.protobuf", "grpc", "kubernetes", "rich", "tenacity", "watchdog"
 
 
 def loaded_by(code):
-    """Which heavy packages a fresh interpreter has loaded after ``code``."""
+    """Return the heavy packages that a new interpreter has loaded after ``code``."""
     program = f"import sys\n{code}\nprint(*sorted({HEAVY} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
@@ -21,14 +21,14 @@ def loaded_by(code):
 
 
 @pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
-def test_every_public_name_is_there(package):
+def test_every_public_name_exists(package):
     for name in package.__all__:
         found = getattr(package, name)
         assert getattr(found, "__name__", name) == name
     assert set(package.__all__) <= set(dir(package))
 
 
-def test_the_names_lead_to_the_classes_themselves():
+def test_public_name_is_the_class_itself():
     from devicemanager.kubelet.mock import MockKubelet
 
     assert devicemanager.MockKubelet is MockKubelet
@@ -36,7 +36,7 @@ def test_the_names_lead_to_the_classes_themselves():
 
 
 @pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
-def test_an_unknown_name_is_an_attribute_error(package):
+def test_unknown_name_is_an_attribute_error(package):
     with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'Nothing'"):
         _ = package.Nothing
 
@@ -55,5 +55,5 @@ def test_importing_loads_nothing_heavy(code):
     assert loaded_by(code) == set()
 
 
-def test_the_mock_kubelet_comes_without_what_it_may_never_need():
+def test_mock_kubelet_loads_neither_kubernetes_nor_rich():
     assert loaded_by("from devicemanager import MockKubelet").isdisjoint({"kubernetes", "rich"})

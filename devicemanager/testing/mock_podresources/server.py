@@ -63,7 +63,7 @@ class MockPodResources:
             try:
                 self._temporary = short_directory()
             except NoDirectory as error:
-                raise PodResourcesError(f"{error}: use socket_path, or {ADVICE}") from error
+                raise PodResourcesError(f"{error}: set a socket path, or {ADVICE}") from error
             socket_path = self._temporary / "kubelet.sock"
         self.socket_path = Path(socket_path).absolute()
         self.source = MemorySource(self.script.pods, self.script.allocatable)
