@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from devicemanager.core.errors import InternalError
-from devicemanager.io.own_packages import NAMES
+from devicemanager.io.own_packages import NAMES, PREFIX
 
 __all__ = ["hide_our_frames"]
 
 _NAMES = ("devicemanager", *NAMES)
 _OURS = (*(f"{Path(__file__).parents[2] / name}/" for name in _NAMES), "<attrs generated")
-_MODULES = tuple(f"{private}{name}." for private in ("", "_devicemanager_") for name in _NAMES)
+_MODULES = tuple(f"{prefix}{name}." for prefix in ("", PREFIX) for name in _NAMES)
 
 
 def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -1,4 +1,4 @@
-"""Public names of ``devicemanager`` and ``devicemanager.testing``, and what importing them loads."""
+"""Public names of ``devicemanager`` and its package ``testing``, and what importing them loads."""
 
 import subprocess
 import sys
