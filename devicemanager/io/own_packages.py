@@ -20,7 +20,7 @@ of the module that contains the statement. In case 2, ``_Finder`` gives each of 
 prefix to hidden names, and ``_Finder`` finds the packages with the prefix. No other module is
 affected.
 
-Each of our packages is loaded once, under one name: the first import decides which (``_hidden_by``).
+Each of our packages is loaded once, under the name that the first import decides (``_hidden_by``).
 Limit: a module of ours that was loaded before ``sys.path`` changed keeps Python's own imports.
 
 ``docs/decisions/own-packages.md`` lists the alternatives and why they fail.

@@ -57,3 +57,25 @@ def test_importing_loads_nothing_heavy(code):
 
 def test_mock_kubelet_loads_neither_kubernetes_nor_rich():
     assert loaded_by("from devicemanager import MockKubelet").isdisjoint({"kubernetes", "rich"})
+
+
+def test_kubelet_with_a_plugin_and_a_pod_never_imports_kubernetes():
+    """``kubernetes`` is most of an installation; only access to a cluster may pay for it."""
+    program = """
+from devicemanager import MockKubelet
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from devicemanager.testing import pod_manifest
+from podresources import PodResourcesClient
+
+gpus = SimulationSettings(resource_name="vendor.com/gpu", number_devices=2)
+with MockKubelet() as kubelet, SimulatedPlugin(gpus, kubelet.plugin_dir):
+    kubelet.wait_for_resource("vendor.com/gpu", 2)
+    kubelet.admit(pod_manifest("train", {"vendor.com/gpu": 1})).raise_for_rejection()
+    kubelet.restart()
+    kubelet.wait_for_resource("vendor.com/gpu", 2)
+    with PodResourcesClient(kubelet.pod_resources_socket) as client:
+        assert [pod.name for pod in client.list()] == ["train"]
+"""
+    loaded = loaded_by(program)
+    assert "kubernetes" not in loaded
+    assert "grpc" in loaded

@@ -50,8 +50,17 @@ def test_kubelet_with_a_plugin(passes):
         def test_a_plugin_without_devices(mock_kubelet, simulated_plugin):
             simulated_plugin("vendor.com/nic", 0)
             assert mock_kubelet.capacity() == {"vendor.com/nic": 0}
+
+        def test_other_fixtures(plugin_process, replay_plugin, pod_resources_server):
+            plugin_process(["true"]).wait()
+            pod_resources_server({"pod_resources": [{"name": "a"}]})
+
+        def test_no_fixture_imports_kubernetes():
+            import sys
+
+            assert "kubernetes" not in sys.modules
         """,
-        passed=3,
+        passed=5,
     )
 
 
