@@ -39,8 +39,9 @@ from devicemanager.plugin.errors import (
 )
 
 if TYPE_CHECKING:
-    from devicemanager.plugin.author import Lister, Plugin, StaticLister
+    from devicemanager.plugin.author import DeviceLists, Lister, NameLists, Plugin, StaticLister
     from devicemanager.plugin.manager import Manager
+    from devicemanager.plugin.resource import ResourceState, ResourceStatus
     from devicemanager.plugin.serving import serve
     from devicemanager.plugin.settings import PluginSettings
     from devicemanager.plugin.values import ContainerSettings, Device, DeviceSpec, Mount
@@ -49,14 +50,18 @@ __all__ = [
     "ConfigurationError",
     "ContainerSettings",
     "Device",
+    "DeviceLists",
     "DeviceRejected",
     "DeviceSpec",
     "Lister",
     "Manager",
     "Mount",
+    "NameLists",
     "Plugin",
     "PluginError",
     "PluginSettings",
+    "ResourceState",
+    "ResourceStatus",
     "StaticLister",
     "UnhealthyDevice",
     "UnknownDevice",
@@ -69,12 +74,16 @@ __getattr__, __dir__ = lazy_names(
     {
         "ContainerSettings": "values",
         "Device": "values",
+        "DeviceLists": "author",
         "DeviceSpec": "values",
         "Lister": "author",
         "Manager": "manager",
         "Mount": "values",
+        "NameLists": "author",
         "Plugin": "author",
         "PluginSettings": "settings",
+        "ResourceState": "resource",
+        "ResourceStatus": "resource",
         "StaticLister": "author",
         "serve": "serving",
     },

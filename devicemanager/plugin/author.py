@@ -83,10 +83,10 @@ class Plugin(ABC):
 
     def update(self, devices: Iterable[Device | str]) -> None:
         """Replace the device list until ``devices`` yields the next one. Thread-safe."""
-        self.device_list.publish(devices)
+        self._device_list.publish(devices)
 
     @cached_property
-    def device_list(self) -> DeviceList:
+    def _device_list(self) -> DeviceList:
         """The newest list, as sent to the kubelet."""
         # Imported here: it imports protobuf, which a program needs only to serve.
         from devicemanager.plugin.lists import DeviceList

@@ -53,7 +53,7 @@ class Manager:
         settings: PluginSettings | None = None,
         *,
         socket_name: str | None = None,
-        service: ServiceFactory = Service,
+        _service: ServiceFactory = Service,
     ) -> None:
         if not isinstance(lister, Lister):
             raise TypeError(wrong_type("lister", lister))
@@ -67,7 +67,7 @@ class Manager:
         next(socket_names("", str(self._directory), unique=True))
         self._lister = lister
         self._socket_name = socket_name
-        self._service = service
+        self._service = _service
         self._changed = Notifier()
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, self._file_changed, _SOCKET_CHANGES)
@@ -161,9 +161,9 @@ class Manager:
         Raises PluginError if no resource could be started.
         """
         with SignalWait() as signals:
-            self.run_until(signals)
+            self._run_until(signals)
 
-    def run_until(self, signals: SignalWait) -> None:
+    def _run_until(self, signals: SignalWait) -> None:
         """Do as :meth:`run`, with signals that the caller already handles."""
         if signals.is_pending():
             return

@@ -104,7 +104,7 @@ class Resource:
         self._logged = ""
         # Both are cached properties: create them on this thread, before several threads use them.
         self._stopping = plugin.stopping
-        self._devices = plugin.device_list
+        self._devices = plugin._device_list
         # It outlives kubelets and streams. A daemon: the author's generator can ignore `stopping`.
         self._lists = threading.Thread(
             target=consume,

@@ -53,7 +53,7 @@ class Service:
         self, request: dp.Empty, context: grpc.ServicerContext
     ) -> Iterator[dp.ListAndWatchResponse | bytes]:
         stream = self.streams.open(context)
-        devices = self.plugin.device_list
+        devices = self.plugin._device_list
         sent: tuple[bytes, int] | None = None
         version = -1
         while (snapshot := devices.wait_newer(version, stream.ended)) is not None:
@@ -106,12 +106,12 @@ class Service:
         return _respond(context, "PreStartContainer", prepare)
 
     def _check(self, device_ids: Iterable[str], *, reject_unhealthy: bool) -> None:
-        devices = self.plugin.device_list.current.devices
+        devices = self.plugin._device_list.current.devices
         for device_id in device_ids:
             device = devices.get(device_id)
             if device is not None and (device.healthy or not reject_unhealthy):
                 continue
-            self.plugin.device_list.resend()
+            self.plugin._device_list.resend()
             if device is None:
                 raise UnknownDevice(f"unknown device {device_id}")
             raise UnhealthyDevice(f"device {device_id} is unhealthy")

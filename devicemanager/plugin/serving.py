@@ -37,4 +37,4 @@ def serve(
     with SignalWait() as signals:
         from devicemanager.plugin.manager import Manager
 
-        Manager(lister, directory, settings).run_until(signals)
+        Manager(lister, directory, settings)._run_until(signals)

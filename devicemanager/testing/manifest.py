@@ -7,19 +7,16 @@ from typing import Any
 
 __all__ = ["pod_manifest"]
 
-Limits = Mapping[str, int | str]
-"""Resource name to quantity, as in ``resources.limits``."""
-
 
 def pod_manifest(
     name: str,
-    *containers: Limits,
-    init: Sequence[Limits] = (),
+    *containers: Mapping[str, int | str],
+    init: Sequence[Mapping[str, int | str]] = (),
     claims: Sequence[str] = (),
     namespace: str = "default",
     uid: str | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of a pod, with one mapping of limits per container.
+    """Return the manifest of a pod, with one mapping of ``resources.limits`` per container.
 
     ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``. Further ones are
     ``main-2``, ``main-3``; those of ``init`` are ``init``, ``init-2``. ``claims`` are names of
@@ -37,7 +34,9 @@ def pod_manifest(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _containers(name: str, limits: Sequence[Limits], claims: Sequence[str]) -> list[dict[str, Any]]:
+def _containers(
+    name: str, limits: Sequence[Mapping[str, int | str]], claims: Sequence[str]
+) -> list[dict[str, Any]]:
     used: dict[str, Any] = {"claims": [{"name": each} for each in claims]} if claims else {}
     return [
         {

@@ -174,16 +174,16 @@ def test_handler_of_a_dead_stream_returns(kubelet, fast):
             ended.set()
 
     plugin = Gpus()
-    wait_newer = plugin.device_list.wait_newer
+    wait_newer = plugin._device_list.wait_newer
 
     def watched(version, ended):
         if version > 0:
             waiting.set()
         return wait_newer(version, ended)
 
-    plugin.device_list.wait_newer = watched
+    plugin._device_list.wait_newer = watched
     lister = StaticLister("vendor.com", {"gpu": plugin})
-    with Manager(lister, kubelet.directory, fast, service=Watched):
+    with Manager(lister, kubelet.directory, fast, _service=Watched):
         connection = kubelet.plugin()
         assert waiting.wait(TIMEOUT)
         connection.cut()

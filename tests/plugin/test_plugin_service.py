@@ -84,7 +84,7 @@ class Plain(Plugin):
 
 
 def service_of(plugin, **settings):
-    devices = plugin.device_list
+    devices = plugin._device_list
     chosen = PluginSettings(**settings)
     return Service(plugin, chosen, Streams(chosen.max_streams, devices.notify_streams))
 
@@ -312,7 +312,7 @@ def test_slow_reader_gets_only_the_newest_state():
 def test_reverted_change_is_not_sent():
     plugin = FakePlugin()
     plugin.update(["a"])
-    devices = plugin.device_list
+    devices = plugin._device_list
     stream = service_of(plugin, list_interval=0).ListAndWatch(dp.Empty(), FakeContext())
     next(stream)
     plugin.update(["b"])
@@ -334,14 +334,14 @@ def test_resend_sends_the_same_list_again():
     plugin = FakePlugin()
     stream = service_of(plugin, list_interval=0).ListAndWatch(dp.Empty(), FakeContext())
     first = next(stream)
-    plugin.device_list.resend()
+    plugin._device_list.resend()
     assert next(stream) == first
 
 
 def test_stream_pauses_after_each_list():
     plugin = FakePlugin()
     pauses = []
-    plugin.device_list.pause = lambda seconds, _ended: pauses.append(seconds)
+    plugin._device_list.pause = lambda seconds, _ended: pauses.append(seconds)
     stream = service_of(plugin, list_interval=0.3).ListAndWatch(dp.Empty(), FakeContext())
     next(stream)
     plugin.update(["c"])

@@ -76,7 +76,7 @@ class ReplayPlugin:
             directory,
             PluginSettings(stop_grace=0.5, stream_delay=self._gap(), stream_settled=0.0),
             socket_name=self._registrations[0].register.plugin or None,
-            service=self._service,
+            _service=self._service,
         )
 
     def start(self) -> Self:

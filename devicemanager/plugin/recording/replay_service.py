@@ -118,7 +118,7 @@ class ReplayService(Service):
 
     def _wait(self, stream: Stream, seconds: float | None) -> None:
         """Wait for recorded seconds (None: forever), or until the stream has ended."""
-        devices = self.plugin.device_list
+        devices = self.plugin._device_list
         if seconds is None:
             while devices.wait_newer(devices.current.version, stream.ended) is not None:
                 pass

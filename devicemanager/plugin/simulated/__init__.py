@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from devicemanager.plugin.simulated.objects import manifest
     from devicemanager.plugin.simulated.plugin import SimulatedPlugin
-    from devicemanager.plugin.simulated.service import RpcCall
+    from devicemanager.plugin.simulated.service import RpcCall, RpcRequest
     from devicemanager.plugin.simulated.settings import IdShape, PreferredPolicy, SimulationSettings
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "ListFault",
     "PreferredPolicy",
     "RpcCall",
+    "RpcRequest",
     "SimulatedError",
     "SimulatedPlugin",
     "SimulationSettings",
@@ -57,6 +58,7 @@ __getattr__, __dir__ = lazy_names(
         "ListFault": "faults",
         "PreferredPolicy": "settings",
         "RpcCall": "service",
+        "RpcRequest": "service",
         "SimulatedError": "faults",
         "SimulatedPlugin": "plugin",
         "SimulationSettings": "settings",

@@ -122,7 +122,7 @@ class SimulatedPlugin:
             directory,
             framework,
             socket_name=f"{self.settings.plugin_name}.sock",
-            service=partial(
+            _service=partial(
                 SimulatedService, call_log=self._call_log, faults=self.faults, policy=policy
             ),
         )

@@ -30,12 +30,12 @@ from devicemanager.plugin.simulated.settings import PreferredPolicy
 from devicemanager.plugin.streams import Streams
 from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["CallLog", "RpcCall", "SimulatedService"]
+__all__ = ["CallLog", "RpcCall", "RpcRequest", "SimulatedService"]
 
 _FLOOD_INTERVAL = 0.001
 _MOST_BYTES = 64 << 20
 
-Request = (
+RpcRequest = (
     dp.Empty | dp.AllocateRequest | dp.PreferredAllocationRequest | dp.PreStartContainerRequest
 )
 """A request message of the DevicePlugin API."""
@@ -46,7 +46,7 @@ class RpcCall:
     """An RPC of the kubelet: its name and request."""
 
     rpc: str
-    request: Request
+    request: RpcRequest
 
     @property
     def device_ids(self) -> tuple[tuple[str, ...], ...]:
@@ -181,7 +181,7 @@ class SimulatedService(Service):
         self._arrive("PreStartContainer", request, context)
         return super().PreStartContainer(request, context)
 
-    def _arrive(self, rpc: str, request: Request, context: grpc.ServicerContext) -> Faults:
+    def _arrive(self, rpc: str, request: RpcRequest, context: grpc.ServicerContext) -> Faults:
         """Log, delay or fail a call. Return the faults at its arrival.
 
         A test that has seen the call in the log can already set the faults of the next one.
