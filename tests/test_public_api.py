@@ -102,7 +102,7 @@ def test_pages_import_public_names_only(document):
 
 
 def test_the_examples_of_the_docs_import_public_names_only():
-    for program in sorted((ROOT / "tests/examples").glob("*.py")):
+    for program in sorted((ROOT / "examples/python").glob("*.py")):
         for module, name in imports(program.read_text()):
             if module.partition(".")[0] in OURS:
                 assert name in PACKAGES[module].__all__, f"{program.name}: {module}.{name}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import attrs
+import pytest
 
 from tests.interop.builds import BuildFailed, Unavailable, built, digest, judge
 
-__all__ = ["CHECKPOINT", "DPM", "GENERATIONS", "SOURCES", "Recipe", "build", "explain"]
+__all__ = ["CHECKPOINT", "DPM", "GENERATIONS", "SOURCES", "Recipe", "build", "explain", "go_test"]
 
 SOURCES = Path(__file__).parent / "go"
 
@@ -83,3 +85,22 @@ def _build_into(recipe: Recipe, out: Path) -> None:
 def explain(stderr: str) -> Unavailable | BuildFailed:
     """Whether the machine or the sources are to blame for what go wrote."""
     return judge(stderr, _FETCHING)
+
+
+def go_test(directory: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run ``go test`` in a module. Skip the test if Go or the modules are not available."""
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed")
+    command = Path(sys.executable).with_name("devicemanager")
+    done = subprocess.run(
+        ["go", "test", "-count=1", *options, "./..."],
+        cwd=directory,
+        env={**os.environ, "GOTOOLCHAIN": "local", "DEVICEMANAGER": str(command), **env},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode and "FAIL" not in done.stdout:
+        reason = explain(done.stderr)
+        if isinstance(reason, Unavailable):
+            pytest.skip(f"no Go modules: {reason}")
+    return done

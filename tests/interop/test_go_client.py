@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 from tests.conformance.matrix import PLUGIN
-from tests.interop import builds, gobuild
+from tests.interop.gobuild import go_test
 from tools.go_client import FILE, source
 
 MODULE = FILE.parent
-
-
-def go_test(directory: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-    if shutil.which("go") is None:
-        pytest.skip("go is not installed")
-    command = Path(sys.executable).with_name("devicemanager")
-    done = subprocess.run(
-        ["go", "test", "-count=1", *options, "./..."],
-        cwd=directory,
-        env={**os.environ, "GOTOOLCHAIN": "local", "DEVICEMANAGER": str(command), **env},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode and "FAIL" not in done.stdout:
-        reason = gobuild.explain(done.stderr)
-        if isinstance(reason, builds.Unavailable):
-            pytest.skip(f"no Go modules: {reason}")
-    return done
 
 
 def test_the_types_are_fresh() -> None:

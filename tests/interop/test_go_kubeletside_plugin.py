@@ -20,7 +20,7 @@ from devicemanager.plugin.typed import FlatDevice, NetlinkDevice, PciDevice
 from protos import deviceplugin_v1beta1 as dp
 from tests.paths import ROOT
 
-EXAMPLE = ROOT / "tests/examples/gpu_plugin.py"
+EXAMPLE = ROOT / "examples/python/gpu_plugin.py"
 GPU = "vendor.com/gpu"
 DEADLINE = 15
 
@@ -92,7 +92,7 @@ def test_the_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
     error = kubelet.ask("allocate", GPU, "gpuctl", answer="rpc-error")
     assert (error["code"], error["message"]) == (
         "NotFound",
-        "device gpuctl is not one of this plugin's",
+        "unknown device gpuctl",
     )
     example.terminate()
     assert example.wait(DEADLINE) == 0

@@ -6,15 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from devicemanager.plugin import Manager
 from devicemanager.plugin.common.signals import STOP_SIGNALS
+from tests.paths import ROOT
 from tests.plugin.stubkubelet import TIMEOUT
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples/python"
 PLUGIN = """
 from devicemanager.plugin import Plugin, serve
 
@@ -244,6 +244,6 @@ def test_second_example_follows_plugged_cards(kubelet, fast, tmp_path):
 
 
 def test_page_shows_the_examples():
-    page = (EXAMPLES.parent.parent / "docs/plugin-author.md").read_text()
+    page = (ROOT / "docs/plugin-author.md").read_text()
     for example in ("gpu_plugin.py", "changing_plugin.py", "test_own_plugin.py"):
         assert f"```python\n{(EXAMPLES / example).read_text()}```" in page
