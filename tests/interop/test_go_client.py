@@ -1,4 +1,4 @@
-"""The Go package: its own tests, and a test suite of a plugin's author that uses it."""
+"""The Go package: its own tests, and an author's test suite that uses it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tools.go_client import FILE, source
 MODULE = FILE.parent
 
 
-def test_the_types_are_fresh() -> None:
+def test_generated_types_are_up_to_date() -> None:
     assert FILE.read_text() == source(), "run python -m tools.go_client"
 
 
-def test_its_own_tests() -> None:
+def test_tests_of_the_package_pass() -> None:
     done = go_test(MODULE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_plugin_author_finds_a_planted_bug() -> None:
+def test_example_tests_find_a_planted_bug() -> None:
     example = MODULE / "example"
     right = go_test(example)
     assert right.returncode == 0, right.stdout + right.stderr
@@ -30,7 +30,7 @@ def test_a_plugin_author_finds_a_planted_bug() -> None:
     assert "the mock kubelet saw:" in broken.stdout
 
 
-def test_a_check_that_fails_is_a_subtest_that_fails() -> None:
+def test_failed_check_is_a_failed_subtest() -> None:
     root = MODULE.parents[1]
     plugin = (
         f'PYTHONPATH="{root}" exec "{sys.executable}" "{PLUGIN}" --switch accept-unknown --dir "$0"'
@@ -41,13 +41,13 @@ def test_a_check_that_fails_is_a_subtest_that_fails() -> None:
     assert "seen:      Allocate took an unknown id" in done.stdout
 
 
-def test_without_the_command() -> None:
+def test_missing_command_is_named() -> None:
     done = go_test(MODULE, "-run", "TestErrors", DEVICEMANAGER="/nowhere/devicemanager")
     assert done.returncode == 1
     assert "pip install '.[control]', or name the command in DEVICEMANAGER" in done.stdout
 
 
-def test_an_option_that_there_is_not() -> None:
+def test_unknown_option_is_reported() -> None:
     done = go_test(MODULE, "-run", "TestUnknownOption", UNKNOWN_OPTION="1")
     assert done.returncode == 1
     assert "unrecognized arguments: --no-such-option" in done.stdout

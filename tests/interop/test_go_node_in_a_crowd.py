@@ -1,4 +1,4 @@
-"""A real plugin, in Go, serves one whole node among a hundred light ones."""
+"""A plugin in Go serves one node with sockets among a hundred in-memory nodes."""
 
 import time
 
@@ -26,7 +26,7 @@ def cluster(tmp_path):
             yield stub, found
 
 
-def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin):
+def test_go_plugin_serves_one_node_among_many(cluster, node_dir, spawn, go_bin):
     stub, joined = cluster
     options, facts = NodeOptions(), Facts()
     members = light_members("n", 101, {GPU: 1}, None, options, facts, full=1, root=node_dir)
@@ -35,7 +35,7 @@ def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin
     def allocatable(name):
         return stub.get("nodes", name)["status"]["allocatable"].get(GPU)
 
-    assert allocatable("n-0") is None, "nobody has registered there"
+    assert allocatable("n-0") is None, "no plugin has registered there"
     plugin = spawn(go_bin / "plugin", "-dir", nodes[0].kubelet.plugin_dir, "-count", "2")
     plugin.wait_for("registered", unless="register-failed")
     until(lambda: allocatable("n-0") == "2")
