@@ -76,6 +76,7 @@ class Plugin(ABC):
     def stop(self) -> None:  # noqa: B027 - see start
         """Clean up after the resource is no longer served."""
 
+    # Not in `__init__`: authors override it, and often do not call this one.
     @cached_property
     def stopping(self) -> threading.Event:
         """Event that is set when the resource stops. Wait on it instead of sleeping."""
@@ -96,6 +97,8 @@ class Plugin(ABC):
 
 def offers(plugin: Plugin, hook: Callable[..., object]) -> bool:
     """True if the plugin overrides ``hook``, a method of :class:`Plugin`."""
+    # Compare the class, not the instance: the options are sent once, at registration, and must not
+    # depend on an attribute that is set later.
     return getattr(type(plugin), hook.__name__) is not hook
 
 
@@ -137,6 +140,7 @@ class StaticLister(Lister):
 
     def __init__(self, namespace: str, plugins: dict[str, Plugin]) -> None:
         check_namespace(namespace)
+        # A frequent mistake is to pass the plugin itself.
         if not isinstance(plugins, Mapping):
             raise TypeError(f"expected plugins by last name, as in {{'gpu': …}}, not {plugins!r}")
         for last_name, plugin in plugins.items():

@@ -41,6 +41,7 @@ def consume(
     try:
         retry(
             lambda: call_hook(lambda: _publish_all(name, produce, publish, stopping)),
+            # Stops at once when `stopping` is set, also in the middle of a pause.
             Exception,
             sleep=stopping.wait,
             first_wait=backoff,
@@ -58,6 +59,8 @@ def _publish_all(
     publish: Callable[[Iterable[T]], object],
     stopping: threading.Event,
 ) -> None:
+    # A list is an Iterable, a generator an Iterator. An Iterator of IDs would be a mistake, which
+    # `_checked` reports: a string is not a list.
     produced = produce()
     if isinstance(produced, Iterator):
         lists = 0

@@ -69,15 +69,18 @@ class DeviceList:
             )
         # Read `devices` with the lock held: the later of two publishers also has the later state.
         with self._changed:
+            # An invalid list raises before anything changes: the former list stays valid.
             listed = normalise(devices)
             old = self._snapshot
             if old.published and old.devices == listed:
                 return False
+            # Serialized once, not once per stream: lists can have 100,000 devices.
             payload = wire.encode_list(listed.values())
             self._snapshot = attrs.evolve(
                 old, version=old.version + 1, devices=listed, payload=payload, published=True
             )
             self._changed.notify_all()
+        # After the list is published: a warning must not prevent the rest from working.
         _log_problems(listed, payload)
         return True
 
@@ -133,6 +136,7 @@ def _log_problems(listed: Mapping[str, Device], payload: bytes) -> None:
             len(payload),
             _MESSAGE_LIMIT,
         )
+    # The documentation of the API has this limit, but kubelets do not check it.
     for device_id in listed:
         if len(device_id) > _ID_LIMIT:
             _log.warning("device ID %s is longer than %d characters", device_id, _ID_LIMIT)

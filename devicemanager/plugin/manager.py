@@ -64,11 +64,14 @@ class Manager:
         default = PLUGINS_REGISTRY_DIRECTORY if self._settings.announce else PLUGIN_DIRECTORY
         chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
         self._directory = Path(chosen).absolute()
+        # Raises ConfigurationError now if no socket name would fit, not when the first kubelet
+        # comes.
         next(socket_names("", str(self._directory), unique=True))
         self._lister = lister
         self._socket_name = socket_name
         self._service = _service
         self._changed = Notifier()
+        # Created here, on one thread, because it is a cached property of the author's object.
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, self._file_changed, _SOCKET_CHANGES)
         # Held while a watch starts or stops: none can start after the final stop.
@@ -190,6 +193,7 @@ class Manager:
 
     def _notify_all(self) -> None:
         """Wake every resource and every waiter."""
+        # Outside the lock: `notify` wakes threads that can need it.
         with self._lock:
             resources = list(self._resources.values())
         for resource in resources:
@@ -198,12 +202,15 @@ class Manager:
 
     def _notify_waiters(self) -> None:
         self._changed.notify()
+        # `serve` must not wait forever for a signal if no resource can ever be served.
         failed = all(r.state is ResourceState.FAILED for r in self.resources())
         if self._signals is not None and self._discovered and failed:
             self._signals.give_up()
 
     def _ensure_watch(self) -> None:
         """Watch the directory that exists now; called before each observation."""
+        # `ensure` is cheap if the watch still works. It also notices a directory that was
+        # recreated, whose old inotify watch would stay silent.
         with self._watching:
             is_new = not self._stopping.is_set() and self._watch.ensure()
         if is_new:
@@ -226,10 +233,12 @@ class Manager:
             vanished = [self._resources.pop(name) for name in self._resources.keys() - wanted]
             new = sorted(wanted.keys() - self._resources.keys())
             self._leaving.extend(vanished)
+        # Ask all of them before joining one, so that they stop in parallel.
         for resource in vanished:
             resource.ask_to_stop()
         for name in new:
             self._add(name, wanted[name])
+        # After the new ones have started: a hanging `stop` must not delay them.
         _join(vanished)
         with self._lock:
             self._leaving = [left for left in self._leaving if left not in vanished]
@@ -285,6 +294,7 @@ class Manager:
 
 
 def _join(resources: Iterable[Resource]) -> None:
+    # One deadline for all: together they must not take longer than a container gets to stop.
     deadline = time.monotonic() + _STOP_LIMIT
     for resource in resources:
         if not resource.join(max(deadline - time.monotonic(), 0)):

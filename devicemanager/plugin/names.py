@@ -28,6 +28,7 @@ def check_namespace(namespace: object) -> None:
         raise ConfigurationError(
             f"invalid namespace {namespace!r}: use a domain such as vendor.com"
         )
+    # Any last name will do: this checks the namespace with the rules for a whole name.
     if reason := extended_resource_fault(f"{namespace}/x"):
         raise ConfigurationError(f"invalid namespace {namespace!r}: {reason}")
     if "." not in namespace:

@@ -56,6 +56,8 @@ class Decision:
 
 def decide(observation: Observation, settings: PluginSettings) -> Decision:
     """Return the first step that the observation requires."""
+    # The order matters. Without a kubelet there is nothing to register with. A server for a former
+    # kubelet is useless, even if its socket still exists. Only a served plugin can register.
     if observation.kubelet is None:
         return Decision(Action.IDLE, "there is no kubelet", settings.recheck)
     if observation.served_kubelet is None:
@@ -72,14 +74,17 @@ def decide(observation: Observation, settings: PluginSettings) -> Decision:
 def _watch(observation: Observation, registered_at: float, settings: PluginSettings) -> Decision:
     """Decide for a registered plugin: watch while there is a stream or one can still open."""
     streams = observation.streams
+    # An open stream is the proof of a registration: everything else can look fine without one.
     if streams.open:
         return Decision(Action.WATCH, timeout=settings.recheck)
     if streams.opened:
+        # The stream was open before: the kubelet knows the plugin, and has restarted or closed it.
         # Bounded only against overflow: stream_delay_limit applies far earlier.
         delay = settings.stream_delay * 2 ** min(observation.short_streams, 30)
         due = streams.last_ended + min(delay, settings.stream_delay_limit)
         reason = "the kubelet ended the list stream"
     elif settings.stream_wait is not None:
+        # The kubelet opens the stream right after its response to Register, or never.
         due = registered_at + settings.stream_wait
         reason = "the kubelet never opened the list stream"
     else:

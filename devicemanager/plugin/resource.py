@@ -97,6 +97,7 @@ class Resource:
         self._make_service = service
         self._pool = DaemonThreadPoolExecutor(settings.workers, f"calls of {name}")
         self._thread = threading.Thread(target=self._run, name=f"resource {name}", daemon=True)
+        # Read by `status` on other threads, written only by the resource's thread.
         self._session: Session | None = None
         self._registrations = 0
         self._short_streams = 0
@@ -147,6 +148,8 @@ class Resource:
 
     def _run(self) -> None:
         try:
+            # An exception of the author never gets here: `_call_start` and `_call_stop` handle
+            # theirs. What does is a bug of the framework, which must not affect other resources.
             if self._call_start():
                 # Call stop() after a successful start(), even if nothing was served.
                 if not self._stopping.is_set():
@@ -162,6 +165,8 @@ class Resource:
             self._pool.close()
 
     def _serve_until_stopped(self) -> None:
+        # Without this wait, each kubelet would first see the resource with 0 devices, and reject
+        # pods until the real list arrives.
         self._devices.wait_published(self._settings.first_list_wait, self._stopping.is_set)
         while not self._stopping.is_set():
             seen = self.notifier.count
@@ -173,8 +178,10 @@ class Resource:
             except OSError as error:
                 self._log_once(str(error))
                 pause = self._settings.register_backoff
+            # `seen` is from before the step: a change during the step ends this wait at once.
             if pause:
                 self.notifier.wait(seen, pause)
+        # First, so that the kubelet notices the end of the stream before a slow hook returns.
         self._end_session()
         self._lists.join(self._settings.stop_grace)
         if self._lists.is_alive():
@@ -206,17 +213,22 @@ class Resource:
         return Observation(now=time.monotonic(), kubelet=self._mode.kubelet())
 
     def _serve(self) -> None:
+        # The old server ends before the new one starts. Otherwise the plain socket name would still
+        # be in use, and each restart of the kubelet would lead to another random suffix.
         old = self._session
         self._end_session()
         kubelet = self._mode.kubelet()
         if kubelet is None:
             return
+        # Same kubelet as before: the plugin registers again because its socket or stream was lost.
         # A kubelet that still remembers the old path can reject it permanently (Q2): use another.
         again = old is not None and old.kubelet_identity == kubelet
         self._short_streams = self._short_streams + 1 if again and old and old.was_short else 0
         names = socket_names(
             self._socket_name, str(self._directory), unique=again or self._settings.unique_socket
         )
+        # Streams and service are new for each server: a late end of an old stream must not count as
+        # the end of a new one.
         streams = Streams(self._settings.max_streams, self._streams_changed)
         service = self._make_service(self.plugin, self._settings, streams)
         server = PluginServer(self._directory, names, service, self._pool, self._mode.add_to)
@@ -239,6 +251,7 @@ class Resource:
             session.close()
 
     def _streams_changed(self) -> None:
+        # Called on a thread of gRPC: only wake the threads that have to act.
         self._devices.notify_streams()
         self.notifier.notify()
         self._on_change()
@@ -247,6 +260,7 @@ class Resource:
         """Run the author's start hook, with the retries of kubevirt's dpm."""
         try:
             retry(
+                # Errors that are not Exceptions arrive as HookEnded, so one type is enough.
                 self._start_once,
                 Exception,
                 sleep=self._stopping.wait,

@@ -22,6 +22,7 @@ from podresources.sockets import FileIdentity, remove_if_same, target
 __all__ = ["PluginServer"]
 
 _OPTIONS = (
+    # Two servers must never share a socket: one of them would silently get no calls.
     ("grpc.so_reuseport", 0),
     # GetPreferredAllocation lists every free device.
     ("grpc.max_receive_message_length", -1),
@@ -56,12 +57,15 @@ class PluginServer:
             self._server.start()
             self.path = claim(bound, names)
         except BaseException as error:
+            # Also for KeyboardInterrupt: a leaked server would keep its threads until the process
+            # exits.
             self._server.stop(None)
             bound.unlink(missing_ok=True)
             # gRPC reports a failed bind as a RuntimeError without errno.
             if isinstance(error, RuntimeError):
                 raise OSError(f"cannot listen in {directory}: {error}") from error
             raise
+        # A kubelet that starts at this moment removes all sockets, perhaps also this one.
         identity = FileIdentity.of(self.path)
         if identity is None:
             self._server.stop(None)
@@ -86,6 +90,7 @@ class PluginServer:
 
         The returned event is set when the server has stopped and released its descriptors.
         """
+        # Before the streams end: the kubelet must not dial a server that is about to stop.
         remove_if_same(self.path, self.identity)
         self._service.streams.end_all()
         gone: threading.Event = self._server.stop(max(grace, _MIN_GRACE))

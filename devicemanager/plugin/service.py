@@ -56,11 +56,13 @@ class Service:
         devices = self.plugin._device_list
         sent: tuple[bytes, int] | None = None
         version = -1
+        # A slow kubelet misses intermediate states on purpose: only the newest list counts.
         while (snapshot := devices.wait_newer(version, stream.ended)) is not None:
             version = snapshot.version
             if snapshot.mark != sent:
                 sent = snapshot.mark
                 yield snapshot.payload
+                # Collect changes: a driver that reports each of 16 GPUs separately causes one list.
                 devices.pause(self.settings.list_interval, stream.ended)
 
     def Allocate(
@@ -111,6 +113,8 @@ class Service:
             device = devices.get(device_id)
             if device is not None and (device.healthy or not reject_unhealthy):
                 continue
+            # The kubelet works with an older list. Send the current one, so that it stops choosing
+            # the device.
             self.plugin._device_list.resend()
             if device is None:
                 raise UnknownDevice(f"unknown device {device_id}")
@@ -130,6 +134,7 @@ class Service:
         available = _distinct(request.available_deviceIDs)
         must_include = _distinct(request.must_include_deviceIDs)
         size = request.allocation_size
+        # If the required devices already are enough, there is nothing for the author to choose.
         chosen: Iterable[str] = ()
         if size > len(must_include):
             chosen = _ids(self.plugin.preferred_allocation(available, must_include, size))
@@ -147,6 +152,7 @@ class Service:
             "GetPreferredAllocation": dp.PreferredAllocationRequest.FromString,
             "PreStartContainer": dp.PreStartContainerRequest.FromString,
         }
+        # Parse requests as usual, but pass responses through `to_bytes`.
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(getattr(self, name), parse, wire.to_bytes)
             for name, parse in unary.items()
@@ -186,6 +192,7 @@ def _distinct(device_ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _abort(context: grpc.ServicerContext, code: str, text: str) -> NoReturn:
+    # `abort` raises; the second line is for the type checker.
     context.abort(grpc.StatusCode[code], text)
     raise AssertionError("abort returned")
 

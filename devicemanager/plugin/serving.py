@@ -31,6 +31,7 @@ def serve(
     if not isinstance(plugin, Plugin):
         raise TypeError(wrong_type("plugin", plugin))
     check_resource_name(resource)
+    # `check_resource_name` has ensured that there is exactly one slash.
     namespace, _, last_name = resource.partition("/")
     lister = StaticLister(namespace, {last_name: plugin})
     # Before gRPC is imported, which takes a while: Ctrl-C would print a traceback of the import.

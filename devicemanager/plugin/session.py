@@ -79,6 +79,8 @@ class Session:
             while not obsolete() and (left := deadline - time.monotonic()) > 0:
                 self._notifier.wait(self._notifier.count, min(left, self._settings.recheck))
 
+        # A rejection can be temporary, for example if the kubelet could not dial the plugin in
+        # time. So there is no maximum number of attempts: `obsolete` ends them.
         settings = self._settings
         if retry(
             lambda: self._attempt(obsolete),
@@ -93,6 +95,7 @@ class Session:
 
     def close(self) -> None:
         """Close the server and wait until its threads and descriptors are released."""
+        # gRPC cancels calls after the grace period. One more second is for its own threads.
         grace = self._settings.stop_grace
         self.server.close(grace).wait(grace + 1)
 

@@ -15,6 +15,7 @@ DIRECTORY_VARIABLE = "DEVICE_PLUGIN_DIRECTORY"
 
 def _number(attribute: attrs.Attribute[Any], value: float) -> None:
     """Raise ValueError unless the value is a finite number, and an integer where required."""
+    # Annotations are strings here, because of `from __future__ import annotations`.
     kinds = int if attribute.type in (int, "int") else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
         expected = "a whole number" if kinds is int else "a number"

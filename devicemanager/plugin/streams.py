@@ -61,6 +61,7 @@ class Streams:
         stream = Stream()
         with self._lock:
             self._open.append(stream)
+            # Ended streams stay in the list until their call returns; they do not count here.
             living = [other for other in self._open if not other.ended()]
             if len(living) > self._limit:
                 living[0].end()
@@ -70,12 +71,14 @@ class Streams:
                 opened=self._counts.opened + 1,
                 last_opened=time.monotonic(),
             )
+        # The callback is not called if the RPC has already ended.
         if not context.add_callback(lambda: self._close(stream)):
             self._close(stream)
         self._on_change()
         return stream
 
     def end_all(self) -> None:
+        # On a copy: `end` wakes the call, whose `_close` needs the lock.
         with self._lock:
             streams = list(self._open)
         for stream in streams:

@@ -171,6 +171,7 @@ def add_typed_devices(
 
     typed = [device.typed() if isinstance(device, FlatDevice) else device for device in devices]
     paths = [device for device in typed if isinstance(device, FilesystemDevice)]
+    # Check everything first, so that an error leaves the response unchanged.
     standard = {device.container_path: device.host_path for device in response.devices}
     missing = []
     for device in paths:

@@ -38,6 +38,7 @@ __all__ = [
     "Mount",
 ]
 
+# `1` and `0` are equal to True and False, so the type is checked first.
 _HEALTH = {True: True, False: False, HEALTHY: True, UNHEALTHY: False}
 
 
@@ -46,6 +47,7 @@ def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, .
         return ()
     if _is_index(numa):
         numa = (numa,)
+    # A string is iterable: "01" would pass as nodes 0 and 1.
     if isinstance(numa, str) or not isinstance(numa, Iterable):
         raise _not_a_node(numa)
     # sysfs shows -1 for a device without NUMA affinity.
@@ -58,6 +60,7 @@ def _is_index(value: object) -> TypeGuard[SupportsIndex]:
 
 
 def _node(node: SupportsIndex) -> int:
+    # A bool has `__index__`: True would pass as node 1.
     if isinstance(node, bool) or not _is_index(node):
         raise _not_a_node(node)
     number = operator.index(node)
@@ -184,6 +187,7 @@ def _annotations(
     _mapping(attribute.name, annotations)
     for key, value in annotations.items():
         check_text("annotation key", key)
+        # The rules of the API server, whose annotations have the same keys.
         if not is_qualified_name(key):
             raise ValueError(f"invalid annotation key: {key!r}")
         check_text(f"annotation {key}", value)
@@ -201,6 +205,7 @@ def _one_source_each(
     attribute: attrs.Attribute[Any],
     entries: Iterable[Mount | DeviceSpec],
 ) -> None:
+    # The same entry twice is harmless, and common with several devices of one card.
     sources: dict[str, str] = {}
     for entry in entries:
         if sources.setdefault(entry.container_path, entry.host_path) != entry.host_path:

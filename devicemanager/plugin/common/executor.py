@@ -45,8 +45,10 @@ class DaemonThreadPoolExecutor:
         job = future, lambda: call(*args, **kwargs)
         with self._changed:
             self._jobs.append(job)
+            # Compare with all waiting jobs: an idle thread may be about to take an earlier one.
             grow = len(self._jobs) > self._idle and self._threads < self._size
             self._threads += grow
+            # Wake one idle thread; if there is none, the new thread finds the job.
             self._changed.notify()
         if grow:
             try:
@@ -76,6 +78,7 @@ class DaemonThreadPoolExecutor:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             future, call = job
+            # As in ThreadPoolExecutor, a future can be cancelled before its call starts.
             if not future.set_running_or_notify_cancel():
                 continue
             try:
@@ -90,5 +93,6 @@ class DaemonThreadPoolExecutor:
             self._idle -= 1
             if self._jobs:
                 return self._jobs.popleft()
+            # With the lock held: the next `submit` must not count on this thread.
             self._threads -= 1
             return None

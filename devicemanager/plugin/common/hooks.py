@@ -22,6 +22,7 @@ def call_hook(hook: Callable[[], T]) -> T:
     """
     try:
         return hook()
+    # Unchanged: DeviceRejected and others mean something to the caller.
     except Exception:
         raise
     except BaseException as error:

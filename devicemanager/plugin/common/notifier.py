@@ -16,6 +16,7 @@ class Notifier:
     """
 
     def __init__(self) -> None:
+        # Guards _count.
         self._changed = threading.Condition()
         self._count = 0
 

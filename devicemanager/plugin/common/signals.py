@@ -53,6 +53,7 @@ class SignalWait:
 
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe()
+        # A signal handler must never block. If the pipe is full, the wait is awake anyway.
         os.set_blocking(self._writer, False)
         self._open = True
         _active.add(self)
@@ -69,6 +70,7 @@ class SignalWait:
         """Wait for a stop signal and return it; return None after :meth:`give_up`."""
         while True:
             (number,) = os.read(self._reader, 1)
+            # `give_up` writes 0, which is not the number of a signal.
             if number == 0:
                 return None
             # The interpreter writes every handled signal here, not only those of `_numbers`.
@@ -117,6 +119,7 @@ class SignalWait:
 
     def restore(self) -> None:
         """Restore the former handlers."""
+        # Only once: a program can call `restore` inside the block and then leave it.
         if self._handlers:
             signal.set_wakeup_fd(self._former_fd)
         while self._handlers:
@@ -125,6 +128,7 @@ class SignalWait:
 
 
 def _stop_signals() -> list[signal.Signals]:
+    # A handler for SIGHUP would undo nohup.
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in STOP_SIGNALS if not (ignored and number is signal.SIGHUP)]
 

@@ -40,6 +40,7 @@ def socket_names(plain: str, directory: str, *, unique: bool) -> Iterator[str]:
     into 107 bytes, here and under the kubelet's default directory: a container can mount the
     directory under another path than the kubelet uses.
     """
+    # One byte is for the slash, one for the dash before the suffix.
     longest = max(len(directory.encode()), len(PLUGIN_DIRECTORY))
     room = MAX_PATH_BYTES - longest - 1 - (_RANDOM_SUFFIX + 1)
     if room < _HASH + 2:
@@ -60,6 +61,7 @@ def _shorten(name: str, room: int) -> str:
     if len(raw) <= room:
         return name
     digest = hashlib.sha256(raw).hexdigest()[:_HASH]
+    # The cut can be inside a character, whose bytes are then dropped.
     return raw[: room - _HASH - 1].decode(errors="ignore") + "-" + digest
 
 
@@ -85,6 +87,9 @@ def claim(bound: Path, names: Iterator[str]) -> Path:
         except FileExistsError:
             if not _is_socket(path) or is_alive(path):
                 continue
+            # Another plugin may have taken the stale socket since the check. The rename is still
+            # safe for this plugin: the other one notices that its socket was replaced, and uses
+            # another name.
             bound.replace(path)
         else:
             bound.unlink()
@@ -95,5 +100,6 @@ def claim(bound: Path, names: Iterator[str]) -> Path:
 def _is_socket(path: Path) -> bool:
     try:
         return stat.S_ISSOCK(path.lstat().st_mode)
+    # Removed since the link failed: the name can be used.
     except FileNotFoundError:
         return True
