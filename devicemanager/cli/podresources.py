@@ -70,6 +70,7 @@ def _serve(args: argparse.Namespace) -> int:
                 KubeletVersion.parse(args.kubelet_version)
             except VersionError as error:
                 raise CommandError(f"--kubelet-version: {error}") from error
+            # The flag overrides the script.
             script = attrs.evolve(script, kubelet_version=args.kubelet_version)
         with (
             MockPodResources(script, args.socket, report=_report),
@@ -81,6 +82,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _report(line: str) -> None:
+    # A closed or missing standard output must not stop the server.
     with contextlib.suppress(OSError, AttributeError):
         sys.stdout.write(f"{clean(line)}\n")
         sys.stdout.flush()

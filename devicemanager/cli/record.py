@@ -78,6 +78,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.command and args.output == files.STANDARD_INPUT:
         raise CommandError("the command prints to standard output: set a file with --output")
     status = 0
+    # From here on, a signal stops the recorder: it restores the sockets and completes the file.
     with StopSignals() as signals:
         file: str | IO[str] = sys.stdout if args.output == files.STANDARD_INPUT else args.output
         recorder = Recorder(
@@ -107,13 +108,16 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
     words = [word.replace("{plugin_dir}", str(plugin_dir)) for word in args.command]
     # A plugin that takes the directory as an argument needs no private mounts.
     binds = () if words != args.command else (Bind(plugin_dir, Path(args.kubelet_dir).absolute()),)
+    # For plugins of `devicemanager.plugin`, which read it.
     environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(plugin_dir)}
     run = SupervisedRun(words, environment, None, binds, None)
+    # The exit of the command ends the wait below, as a signal does.
     run.start(signals.give_up)
     try:
         with signals.interruptible():
             signals.wait()
         status = run.status or 0
+        # As a shell reports death by a signal.
         return status if status >= 0 else 128 - status
     finally:
         # First: what the plugin does because it is stopped must not be recorded.
@@ -124,5 +128,6 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
 
 
 def _report(line: str) -> None:
+    # A closed or missing standard error must not stop the recording.
     with contextlib.suppress(OSError, AttributeError):
         sys.stderr.write(f"devicemanager record: {clean(line)}\n")

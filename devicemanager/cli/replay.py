@@ -70,6 +70,7 @@ def _speed(text: str) -> float:
         speed = float(text)
     except ValueError:
         speed = 0.0
+    # Also rejects NaN, which is not greater than 0.
     if not 0 < speed < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
     return speed
@@ -86,6 +87,7 @@ def _run(args: argparse.Namespace) -> int:
         recording = Recording.load(args.file) if given is None else Recording.loads(given, "-")
         plugins: list[ReplayPlugin] = []
         with contextlib.ExitStack() as stack:
+            # None makes ReplayPlugin report an empty recording.
             for resource in args.resource or recording.resources or [None]:
                 plugin = ReplayPlugin(
                     recording,

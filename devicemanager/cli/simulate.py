@@ -25,6 +25,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
+    # Imported here: importing gRPC would slow down `devicemanager --help`.
     from devicemanager.plugin.simulated import add_arguments
 
     add_arguments(parser)

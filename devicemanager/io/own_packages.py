@@ -67,6 +67,7 @@ class _Finder:
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         top = fullname.partition(".")[0]
+        # Case 1, or not one of our modules.
         if top not in _TOP_LEVEL or not any(map(_hidden_by, NAMES)):
             return None
         if fullname == top and top.startswith(PREFIX):
@@ -76,6 +77,8 @@ class _Finder:
             spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None or not _is_ours(spec.origin, top):
             return None
+        # The default loader would name the module without the prefix, and give it ordinary
+        # builtins.
         if isinstance(spec.loader, SourceFileLoader):
             spec.name, spec.loader = fullname, _Loader(fullname, spec.loader.path)
         return spec
@@ -85,6 +88,7 @@ class _Loader(SourceFileLoader):
     """Loads one of our modules with ``_import`` as its ``__import__``."""
 
     def exec_module(self, module: ModuleType) -> None:
+        # A copy: the builtins of other modules must not change.
         vars(module)["__builtins__"] = vars(builtins) | {"__import__": _import}
         super().exec_module(module)
 
@@ -114,6 +118,7 @@ def _hidden_by(name: str) -> str | None:
 
     After our package is loaded, the answer never changes: it must not be loaded twice.
     """
+    # Loaded under the prefixed name: the name was hidden then.
     if (PREFIX + name) in sys.modules:
         return name
     module = sys.modules.get(name)

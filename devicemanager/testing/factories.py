@@ -89,6 +89,7 @@ class MockKubeletFactory(Factory):
 
 
 def _events(kubelet: MockKubelet, after: int) -> str:
+    # `recent` has a limited number of events; older ones are already dropped.
     events = [event for event in kubelet.events.recent() if event.number > after]
     if not events:
         return ""
@@ -110,6 +111,7 @@ class SharedKubelet(Factory):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
+        # A separate factory, which has the checks and reports.
         self._factory = self._stack.enter_context(MockKubeletFactory(settings))
         self.kubelet = self._factory()
         self._last_event = 0
@@ -141,9 +143,11 @@ def with_marks(
         if args:
             expected = "expected fields of Settings by name, such as strict=True"
             raise TypeError(f"mark mock_kubelet: {expected}, not {args[0]!r}")
+        # Fields of closer marks, which come first, are not replaced.
         changes = {**kwargs, **changes}
     if unknown := changes.keys() - attrs.fields_dict(Settings).keys():
         raise TypeError(f"mark mock_kubelet: Settings has no field {min(unknown)!r}")
+    # The same object if nothing changes: settings are validated when they are created.
     return attrs.evolve(settings, **changes) if changes else settings
 
 
@@ -172,11 +176,13 @@ class SimulatedPluginFactory(Factory):
         invalid settings.
         """
         name = resource.rpartition("/")[2]
+        # A fixed node name makes the device IDs predictable.
         defaults = {"plugin_name": name, "device_id_prefix": name, "node_name": "mock"}
         chosen = SimulationSettings(
             resource_name=resource, number_devices=count, **(defaults | settings)
         )
         kubelet = kubelet or self._kubelet
+        # Entered before the wait: if that fails, the plugin is still stopped.
         plugin = self._stack.enter_context(SimulatedPlugin(chosen, kubelet.plugin_dir))
         if timeout is not None:
             _wait(plugin, kubelet, resource, timeout)
@@ -219,5 +225,6 @@ class PodResourcesServerFactory(Factory):
             script = read_script(script)
         elif script is not None and not isinstance(script, Script):
             script = load_script(script)
+        # ScriptError is raised before a server exists, so nothing has to be stopped.
         server = MockPodResources(script, socket_path, clock=clock)
         return self._stack.enter_context(server)

@@ -122,6 +122,7 @@ class FakePlugin:
 
     def register(self, handler: ClientHandler, name: str = "plugin.sock") -> EndpointId:
         """Connect to ``manager.plugins`` under a socket name, without sending a list."""
+        # As a real plugin: it offers a call only if it can respond to it.
         options = PluginOptions(self.pre_start_required, self.preference is not None)
         endpoint = handler.connect(self.resource, name, options, self)
         self._registered = handler, endpoint
@@ -166,6 +167,7 @@ class FakePlugin:
         """Do nothing: there is no thread to wait for."""
 
     def _called(self, call: FakeCall, error: EndpointError | None) -> None:
+        # Recorded first: `before_answer` can raise, and tests then still see the call.
         self.calls.append(call)
         self.before_answer(call)
         if error is not None:

@@ -53,6 +53,7 @@ class FakeSysfs:
         self.directory = Path(directory)
         self.topology = topology or NumaTopology.up_to(0)
         self._cpus = {node: sorted((cpus or {}).get(node, ())) for node in self.topology.nodes}
+        # Before anything is written, so that an error leaves no half tree.
         for node in {*(cpus or {}), *(memory or {})} - set(self.topology.nodes):
             raise HardwareError(f"unknown NUMA node {node}")
         self._write_cpus()
@@ -96,7 +97,9 @@ class FakeSysfs:
         if numa_node is not None and numa_node not in self.topology.nodes:
             raise HardwareError(f"{address}: unknown NUMA node {numa_node}")
         ids = _id(vendor), _id(device)
+        # As the kernel: a device without affinity is local to all CPUs.
         local = self._cpus[numa_node] if numa_node is not None else self._all_cpus
+        # Real devices are below their bus; everything else is a link to there.
         path = self.directory / f"devices/pci{match[1]}:{match[2]}" / address
         _write(path / "vendor", f"0x{ids[0]}")
         _write(path / "device", f"0x{ids[1]}")
@@ -122,6 +125,7 @@ class FakeSysfs:
         base = self.directory / "devices/system/cpu"
         for name in ("online", "present", "possible"):
             _write(base / name, _list(self._all_cpus))
+        # One physical package per NUMA node, as on most servers.
         for package, (node, ids) in enumerate(self._cpus.items()):
             for cpu in ids:
                 path = base / f"cpu{cpu}"
@@ -158,10 +162,12 @@ class FakeDev:
 
     def add(self, name: str) -> Path:
         """Add a device node; return its path. Raises HardwareError for a path outside."""
+        # `name` can be absolute or contain `..`.
         path = Path(os.path.normpath(self.directory / name))
         if self.directory not in path.parents:
             raise HardwareError(f"invalid name {name!r}: not a path below {self.directory}")
         path.parent.mkdir(parents=True, exist_ok=True)
+        # A device node needs CAP_MKNOD, a link does not.
         path.unlink(missing_ok=True)
         path.symlink_to(os.devnull)
         return path
@@ -186,11 +192,13 @@ def _write(path: Path, line: str) -> None:
 def _link(path: Path, target: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
+    # Relative, so that the tree works at any mount point.
     path.symlink_to(os.path.relpath(target, path.parent))
 
 
 def _list(ids: Collection[int]) -> str:
     """Return IDs in the kernel's list format: ``0-3,8``."""
+    # In consecutive IDs, the difference of index and ID is constant.
     runs = groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])
     parts = [[each for _, each in run] for _, run in runs]
     return ",".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -26,6 +26,7 @@ def pod_manifest(
     metadata = {"name": name, "namespace": namespace}
     if uid is not None:
         metadata["uid"] = uid
+    # A pod without limits still needs a container.
     spec = {"containers": _containers("main", containers or ({},), claims)}
     if init:
         spec["initContainers"] = _containers("init", init, claims)

@@ -93,6 +93,7 @@ class PluginProcess:
     def start(self) -> Self:
         """Run the command. Raises ProcessEnded if it cannot be started."""
         with self._lock:
+            # Two runs of one object would share its output and status.
             if self._wanted:
                 raise RuntimeError(f"{self.name} is already started: stop it first")
             self._wanted = True
@@ -109,6 +110,7 @@ class PluginProcess:
         with self._lock:
             self._wanted = False
             run, timer, self._timer = self._run, self._timer, None
+        # Outside the lock: cancelling waits for a callback that may need it.
         if timer is not None:
             timer()
         if run is not None:
@@ -150,17 +152,21 @@ class PluginProcess:
         Raises ProcessEnded and WaitTimeout; the old command then continues.
         """
         with self._lock:
+            # Only events after this number are about the new command.
             old, before, former = self._running(), self._kubelet.events.latest, self._command
             self._command, self._run = [os.fspath(word) for word in command], None
         try:
             self._launch(None)
             self._wait_for_list(resource, before, timeout)
+        # Also for KeyboardInterrupt: the old command must stay the current one.
         except BaseException:
             with self._lock:
                 new, self._run, self._command = self._run, old, former
+            # If the start itself failed, there is no new run.
             if new is not None and new is not old:
                 new.end()
             raise
+        # Not waited for: its exit takes as long as the plugin needs.
         old.terminate()
 
     def __enter__(self) -> Self:
@@ -190,6 +196,7 @@ class PluginProcess:
     def is_running(self) -> bool:
         """True if the command runs."""
         run = self._run
+        # The status is set when the command has exited and its output is read.
         return run is not None and run.status is None
 
     @property
@@ -247,6 +254,7 @@ class PluginProcess:
         return status
 
     def _check_alive(self) -> None:
+        # With restarts, an exit is not the end: the next run may register.
         run = self._run
         if run is None or (run.status is not None and self._restart == "never"):
             raise ProcessEnded(self._summary())
@@ -271,6 +279,8 @@ class PluginProcess:
             "root": str(self._kubelet.root),
         }
         command = [_filled(word, paths) for word in self._command]
+        # A variable of the surrounding shell must not lead the plugin to another kubelet. With
+        # private mounts, the default path is the right one.
         env = dict(os.environ)
         if not self._binds:
             env[DIRECTORY_VARIABLE] = paths["plugin_dir"]
@@ -285,6 +295,7 @@ class PluginProcess:
             self._run = run
             self._starts += 1
             self._started_at = self._kubelet.clock.monotonic()
+        # Outside the lock: callbacks of events may use this object.
         self._kubelet.events.publish(
             EventKind.PROCESS_STARTED, f"{self.name} runs as process {run.pid}"
         )
@@ -294,13 +305,16 @@ class PluginProcess:
         how = _how(run.status)
         self._kubelet.events.publish(EventKind.PROCESS_ENDED, f"{self.name} {how}")
         with self._lock:
+            # Stopped, not to be restarted, or replaced by `upgrade` or another `start`.
             if not self._wanted or self._restart != "always" or self._run is not run:
                 return
             clock = self._kubelet.clock
             pause = self._back_off.next_pause(clock.monotonic() - self._started_at)
             if pause:
+                # By the kubelet's clock: a test with a ManualClock need not wait.
                 due = clock.monotonic() + pause
                 self._timer = clock.call_at(due, lambda: self._launch(run))
+        # Outside the lock, because a start takes some milliseconds.
         if not pause:
             self._launch(run)
 
@@ -374,6 +388,7 @@ class PluginProcessFactory(Factory):
         command exits.
         """
         process = PluginProcess(kubelet or self._kubelet, command, **options)
+        # Stored before the start: a report is most useful when the start fails.
         self._processes.append(process)
         self._stack.enter_context(process)
         if resource is not None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _SECTION = "mock kubelet events"
 _PROCESS_SECTION = "plugin process output"
 _MARK = "mock_kubelet"
+# Keys of the stash: pytest's typed storage for plugins, on the configuration and each item.
 _SHARED: pytest.StashKey[dict[str, SharedKubelet]] = pytest.StashKey()
 """Kubelets that several tests share, by fixture name."""
 _SHARED_FIXTURES = ("module_mock_kubelet", "session_mock_kubelet")
@@ -47,6 +48,7 @@ _KEEPS_THREADS: pytest.StashKey[bool] = pytest.StashKey()
 def mock_kubelet_version() -> str:
     """The kubelet version of a test. To run a test with several versions, use
     ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``."""
+    # The newest version that was compared with a real device manager.
     from devicemanager.core.versions.version import VERIFIED
 
     return f"1.{VERIFIED}"
@@ -60,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+# Cached: validating the settings takes longer than the rest of the fixture.
 @functools.cache
 def _settings(kubelet_version: str | None = None) -> Settings:
     from devicemanager.core.versions.version import VERIFIED
@@ -92,6 +95,7 @@ def session_mock_kubelet_settings() -> Settings:
 
 
 def _marked(node: pytest.Item | pytest.Collector, settings: Settings) -> Settings:
+    # `iter_markers` yields the marks of the test first, then those of class and module.
     marks = [(mark.args, mark.kwargs) for mark in node.iter_markers(_MARK)]
     if not marks:
         return settings
@@ -126,6 +130,7 @@ def _keep_threads(config: pytest.Config) -> None:
         from devicemanager.kubelet.registration.event_loop import loops
 
         config.stash[_KEEPS_THREADS] = True
+        # Closed at the end of the session, in reverse order.
         stack = contextlib.ExitStack()
         stack.enter_context(observers.kept())
         stack.enter_context(loops.kept())
@@ -232,6 +237,7 @@ def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fail a test whose own mark affects no kubelet: it could pass for the wrong reason."""
+    # Only marks of the test itself: those of a class or module also affect other tests.
     if any(mark.name == _MARK for mark in item.own_markers):
         names = getattr(item, "fixturenames", ())
         shared = [name for name in names if name in _SHARED_FIXTURES]
@@ -256,6 +262,7 @@ def _used(item: pytest.Item) -> list[SharedKubelet]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passed test after an error on a kubelet's thread, or after a request that was not in
     a replayed recording."""
+    # After the test: an exception of the test itself takes precedence.
     yield
     if (replays := item.stash.get(_REPLAYS, None)) is not None:
         replays.check()
@@ -268,6 +275,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Reset shared kubelets for the next test."""
+    # After the teardown of the test, whose fixtures may still use the kubelet.
     yield
     for shared in _used(item):
         shared.reset()
@@ -288,6 +296,7 @@ def pytest_runtest_makereport(
     """Add events and output to the report of a failure, and shorten its traceback."""
     if call.excinfo is not None and not item.config.getoption("fulltrace"):
         _shorten(call.excinfo)
+    # The other plugins create the report first.
     report = yield
     if not report.failed:
         return report

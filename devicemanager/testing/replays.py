@@ -44,6 +44,7 @@ class ReplayPluginFactory(Factory):
         plugin = ReplayPlugin(recording, kubelet.plugin_dir, resource=resource, speed=speed)
         if check:
             self._checked.append(plugin)
+        # Before the start: lists of an earlier plugin of this resource do not count.
         before = kubelet.events.latest
         self._stack.enter_context(plugin)
         _wait(plugin, kubelet, before, timeout)
@@ -58,6 +59,7 @@ class ReplayPluginFactory(Factory):
 def _wait(plugin: ReplayPlugin, kubelet: MockKubelet, after: int, timeout: float) -> None:
     if not plugin.wait_registered(timeout):
         raise WaitTimeout(f"waited {timeout:g} s for {plugin.resource} to be registered")
+    # With a speed, later lists arrive in recorded time, which can be hours.
     lists = plugin.first_lists if plugin.speed is None else plugin.first_lists[:1]
     # The kubelet ignores a list that equals the one before.
     expected = sum(1 for _ in groupby(lists))

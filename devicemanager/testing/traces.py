@@ -25,10 +25,12 @@ def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     """Hide the frames of this project, with pytest's ``__tracebackhide__`` in each module."""
     for entry in excinfo.traceback:
         if str(entry.path).startswith(_OURS):
+            # pytest reads this name from a frame's locals or globals, and calls it with the error.
             entry.frame.f_globals["__tracebackhide__"] = _is_on_purpose
 
 
 def _is_on_purpose(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
     """True for an error that this project raises on purpose."""
+    # Subclasses of users are not ours: their errors show all frames.
     kind = type(excinfo.value)
     return kind.__module__.startswith(_MODULES) and not issubclass(kind, InternalError)

@@ -75,6 +75,7 @@ def enter(binds: Sequence[Bind]) -> None:
     """
     _unshare()
     try:
+        # Otherwise the mounts would propagate back to the host's namespace.
         _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
         # Open all sources first: a mount can hide the path of a later source.
         sources = [_open_directory(bind.source) for bind in binds]
@@ -116,7 +117,8 @@ def _unshare_user(further_flags: int) -> None:
         _call("unshare", _CLONE_NEWUSER | further_flags)
     except OSError as error:
         raise NamespaceError(_rejection(error)) from error
-    # Map the user to itself: the owners of files stay the same.
+    # The kernel requires this before an unprivileged process can write gid_map. User and group are
+    # mapped to themselves, so the owners of files stay the same.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -137,6 +139,7 @@ def _rejection(error: OSError) -> str:
 
 
 def _bind_at(source: Path, bind: Bind) -> None:
+    # /var/run is a link to /run on most systems, and a link cannot be a mount point.
     target = Path(os.path.realpath(bind.target))
     if bind.keep:
         _mirror(target, [(source, None), (target, bind.keep)])
@@ -177,8 +180,10 @@ def _mirror(
                 _show(layer / name, stage / name)
         if make is not None:
             (stage / make).mkdir(parents=True)
+        # Moved only when it is complete: `target` is one of the layers until then.
         _mount(str(stage), str(target), None, _MS_MOVE)
     finally:
+        # The mount is gone from here after the move, and an empty directory is left.
         stage.rmdir()
 
 
@@ -189,6 +194,7 @@ def _show(source: Path, target: Path) -> None:
         return
     if target.is_symlink() or target.exists():
         return
+    # A link cannot be mounted; a copy leads to the same place.
     if stat.S_ISLNK(mode):
         target.symlink_to(source.readlink())
         return

@@ -65,6 +65,7 @@ class SupervisedRun:
         report_read, report_write = os.pipe()
         plan = Supervision(self._command, self._binds, life_read, report_write)
         try:
+            # The supervisor inherits two descriptors and nothing else of this program.
             process = subprocess.Popen(
                 [sys.executable, "-c", _SUPERVISE, plan.encode()],
                 env=self._env,
@@ -75,12 +76,14 @@ class SupervisedRun:
                 pass_fds=(life_read, report_write),
             )
         finally:
+            # The ends of the supervisor: with a copy of them here, the pipes would never end.
             os.close(life_read)
             os.close(report_write)
         with os.fdopen(report_read) as report:
             line = report.readline()
         # Without a line, the supervisor could not start and has printed the reason.
         self.pid = int(json.loads(line)["pid"]) if line else process.pid
+        # A daemon: output of a command must not keep this program from exiting.
         threading.Thread(
             target=self._read, args=(process, ended), name=f"output of {self.pid}", daemon=True
         ).start()
@@ -89,6 +92,7 @@ class SupervisedRun:
         """End the command and its descendants, and wait."""
         self.terminate()
         if self.wait(_STOP_SECONDS) is None:
+            # SIGTERM was ignored, or the supervisor hangs.
             self._cut_lifeline()
             self.wait(_STOP_SECONDS)
 
@@ -115,8 +119,10 @@ class SupervisedRun:
     def _read(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
         if process.stdout is not None and self._output is not None:
             with process.stdout as stream:
+                # A limit, because output without line breaks would otherwise need unlimited memory.
                 while line := stream.readline(_LONGEST_LINE):
                     self._output.append(line.decode(errors="replace").rstrip("\n"))
+        # The end of the output comes before the exit of the supervisor, which reaps descendants.
         self.status = process.wait()
         self._cut_lifeline()
         self._done.set()

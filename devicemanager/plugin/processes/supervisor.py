@@ -88,7 +88,9 @@ def supervise(plan: Supervision) -> int:
 
     Must be called in a process with a single thread, because it forks.
     """
+    # Before the fork: a command can fork and exit before the parent gets to run.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # Blocked signals stay pending, so none is lost before `sigwaitinfo`.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     started_read, started_write = os.pipe()
     child = os.fork()
@@ -115,6 +117,7 @@ def end_as(status: int) -> NoReturn:
     """Exit as the process with this wait status did: with its status, or by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
+        # The command has dumped core already, if it was configured to.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
@@ -128,8 +131,11 @@ def _become(plan: Supervision, mask: set[signal.Signals | int]) -> NoReturn:
     """In the child: become the command, or exit with one line on standard error."""
     try:
         if plan.lifeline is not None:
+            # A session has a process group, to which the program can send signals. Without a
+            # lifeline, the command stays in the group that the terminal signals.
             os.setsid()
         if plan.binds:
+            # After the fork: only the command gets the mounts, not the supervisor.
             enter(plan.binds)
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE and catches SIGINT
@@ -142,6 +148,7 @@ def _become(plan: Supervision, mask: set[signal.Signals | int]) -> NoReturn:
     except ValueError as error:
         _print_error(f"{plan.command[0]!r}: cannot be started: {error}")
     finally:
+        # Not sys.exit: handlers of the parent program must not run in the child.
         os._exit(CANNOT_START)
 
 
@@ -159,14 +166,17 @@ def _signal_at_end(pipe: int) -> None:
 def _wait(child: int, plan: Supervision) -> int:
     while True:
         if plan.lifeline is not None and _is_closed(plan.lifeline):
+            # The descendants follow in `_end_descendants`.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             return os.waitpid(child, 0)[1]
+        # Checked before each wait: one SIGCHLD can stand for several children.
         for pid, status in _exited():
             if pid == child:
                 return status
         info = signal.sigwaitinfo(_AWAITED)
         number = signal.Signals(info.si_signo)
+        # A signal of the terminal comes from the kernel, one of `kill` from a process.
         # The terminal sends its signals to the whole group, so the command has it already.
         from_terminal = info.si_code == _SI_KERNEL and number in _FROM_TERMINAL
         if number in _FORWARDED and not from_terminal:
@@ -199,6 +209,7 @@ def _end_descendants() -> None:
     number = signal.SIGTERM
     signalled: set[int] = set()
     while True:
+        # Reap zombies: they are children until then.
         for _ in _exited():
             pass
         left = _children()
@@ -211,12 +222,14 @@ def _end_descendants() -> None:
                 os.kill(pid, number)
                 os.kill(pid, signal.SIGCONT)  # a stopped process handles SIGTERM only now
         signalled |= left
+        # A timeout, because a grandchild becomes a child without a signal.
         signal.sigtimedwait({signal.SIGCHLD}, 0.05)
 
 
 def _children() -> set[int]:
     """Return the children of this process, which include orphaned descendants."""
     children: set[int] = set()
+    # The kernel lists children per thread of the parent.
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError):
             children.update(map(int, (task / "children").read_text().split()))

@@ -69,12 +69,15 @@ class Answers:
             queue = self._calls.get((rpc, _key(rpc, request)))
             if queue is None:
                 return None
+            # The last response stays, for requests that were recorded less often than they are
+            # made.
             return queue.pop(0) if len(queue) > 1 else queue[0]
 
     def miss(self, rpc: str, request: bytes) -> Miss:
         """Describe a request that was not recorded."""
         requested = _terms(rpc, request)
         recorded = [calls[0] for (name, _), calls in self._calls.items() if name == rpc]
+        # The request with the fewest differing IDs and numbers is the most useful hint.
         nearest = min(
             recorded,
             key=lambda call: len(requested ^ _terms(rpc, call.request_bytes)),
@@ -103,6 +106,7 @@ def _key(rpc: str, request: bytes) -> Key:
                 return tuple(sorted(dp.PreStartContainerRequest.FromString(request).devices_ids))
     except DecodeError:
         pass
+    # Other methods, and requests that cannot be decoded, are compared byte by byte.
     return (request,)
 
 

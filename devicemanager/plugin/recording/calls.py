@@ -122,9 +122,11 @@ def _undecodable(content: bytes) -> dict[str, Any]:
 
 def line_of(call: RecordedCall) -> str:
     """Return the call as a line of the file, without the line break."""
+    # The data is for people and tools such as jq; `call_from_line` reads only the bytes.
     response = call.response_bytes
     data = {
         "number": call.number,
+        # Microseconds are enough, and shorter than all digits of a float.
         "time": round(call.time, 6),
         "kubelet": call.kubelet,
         "registration": call.registration,

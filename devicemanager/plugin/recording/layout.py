@@ -58,6 +58,7 @@ class PrivateDirectory:
         self.kubelet_socket = kubelet_dir / KUBELET_SOCKET
         self._served = plugin_dir / KUBELET_SOCKET
         self._identity: FileIdentity | None = None
+        # Now, because a path that is too long can never work.
         sockets.check_path(self.kubelet_socket)
         sockets.check_path(self._served)
 
@@ -76,6 +77,7 @@ class PrivateDirectory:
         self._identity = None
 
     def proxy_path(self, endpoint: str) -> Path:
+        # In the kubelet's directory, the plugin's name is free.
         return self.kubelet_socket.with_name(endpoint)
 
 
@@ -106,6 +108,7 @@ class InPlace:
 
     def kubelet(self) -> FileIdentity | None:
         found = FileIdentity.of(self._served)
+        # The recorder's own socket is at the path: the kubelet is still the one that was replaced.
         if found is None or found == self._own_identity:
             return self._kubelet_identity if found is not None else None
         # A stale socket, or one that is not served yet, does not count as a kubelet.
@@ -115,8 +118,10 @@ class InPlace:
         private = self._served.with_name(f".{secrets.token_hex(4)}")
         server.add_insecure_port(sockets.target(private))
         server.start()
+        # As the kubelet's own socket.
         private.chmod(0o660)
         identity = FileIdentity.of(private)
+        # A stale socket of an earlier kubelet that was replaced.
         self.kubelet_socket.unlink(missing_ok=True)
         self._kubelet_identity = FileIdentity.of(self._served)
         try:
@@ -132,6 +137,7 @@ class InPlace:
         identity, self._own_identity = self._own_identity, None
         if identity is None:
             return
+        # Otherwise a new kubelet has already replaced the recorder's socket.
         if FileIdentity.of(self._served) == identity:
             if sockets.is_alive(self.kubelet_socket):
                 self.kubelet_socket.replace(self._served)

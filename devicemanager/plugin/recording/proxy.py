@@ -38,6 +38,7 @@ __all__ = [
 
 CHANNEL_OPTIONS = (
     *sockets.CHANNEL_OPTIONS,
+    # No limits: what the kubelet rejects for its size must be its own decision.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -108,6 +109,7 @@ def forward(
             call.ended(code, message, ended_by)
         recorded = True
 
+    # The deadline is passed on, so that the receiver knows how long the caller waits.
     timeout = _timeout(context)
     metadata = _own_metadata(context.invocation_metadata() or ())
     try:
@@ -120,11 +122,13 @@ def forward(
     def cancel() -> None:
         responses.cancel()
 
+    # The caller may already have gone; then gRPC does not call back.
     if not context.add_callback(cancel):
         cancel()
     try:
         first = True
         for response in responses:
+            # Recorded before it is passed on: a recording never lacks what the caller has seen.
             if call is not None:
                 call.received(response)
             if first and (initial := _own_metadata(responses.initial_metadata() or ())):
@@ -133,6 +137,8 @@ def forward(
             yield response
     except grpc.RpcError as error:
         code, details = error.code(), error.details() or ""
+        # The deadline of the caller ends the call on this side first, with the same code as if the
+        # receiver had returned it. Without a deadline, the code comes from the receiver.
         timed_out = code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout is not None
         gave_up = timed_out or not context.is_active()
         ended(go_name(code.name), details, caller if gave_up else receiver())
@@ -155,6 +161,8 @@ def _timeout(context: grpc.ServicerContext) -> float | None:
 
 def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...]:
     """Return the metadata of the caller or receiver, without that of gRPC."""
+    # Metadata of gRPC describes one connection, and gRPC rejects an attempt to send it. The details
+    # of a status are metadata of the receiver in spite of their prefix.
     return tuple(
         (key, value)
         for key, value in metadata
@@ -174,6 +182,7 @@ class PluginProxy:
         self.path = path
         self._begin = begin
         self._channel = grpc.insecure_channel(sockets.target(plugin), options=CHANNEL_OPTIONS)
+        # A list stream occupies a thread as long as it is open.
         self._pool = DaemonThreadPoolExecutor(_WORKERS, f"proxy of {plugin.name}")
         self._server = grpc.server(
             self._pool.for_grpc(),
@@ -202,6 +211,7 @@ class PluginProxy:
             if not self._plugin_is_served():
                 self.error = f"no response on {self.plugin}"
                 return
+            # `close` may have come while the plugin was dialed: it would not find a later server.
             with self._lock:
                 if not self._closed:
                     self._publish()
@@ -224,6 +234,7 @@ class PluginProxy:
         with sockets.published(self.path) as private:
             self._server.add_insecure_port(sockets.target(private))
             self._server.start()
+        # Read after the plugin is served: a plugin that starts replaces its own stale socket.
         self._identity = FileIdentity.of(self.path)
         self._plugin_identity = FileIdentity.of(self.plugin)
 
@@ -261,6 +272,7 @@ class PluginProxy:
             self._closed = True
         self._closing.set()
         self.remove_socket()
+        # Server first: calls in progress still use the channel.
         self._server.stop(_GRACE).wait()
         self._channel.close()
         self._pool.close()
@@ -310,6 +322,7 @@ class PluginProxies:
         with self._lock:
             old = self._proxies.get(proxy.path)
             self._proxies[proxy.path] = proxy
+        # Outside the lock: it waits for calls in progress.
         if old is not None:
             old.close()
 
@@ -328,6 +341,8 @@ class PluginProxies:
                 proxy.remove_socket()
             else:
                 continue
+            # A proxy with a call in progress is closed at a later check. So the last responses of a
+            # plugin that exits still arrive.
             if proxy.opened.is_set() and proxy.is_idle:
                 with self._lock:
                     if self._proxies.get(proxy.path) is proxy:

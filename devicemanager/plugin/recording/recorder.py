@@ -90,6 +90,7 @@ class Recorder:
     ) -> None:
         directory = Path(kubelet_dir).absolute()
         private = None if plugin_dir is None else Path(plugin_dir).absolute()
+        # Check everything before a directory or a file is created: an error then leaves nothing.
         if in_place and private is not None:
             raise RecordingError("use either in_place or plugin_dir, not both")
         for path in filter(None, (directory, private)):
@@ -99,6 +100,7 @@ class Recorder:
             raise RecordingError(
                 f"{directory} is the kubelet's directory: plugins need another one"
             )
+        # A short path, because each plugin's socket has to fit into 107 bytes.
         self._temporary = None
         if private is None and not in_place:
             try:
@@ -120,6 +122,7 @@ class Recorder:
         self._changed = Notifier()
         self._watches = [
             DirectoryWatch(path, lambda _change: self._changed.notify(), _SOCKET_CHANGES)
+            # With `in_place` both are the same directory, which needs only one watch.
             for path in sorted({directory, self._layout.plugin_dir})
         ]
         self._stopping = threading.Event()
@@ -155,6 +158,7 @@ class Recorder:
             except OSError as error:
                 raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
         else:
+            # A file of the caller is written, but never closed here.
             self._stream = self._file
         self._writer = RecordingWriter(
             self._stream, str(self._kubelet_dir), self._redaction, self._cannot_write
@@ -162,8 +166,11 @@ class Recorder:
         for watch in self._watches:
             watch.ensure()
         try:
+            # On the caller's thread: a directory that is not writable must be an error of `start`.
+            # Later, the same error is only reported, because it can be temporary.
             self._follow_kubelet()
         except (RecordingError, PodResourcesError, OSError, RuntimeError) as error:
+            # The thread does not run yet, so everything must be stopped here.
             self._end()
             raise RecordingError(f"cannot serve the recorder's socket: {error}") from error
         if self._kubelet is None:
@@ -198,6 +205,7 @@ class Recorder:
     def _run(self) -> None:
         reported = ""
         while not self._stopping.is_set():
+            # Before the observation: a change during it ends the wait below at once.
             seen = self._changed.count
             pause = _RECHECK
             try:
@@ -207,6 +215,7 @@ class Recorder:
                 reported = ""
             except (RecordingError, PodResourcesError, OSError, RuntimeError) as error:
                 pause = _RETRY
+                # Report each problem once, not ten times per second.
                 if str(error) != reported:
                     reported = str(error)
                     self._report(f"cannot serve the recorder's socket now: {error}")
@@ -218,6 +227,8 @@ class Recorder:
     def _follow_kubelet(self) -> None:
         kubelet = self._layout.kubelet()
         if kubelet != self._kubelet:
+            # The old kubelet is gone even if a new one has already replaced its socket: plugins
+            # must see both events, or they would keep connections to the old one.
             self._leave()
             self._proxies.mirror()
             if kubelet is not None:
@@ -236,6 +247,7 @@ class Recorder:
             handlers=[AnyMethodHandler(self._register)],
             options=SERVER_OPTIONS,
         )
+        # A server that was not started still has threads, which only `stop` ends.
         try:
             self._layout.serve(server)
         except BaseException:
@@ -245,6 +257,7 @@ class Recorder:
 
     def _leave(self) -> None:
         server, self._server = self._server, None
+        # Before the sockets change, because plugins react to that at once.
         self._proxies.kubelet_leaves()
         self._layout.leave()
         if server is not None:
@@ -270,6 +283,7 @@ class Recorder:
     ) -> Iterator[bytes]:
         """Forward a call to the kubelet; in Register, replace the endpoint by the proxy's."""
         rpc = method.rpartition("/")[2]
+        # Other methods are forwarded as well: a later API version can have more of them.
         message = _register_request(request) if rpc == REGISTER else dp.RegisterRequest()
         plugin = Registered(
             self._kubelets, next(self._numbers), message.resource_name, message.endpoint
@@ -278,9 +292,12 @@ class Recorder:
         call = self._writer.begin(plugin, rpc, request) if recorded else None
         if _is_file_name(message.endpoint):
             message.endpoint = self._serve_proxy(plugin, recorded)
+            # Otherwise forward the original bytes, with fields that this version of the API lacks.
             if message.endpoint != plugin.plugin:
                 request = message.SerializeToString()
         self._report(f"{plugin.resource or rpc} registers as {plugin.plugin}")
+        # One channel per registration: after a kubelet restart, an old channel would wait for its
+        # reconnect backoff.
         channel = grpc.insecure_channel(
             sockets.target(self._layout.kubelet_socket), options=CHANNEL_OPTIONS
         )
@@ -307,6 +324,8 @@ class Recorder:
         proxy = PluginProxy(self.plugin_dir / plugin.plugin, path, begin)
         self._proxies.add(proxy)
         proxy.open()
+        # The kubelet dials for 10 s as well. Waiting for a second avoids its log lines about a
+        # plugin that is not served yet.
         proxy.opened.wait(_SERVED_SECONDS)
         if proxy.error:
             self._report(f"{plugin.resource} cannot be recorded: {proxy.error}")
@@ -320,10 +339,12 @@ def _register_request(request: bytes) -> dp.RegisterRequest:
     try:
         return dp.RegisterRequest.FromString(request)
     except DecodeError:
+        # Forward it unchanged: the kubelet rejects it with its own text.
         return dp.RegisterRequest()
 
 
 def _is_file_name(endpoint: str) -> bool:
+    # An endpoint such as `../x` would lead out of the directory. The kubelet checks it itself.
     return (
         bool(endpoint)
         and "/" not in endpoint

@@ -86,6 +86,7 @@ class Recording:
             text = data.decode()
         except UnicodeDecodeError as error:
             raise RecordingError(f"cannot read {where}: not UTF-8 text") from error
+        # After a complete last line, the last part is empty.
         *lines, last = text.split("\n")
         header = _header(where, lines)
         calls = [_call(where, number, line) for number, line in enumerate(lines[1:], start=2)]
@@ -108,6 +109,7 @@ class Recording:
 
         If it accepted none, return those that it rejected.
         """
+        # One Register call is one registration. Its calls and streams have the same number.
         every = [
             self._registration(call)
             for call in sorted(self._registers(), key=lambda call: call.registration)

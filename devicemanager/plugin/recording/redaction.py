@@ -49,6 +49,7 @@ class Redaction:
                 if any(pattern.search(name) for pattern in self._patterns):
                     container.envs[name] = REDACTED
                     names.add(name)
+        # Unchanged bytes keep fields that this version of the API does not have.
         if not names:
             return response, ()
         return message.SerializeToString(deterministic=True), tuple(sorted(names))

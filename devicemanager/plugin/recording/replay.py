@@ -74,6 +74,9 @@ class ReplayPlugin:
         self.manager = Manager(
             StaticLister(namespace, {name: _Recorded()}),
             directory,
+            # The framework would register again when a stream ends. `stream_delay` makes it do so
+            # after the recorded time, and `stream_settled` without a longer pause after short
+            # streams.
             PluginSettings(stop_grace=0.5, stream_delay=self._gap(), stream_settled=0.0),
             socket_name=self._registrations[0].register.plugin or None,
             _service=self._service,
@@ -121,6 +124,7 @@ class ReplayPlugin:
             raise NotRecorded(f"{self.resource}: " + "\n".join(map(str, misses)))
 
     def _service(self, plugin: Plugin, settings: PluginSettings, streams: Streams) -> Service:
+        # The framework creates one service per registration, in order.
         with self._lock:
             number, self._served = self._served, self._served + 1
         recorded = self._registrations[number : number + 2]
@@ -148,6 +152,7 @@ class ReplayPlugin:
 
     def _gap(self) -> float:
         """Return the seconds from the end of a stream to the plugin's next registration."""
+        # The shortest gap: a plugin that registers too late would miss a recorded kubelet instance.
         gaps = [
             later.register.time - (end.time + end.duration)
             for earlier, later in zip(self._registrations, self._registrations[1:], strict=False)

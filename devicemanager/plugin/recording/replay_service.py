@@ -101,6 +101,8 @@ class ReplayService(Service):
     def _ends(self, recorded: RecordedStream) -> bool:
         """True if the plugin ended this stream. A kubelet ends streams by itself, here as well."""
         streams, after = self._registration.streams, self._after
+        # The last stream of a registration ended for one of two reasons: the plugin registered
+        # again, or the recording stopped.
         if recorded is streams[-1]:
             if after is None:
                 return False
@@ -120,6 +122,8 @@ class ReplayService(Service):
         """Wait for recorded seconds (None: forever), or until the stream has ended."""
         devices = self.plugin._device_list
         if seconds is None:
+            # The placeholder plugin never publishes another list, so only the end of the stream
+            # wakes it.
             while devices.wait_newer(devices.current.version, stream.ended) is not None:
                 pass
         elif (pause := self._pace(seconds)) > 0:
@@ -134,6 +138,7 @@ class ReplayService(Service):
         return self._repeat(call, context)
 
     def _repeat(self, call: RecordedCall, context: grpc.ServicerContext) -> bytes:
+        # A recorded call can have taken minutes: stop waiting when the kubelet gives up.
         gone = threading.Event()
         if not context.add_callback(gone.set):
             gone.set()

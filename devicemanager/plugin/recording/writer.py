@@ -103,19 +103,23 @@ class RecordingWriter:
 
     def close(self) -> None:
         """Write the calls in progress as ended by the recorder. The file stays open."""
+        # On a copy: `ended` needs the lock.
         with self._lock:
             calls = sorted(self._in_progress, key=lambda call: call.started)
         for call in calls:
             call.ended("Canceled", "the recording ended", EndedBy.RECORDER)
         with self._lock:
+            # Calls that begin later, while plugins are stopped, are not recorded.
             self._closed = True
 
     def add(self, call: CallInProgress, entry: RecordedCall, *, last: bool) -> None:
         """Write a line of a call; ``last`` if it is the end, after which nothing is written."""
+        # Outside the lock: decoding a large response must not delay other calls.
         if entry.response_bytes is not None:
             response, redacted = self._redaction.apply(entry.rpc, entry.response_bytes)
             entry = attrs.evolve(entry, response_bytes=response, redacted=redacted)
         with self._lock:
+            # A call can end twice: by its own end, and by `close`.
             if self._closed or call not in self._in_progress:
                 return
             if last:
@@ -128,6 +132,7 @@ class RecordingWriter:
             return
         try:
             self._file.write(line + "\n")
+            # A killed recorder must not lose calls.
             self._file.flush()
         except OSError as error:
             self._error = error
@@ -144,6 +149,7 @@ class CallInProgress:
         self._plugin = plugin
         self._rpc = rpc
         self._request = request
+        # Wall time for people, monotonic time for durations.
         self._time = time.time()
         self.started = time.monotonic()
         self.is_stream = is_stream(rpc)

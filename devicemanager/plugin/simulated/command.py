@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("IMAGE") or DEFAULT_IMAGE,
         help=f"container image in the manifest (default: {DEFAULT_IMAGE})",
     )
+    # The help shows the defaults of the class, not those of the environment.
     defaults = SimulationSettings()
     for field in attrs.fields(SimulationSettings):
         text = field.metadata["help"]
@@ -108,6 +109,7 @@ def _check_directory(directory: Path) -> None:
 
 
 def _settings(args: argparse.Namespace) -> SimulationSettings:
+    # Flags as variables: one place then parses both, and errors name both.
     names = [field.name for field in attrs.fields(SimulationSettings)]
     flags = {name.upper(): value for name in names if (value := getattr(args, name)) is not None}
     return SimulationSettings.from_env(os.environ | flags)

@@ -64,6 +64,7 @@ class ControlFile:
 
     def _contents(self) -> str:
         try:
+            # Undecodable bytes must not end the plugin; the line with them is reported as invalid.
             return read_regular(self._path, _MOST_BYTES).decode(errors="replace")
         except OSError:
             return ""
@@ -76,6 +77,7 @@ class ControlFile:
     def _read(self) -> None:
         with self._lock:
             text = self._contents()
+            # Many file events do not change the content.
             if text != self._text:
                 self._text = text
                 self._apply(parse_control(text, str(self._path)))

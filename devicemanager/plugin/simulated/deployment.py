@@ -51,6 +51,7 @@ def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
                 settings.namespace, daemon_set(settings, image), **_LIMIT
             ),
         )
+        # Not replaced: it may run with other settings, and its devices may be in use.
         if not created:
             raise DeploymentError(
                 f"DaemonSet {name} exists: undeploy it first, or use another PLUGIN_NAME"
@@ -76,6 +77,7 @@ def undeploy(settings: SimulationSettings) -> str:
 
 def _remove_namespace(settings: SimulationSettings, api: _Apis) -> bool:
     labels = api.core.read_namespace(settings.namespace, **_LIMIT).metadata.labels
+    # Without the label, another tool or user created the namespace.
     if not MANAGED_BY.items() <= (labels or {}).items():
         return False
     others = api.apps.list_namespaced_daemon_set(settings.namespace, **_LIMIT)
@@ -111,6 +113,7 @@ def _cluster(purpose: str) -> Iterator[_Apis]:
         _load(config, configuration)
     except Exception as error:
         raise DeploymentError(f"cannot {purpose}: {_configuration_problem(error)}") from error
+    # The default retries for minutes when the API server cannot be reached.
     configuration.retries = False
     try:
         with client.ApiClient(configuration) as api:
@@ -133,6 +136,7 @@ def _load(config: Any, configuration: object) -> None:
         check_kubeconfig(path)
     try:
         config.load_kube_config(config_file=chosen, client_configuration=configuration)
+    # Without KUBECONFIG and without ~/.kube/config, the program may run in a pod.
     except config.ConfigException:
         if chosen:
             raise

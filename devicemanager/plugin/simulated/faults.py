@@ -23,6 +23,7 @@ RPCS = (
 GARBAGE = b"\xff\xff\xff garbage"
 """Bytes that no protobuf message type can parse."""
 
+# About as many devices as fit into a message of 4 MiB, which the kubelet accepts.
 _HUGE = 100_000
 _OVER_4_MIB = 4 * 1024 * 1024 + 1
 
@@ -92,9 +93,11 @@ class Faults:
 
 def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
     """Yield the messages to send for a fault, made from the correct list's bytes."""
+    # Add to the correct list instead of replacing it: tests then see that its devices survive.
     message = dp.ListAndWatchResponse.FromString(payload)
     match fault:
         case ListFault.DUPLICATE_IDS:
+            # Merging appends repeated fields, so each device is there twice.
             message.MergeFromString(payload)
         case ListFault.EMPTY_ID:
             message.devices.add(ID="", health=HEALTHY)
@@ -103,6 +106,7 @@ def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
         case ListFault.NEGATIVE_NUMA:
             message.devices.add(ID="on-node-minus-5", health=HEALTHY).topology.nodes.add(ID=-5)
         case ListFault.EMPTY_TOPOLOGY:
+            # A topology without NUMA nodes. Kubelets hide such a device from PodResources (Q13).
             message.devices.add(ID="without-nodes", health=HEALTHY).topology.SetInParent()
         case ListFault.HUGE:
             for index in range(_HUGE - len(message.devices)):

@@ -81,6 +81,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
     container = {
         "name": "plugin",
         "image": image,
+        # The default image has the tag latest, which would otherwise always be pulled.
         "imagePullPolicy": "IfNotPresent",
         "env": [*env, {"name": "NODE_NAME", "valueFrom": node}],
         "securityContext": {
@@ -92,6 +93,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
     return {
         # Tolerate all taints: nodes with devices are often tainted.
         "tolerations": [{"operator": "Exists"}],
+        # Without the plugin, the node has no devices: evict it last.
         "priorityClassName": "system-node-critical",
         "automountServiceAccountToken": False,
         "containers": [container],

@@ -64,6 +64,7 @@ class _Preferring(_Simulated):
         policy = self._settings.preferred_policy
         if policy is PreferredPolicy.ERROR:
             raise DeviceRejected("simulated failure of the preferred allocation")
+        # The framework adds required devices and cuts the result to the requested size.
         return sorted(available, reverse=policy is PreferredPolicy.REVERSE)
 
 
@@ -106,6 +107,7 @@ class SimulatedPlugin:
         self.settings = settings or SimulationSettings()
         # A short grace period: calls that hang because of a fault would delay every stop.
         framework = plugin_settings or PluginSettings(stop_grace=0.5)
+        # A copy of the settings, because tests change the faults while the plugin runs.
         self.faults = Faults(
             delays=dict(self.settings.rpc_delays),
             errors=dict(self.settings.rpc_errors),
@@ -116,6 +118,7 @@ class SimulatedPlugin:
         make = _CLASSES[policy is not PreferredPolicy.NONE, self.settings.pre_start]
         self._plugin = make(self.settings, framework.recheck)
         self._call_log = CallLog(self.settings.calls_kept)
+        # SimulationSettings has checked the name.
         namespace, _, name = self.settings.resource_name.partition("/")
         self.manager = Manager(
             StaticLister(namespace, {name: self._plugin}),
@@ -170,10 +173,12 @@ class SimulatedPlugin:
 
         Raises UnknownDevice for an unknown ID, ValueError for another health.
         """
+        # `Device` accepts both forms as well, but the table needs a bool.
         if isinstance(health, str):
             if health not in HEALTH:
                 raise ValueError(f"unknown health {health!r}: use Healthy or Unhealthy")
             health = HEALTH[health]
+        # The control file can override this; the published list shows the result of both.
         self._plugin.table.set_health(device_id, health)
         self._publish()
 

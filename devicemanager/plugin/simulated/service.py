@@ -91,9 +91,11 @@ class CallLog:
             self._calls.append(call)
             self._counts[call.rpc] += 1
             self._bytes += call.request.ByteSize()
+            # Remove the oldest calls until both limits hold. A single huge call can remove itself.
             while self._calls and (len(self._calls) > self._limit or self._bytes > _MOST_BYTES):
                 self._bytes -= self._calls.popleft().request.ByteSize()
                 self._dropped += 1
+        # Outside the lock: the condition of a waiter reads the counts.
         self._arrived.notify()
 
     def wait_for(self, rpc: str, count: int, timeout: float) -> bool:
@@ -128,6 +130,7 @@ class SimulatedService(Service):
     def ListAndWatch(
         self, request: dp.Empty, context: grpc.ServicerContext
     ) -> Iterator[dp.ListAndWatchResponse | bytes]:
+        # A generator: this line runs when gRPC asks for the first list.
         fault = self._arrive("ListAndWatch", request, context).lists
         lists = super().ListAndWatch(request, context)
         if fault is ListFault.NONE:
@@ -137,6 +140,7 @@ class SimulatedService(Service):
         elif fault is ListFault.FLOOD:
             yield from self._flood(lists, context)
         else:
+            # Each list is changed in turn, so a fault also applies to later changes.
             for payload in lists:
                 yield from faulty_lists(fault, wire.to_bytes(payload))
                 if fault is ListFault.CLOSE:
@@ -148,12 +152,15 @@ class SimulatedService(Service):
         self, request: dp.AllocateRequest, context: grpc.ServicerContext
     ) -> dp.AllocateResponse | bytes:
         fault = self._arrive("Allocate", request, context).allocate
+        # The framework checks the request even if its response is replaced below, so an invalid
+        # request still fails.
         response = dp.AllocateResponse.FromString(wire.to_bytes(super().Allocate(request, context)))
         match fault:
             case AllocateFault.NO_RESPONSES:
                 response.Clear()
             case AllocateFault.EXTRA_RESPONSE:
                 response.container_responses.add()
+            # Ends when the kubelet's deadline has passed, so no thread hangs forever.
             case AllocateFault.HANG:
                 _wait(context, None)
             case AllocateFault.GARBAGE:
@@ -186,6 +193,7 @@ class SimulatedService(Service):
 
         A test that has seen the call in the log can already set the faults of the next one.
         """
+        # Copied before the call is in the log.
         faults = self._faults.copy()
         self._call_log.add(RpcCall(rpc, request))
         delay = faults.delays.get(rpc)
@@ -203,6 +211,7 @@ class SimulatedService(Service):
         pace = threading.Event()
         while context.is_active():
             yield message
+            # Changes the health of one device, so that each list differs from the one before.
             for device in message.devices[-1:]:
                 healthy = device.health == HEALTHY
                 device.health = UNHEALTHY if healthy else HEALTHY
@@ -212,5 +221,6 @@ class SimulatedService(Service):
 def _wait(context: grpc.ServicerContext, seconds: float | None) -> None:
     """Wait for ``seconds`` (None: forever), or until the caller gives up."""
     gone = threading.Event()
+    # Returns False if the caller has already gone.
     if context.add_callback(gone.set):
         gone.wait(seconds)

@@ -83,6 +83,7 @@ def _whole(name: str, least: int, most: int, value: int | str) -> int:
 
 
 def _switch(name: str, value: bool | str) -> bool:
+    # Also accepts a bool, whose text is True or False.
     text = str(value).strip().lower()
     if text not in _TRUE | _FALSE:
         raise _invalid(name, value, "true or false")
@@ -291,6 +292,7 @@ class SimulationSettings:
 
     def __attrs_post_init__(self) -> None:
         check_resource_name(self.resource_name)
+        # It becomes a file name; names that begin with a dot are hidden from kubelets.
         if not re.fullmatch(r"[\w.-]+", self.plugin_name) or self.plugin_name.startswith("."):
             raise _invalid("plugin_name", self.plugin_name, "a file name")
         # Fail now, not when the first pod arrives.
@@ -303,6 +305,7 @@ class SimulationSettings:
     def from_env(cls, environ: Mapping[str, str]) -> Self:
         """Read the settings from environment variables; unset or empty ones keep the default."""
         given: dict[str, Any] = {}
+        # An empty variable counts as unset, as in manifests with optional values.
         for field in attrs.fields(cls):
             if value := environ.get(field.name.upper()):
                 given[field.name] = value

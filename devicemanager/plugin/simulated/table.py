@@ -39,6 +39,7 @@ class DeviceTable:
         with self._lock:
             devices = dict(self._devices)
             for id_, state in self._controlled.items():
+                # `gone` for an unknown ID is not an error: the file can outlive the device.
                 if state == GONE:
                     devices.pop(id_, None)
                 else:
@@ -81,4 +82,5 @@ class DeviceTable:
         return Device(id_, healthy, numa)
 
     def _index(self, id_: str) -> int:
+        # Numbers are part of variables and paths, so they must not change while containers run.
         return self._indexes.setdefault(id_, len(self._indexes))

@@ -63,6 +63,7 @@ class _Generated:
 
     def groups(self, indexes: tuple[int, ...], resource: str) -> tuple[ContainerDevices, ...]:
         """Return some of the devices; neighbours with the same NUMA node share an entry."""
+        # Assigned in turn, as by the simulated plugin.
         nodes = [self.numa[i % len(self.numa)] if self.numa else None for i in indexes]
         pairs = zip(indexes, nodes, strict=True)
         return tuple(
@@ -100,6 +101,7 @@ class ContentReader:
     def pods(self, where: Where, value: Any) -> tuple[Pod, ...]:
         """Parse a list of pods; return them sorted by namespace and name."""
         found = listed(self._pod)(where, value)
+        # A finished pod can have the name of its successor.
         names = [(pod.namespace, pod.name) for pod in found if pod.active]
         for index, name in enumerate(names):
             if name in names[:index]:
@@ -139,6 +141,7 @@ class ContentReader:
         )
 
     def _allocatable_devices(self, where: Where, value: Any) -> tuple[ContainerDevices, ...]:
+        # Two forms: IDs, or a number of generated devices. `_plain` reports other values.
         if not isinstance(value, Mapping) or "count" not in value:
             return self._plain(where, value)
         found = fields(
@@ -160,6 +163,7 @@ class ContentReader:
             raise where.error(f"unknown id_shape {shape!r}: use one of {', '.join(SHAPES)}")
         if count > _MOST_DEVICES:
             raise where.error(f"count is {count}: use at most {_MOST_DEVICES}")
+        # The defaults are those of the fixture `simulated_plugin`.
         ids = device_ids(
             shape,
             count,
@@ -179,6 +183,7 @@ class ContentReader:
         if generated is None:
             raise where.error(f"indexes: allocatable has no {resource} with a count")
         for index in found["indexes"]:
+            # `id_list` allows no negative numbers.
             if index >= len(generated.ids):
                 raise where.error(
                     f"indexes: {index} is too large: {resource} has {len(generated.ids)} devices"
@@ -204,6 +209,7 @@ def _joined(groups: tuple[tuple[ContainerDevices, ...], ...]) -> tuple[Container
 def _name(where: Where, found: dict[str, Any], field: str = "name") -> str:
     if field not in found:
         raise where.error(f"{field} is missing")
+    # Removed, because the caller passes the other fields by keyword.
     name: str = found.pop(field)
     return name
 

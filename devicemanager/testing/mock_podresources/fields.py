@@ -75,9 +75,11 @@ def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[s
         raise where.error(f"expected a mapping, not {described(value)}")
     for name in value:
         if name not in readers:
+            # Most unknown fields are typing errors.
             close = difflib.get_close_matches(str(name), readers, n=1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(readers)}"
             raise where.error(f"unknown field {name!r}: {hint}")
+    # In the order of `readers`, not of the file: some fields refer to others.
     return {
         name: read(where.field(name), value[name])
         for name, read in readers.items()
@@ -114,6 +116,7 @@ def number(least: float, *, exclusive: bool = False) -> Read[float]:
     """Return a function that parses a number from ``least``, or above it."""
 
     def reader(where: Where, value: Any) -> float:
+        # A bool is an int in Python, and YAML reads `yes` as a bool.
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not (least < value if exclusive else least <= value < float("inf")):
             above = "above" if exclusive else "from"
@@ -137,6 +140,7 @@ def whole(least: int) -> Read[int]:
 def id_list(where: Where, value: Any) -> tuple[int, ...]:
     """Parse a list of numbers, or the kernel's form such as ``0-3,8``."""
     if isinstance(value, int) and not isinstance(value, bool):
+        # YAML reads a single CPU as a number.
         value = [value]
     if not isinstance(value, str):
         return listed(whole(0))(where, value)
@@ -149,6 +153,7 @@ def id_list(where: Where, value: Any) -> tuple[int, ...]:
         if ends[1] < ends[0]:
             raise where.error(f"invalid range {part!r}: put the lower number first")
         if ends[1] - ends[0] >= _MOST_LISTED:
+            # A limit, because 0-999999999 would need gigabytes.
             raise where.error(f"range {part!r} has more than {_MOST_LISTED} numbers")
         ids.extend(range(ends[0], ends[1] + 1))
     return tuple(ids)

@@ -61,6 +61,7 @@ def read_script(*documents: Mapping[str, Any]) -> Script:
 
 def _documents(path: str, data: bytes | None) -> list[object]:
     try:
+        # Not open(): a pipe would block, and a huge file would use up the memory.
         content = (read_regular(path, MOST_BYTES) if data is None else data).decode()
         return load_documents(content, MOST_BYTES, _MOST_NODES, "too large")
     except OSError as error:
@@ -83,6 +84,7 @@ def _read(documents: Iterable[tuple[str, Any]]) -> Script:
         top_level = {key: plain.pop(key) for key in _CONTENT if key in plain}
         if top_level:
             plain.setdefault("allocatable", top_level)
+        # Outputs of the commands have it.
         plain.pop("schema", None)
         for key, value in plain.items():
             if key in values:
@@ -164,6 +166,7 @@ def _fault(where: Where, value: Any) -> Fault:
         fault = Fault.from_data(value)
     except FaultError as error:
         raise where.error(str(error)) from error
+    # Other faults need a plugin, a checkpoint or a registration.
     if fault.point is not InjectionPoint.POD_RESOURCES:
         raise where.error(f"{fault.kind.name} needs a kubelet: use a fault of pod-resources")
     return fault

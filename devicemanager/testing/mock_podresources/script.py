@@ -68,6 +68,7 @@ def with_pods(
 
     Unchanged pods are the same objects, so that the server need not encode them again.
     """
+    # Deletions last: a step that sets and deletes the same pod deletes it.
     by_name = {(pod.namespace, pod.name): pod for pod in pods}
     by_name |= {(pod.namespace, pod.name): pod for pod in changed}
     for name in deleted:

@@ -68,6 +68,7 @@ class MockPodResources:
         self.socket_path = Path(socket_path).absolute()
         self.source = MemorySource(self.script.pods, self.script.allocatable)
         profile = _profile(self.script.kubelet_version)
+        # The registry of faults is the kubelet's; only the actions differ.
         actions = _Actions(self.source, profile)
         self.faults = FaultRegistry(self._clock, None, actions, self.script.seed)
         """The current faults; ``set`` and ``clear`` change them."""
@@ -91,10 +92,12 @@ class MockPodResources:
     def start(self) -> Self:
         """Serve, and apply each step when it is due."""
         with self._lock:
+            # Before the server starts: the first call must already meet them.
             for fault in self.script.faults:
                 self.faults.set(fault)
             self._server.start()
             self._is_started = True
+            # Due times add up from here, so that delays of single steps do not accumulate.
             self._due = self._clock.monotonic()
             self._report(f"pod resources socket: {self.socket_path}")
             self._report(f"ready: {len(self.script.pods)} pods, {len(self.script.steps)} steps")
@@ -109,6 +112,7 @@ class MockPodResources:
         # Without the lock: `cancel` waits for a step in progress, which needs it.
         if cancel is not None:
             cancel()
+        # Releases delayed calls, for which the server would otherwise wait.
         self.faults.stopping()
         self._server.stop()
         if self._temporary is not None:
@@ -154,6 +158,7 @@ class MockPodResources:
                 pods = with_pods(pods, step.set_pods, step.delete_pods)
             # In one change: no client sees half of a step.
             self.source.replace(pods=pods, allocatable=step.allocatable)
+            # Clear before set: a step can replace all faults.
             if step.clear_faults:
                 self.faults.clear()
             for fault in step.faults:
@@ -192,6 +197,7 @@ class MockPodResources:
     def _next(self) -> None:
         """Apply the next step; called on the clock's thread."""
         with self._lock:
+            # Stopped while this callback waited for the lock.
             if self._cancel is None:
                 return
             if self._clock.monotonic() < self._due:  # a clock can call early
@@ -214,6 +220,7 @@ class _Actions:
     def prepare(self, fault: Fault) -> object:
         if fault.kind.is_action:
             raise _no_kubelet(fault)
+        # Only this fault needs the content of the moment at which it is set.
         if fault.kind.name != "stale-pod-resources":
             return None
         return past_answers(self._source, self._profile)
@@ -232,6 +239,7 @@ def _no_kubelet(fault: Fault) -> RequestError:
 def _profile(version: str | None) -> Profile:
     if version is None:
         return ALL
+    # Imported here: a script without a version does not need the settings of a kubelet.
     from devicemanager.kubelet.apiprofile import api_profile
     from devicemanager.kubelet.settings import Settings
 

@@ -60,6 +60,14 @@ def test_plugin_of_the_framework_needs_no_path(mock_kubelet, plugin_process, mon
         assert process.output() == [expected]
 
 
+def test_command_cannot_hide_the_supervisor(plugin_process, tmp_path):
+    """The command's directory and PYTHONPATH have another package ``devicemanager``."""
+    (tmp_path / "devicemanager").mkdir()
+    (tmp_path / "devicemanager/__init__.py").write_text("raise SystemExit('the wrong package')")
+    process = plugin_process(["true"], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert (process.wait(), process.output()) == (0, [])
+
+
 def test_plugin_with_hard_coded_paths(mock_kubelet, plugin_process):
     command = simulated(directory="/var/lib/kubelet/device-plugins")
     plugin_process(command, GPU, 2, at_node_paths=True)
