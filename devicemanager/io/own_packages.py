@@ -14,14 +14,14 @@ with generated code, ``checkpoint.py``. If the project comes first on ``sys.path
        in podresources/*:    import protos       site-packages/protos, as _devicemanager_protos
        in project/train.py:  import checkpoint   site-packages/checkpoint (not hidden)
 
-Theory of operation. For an import statement, CPython calls ``__import__`` of the ``__builtins__``
-of the module that contains the statement. In case 2, ``_Finder`` gives each of our modules a
+Theory of operation. For an import statement, CPython calls ``__import__`` in the builtins of
+the module that contains the statement. In case 2, ``_Finder`` gives each of our modules a
 ``_Loader``, which sets builtins with ``_import`` before the module runs. ``_import`` adds the
 prefix to hidden names, and ``_Finder`` finds the packages with the prefix. No other module is
 affected.
 
 Each of our packages is loaded once, under the name that the first import decides (``_hidden_by``).
-Limit: a module of ours that was loaded before ``sys.path`` changed keeps Python's own imports.
+Limit: our modules that were loaded before ``sys.path`` changed keep Python's own imports.
 
 ``docs/decisions/own-packages.md`` lists the alternatives and why they fail.
 """
@@ -100,10 +100,10 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
-    """Import as Python does, but a hidden package of ours by its prefixed name."""
+    """Import as Python does, but import our hidden packages by their prefixed names."""
     top = name.partition(".")[0]
     if level == 0 and top in NAMES and (other := _hidden_by(top)) is not None:
-        # Somebody copied `devicemanager` without the packages beside it.
+        # The package `devicemanager` was copied without the packages beside it.
         if not os.path.isdir(os.path.join(_DIRECTORY, top)):
             raise ImportError(
                 f"{other} hides the package {top} that comes with devicemanager: rename it, or "

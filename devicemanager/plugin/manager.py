@@ -24,7 +24,7 @@ from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatu
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE, PluginSettings
 
-__all__ = ["Manager"]
+__all__ = ["ManagedPlugin", "Manager"]
 
 _log = logging.getLogger(__name__)
 
@@ -291,6 +291,39 @@ class Manager:
             # Started before it is added: stop() joins the thread of each resource that it finds.
             resource.start()
             self._resources[name] = resource
+
+
+class ManagedPlugin:
+    """Base class of a plugin that has a manager with one resource. Thread-safe.
+
+    A context manager: entering starts, leaving stops.
+    """
+
+    manager: Manager
+
+    def start(self) -> Self:
+        """Serve. Raises ConfigurationError if the directory is not one, or not writable."""
+        self.manager.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop serving and remove the socket. A second call does nothing."""
+        self.manager.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def status(self) -> ResourceStatus | None:
+        """State, socket and number of registrations; None before the start."""
+        return next(iter(self.manager.resources()), None)
+
+    def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
+        """Wait until it is registered and, with ``streaming``, the list stream is open."""
+        return self.manager.wait_registered(timeout, streaming=streaming)
 
 
 def _join(resources: Iterable[Resource]) -> None:

@@ -61,7 +61,7 @@ def decide(observation: Observation, settings: PluginSettings) -> Decision:
     if observation.kubelet is None:
         return Decision(Action.IDLE, "there is no kubelet", settings.recheck)
     if observation.served_kubelet is None:
-        return Decision(Action.SERVE, "the kubelet is there")
+        return Decision(Action.SERVE, "the kubelet has started")
     if observation.served_kubelet != observation.kubelet:
         return Decision(Action.SERVE, "the kubelet was restarted")
     if not observation.own_socket:

@@ -62,9 +62,9 @@ class Streams:
         with self._lock:
             self._open.append(stream)
             # Ended streams stay in the list until their call returns; they do not count here.
-            living = [other for other in self._open if not other.ended()]
-            if len(living) > self._limit:
-                living[0].end()
+            open_streams = [other for other in self._open if not other.ended()]
+            if len(open_streams) > self._limit:
+                open_streams[0].end()
             self._counts = attrs.evolve(
                 self._counts,
                 open=len(self._open),

@@ -282,7 +282,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _shorten(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    # Do not import it for failures of other projects: without it, the error is not one of ours.
+    # Not imported for failures of other projects: if it is missing, the error is not ours.
     if "devicemanager.core.errors" in sys.modules:
         from devicemanager.testing.traces import hide_our_frames
 

@@ -52,7 +52,7 @@ def names(annotation: str) -> Iterator[str]:
 
 
 def resolve(module: str, name: str) -> tuple[str, object] | None:
-    """Return the full name and the object of a name of ours in an annotation."""
+    """Return the full name and the object of a name in an annotation; None if it is not ours."""
     home, original = imports(module).get(name, (module, name))
     if home.partition(".")[0] not in OURS:
         return None

@@ -21,7 +21,6 @@ from __future__ import annotations
 from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from devicemanager.plugin.recording.answers import Miss
     from devicemanager.plugin.recording.calls import SCHEMA, EndedBy, RecordedCall
     from devicemanager.plugin.recording.errors import NotRecorded, RecordingError
     from devicemanager.plugin.recording.recorder import Recorder
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         Recording,
     )
     from devicemanager.plugin.recording.replay import ReplayPlugin
+    from devicemanager.plugin.recording.responses import Miss
 
 __all__ = [
     "SCHEMA",
@@ -51,7 +51,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "SCHEMA": "calls",
         "EndedBy": "calls",
-        "Miss": "answers",
+        "Miss": "responses",
         "NotRecorded": "errors",
         "RecordedCall": "calls",
         "RecordedRegistration": "recording",

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Self
 
 from devicemanager.plugin.author import Plugin, StaticLister
-from devicemanager.plugin.manager import Manager
+from devicemanager.plugin.manager import ManagedPlugin, Manager
 from devicemanager.plugin.names import check_resource_name
-from devicemanager.plugin.recording.answers import Answers, Miss
 from devicemanager.plugin.recording.errors import NotRecorded, RecordingError
 from devicemanager.plugin.recording.recording import Recording
 from devicemanager.plugin.recording.replay_service import ReplayService
-from devicemanager.plugin.resource import ResourceStatus
+from devicemanager.plugin.recording.responses import Miss, RecordedResponses
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.streams import Streams
@@ -33,7 +31,7 @@ class _Recorded(Plugin):
         raise NotImplementedError
 
 
-class ReplayPlugin:
+class ReplayPlugin(ManagedPlugin):
     """The plugin of one resource of a recording, registered with the kubelet of ``directory``.
 
     ``recording`` is a recording or the path of one. ``resource`` is optional if the recording has
@@ -64,7 +62,9 @@ class ReplayPlugin:
         self.speed = speed
         self._on_miss = on_miss
         self._registrations = loaded.registrations(self.resource)
-        self._answers = Answers([call for each in self._registrations for call in each.calls])
+        self._responses = RecordedResponses(
+            [call for each in self._registrations for call in each.calls]
+        )
         # Guards the two fields below.
         self._lock = threading.Lock()
         self._served = 0
@@ -82,21 +82,6 @@ class ReplayPlugin:
             _service=self._service,
         )
 
-    def start(self) -> Self:
-        """Serve. Raises ConfigurationError if the directory is not one, or not writable."""
-        self.manager.start()
-        return self
-
-    def stop(self) -> None:
-        """Stop serving and remove the socket. A second call does nothing."""
-        self.manager.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
-
     @property
     def misses(self) -> tuple[Miss, ...]:
         """The requests that were not recorded, oldest first."""
@@ -108,15 +93,6 @@ class ReplayPlugin:
         """The lists that its first stream sends, serialized."""
         streams = self._registrations[0].streams
         return tuple(each.response_bytes or b"" for each in streams[0].lists) if streams else ()
-
-    @property
-    def status(self) -> ResourceStatus | None:
-        """State, socket and number of registrations; None before the start."""
-        return next(iter(self.manager.resources()), None)
-
-    def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
-        """Wait until it is registered and, with ``streaming``, the list stream is open."""
-        return self.manager.wait_registered(timeout, streaming=streaming)
 
     def check(self) -> None:
         """Raise NotRecorded if there were requests that are not in the recording."""
@@ -137,7 +113,7 @@ class ReplayPlugin:
             registration=registration,
             after=recorded[1] if len(recorded) == 2 else None,
             opened=0 if recorded else len(registration.streams),
-            answers=self._answers,
+            responses=self._responses,
             pace=self._pace,
             missed=self._missed,
         )

@@ -9,9 +9,9 @@ import grpc
 
 from devicemanager.core.api.codes import go_name
 from devicemanager.plugin.author import Plugin
-from devicemanager.plugin.recording.answers import Answers, Miss
 from devicemanager.plugin.recording.calls import OK, EndedBy, RecordedCall
 from devicemanager.plugin.recording.recording import RecordedRegistration, RecordedStream
+from devicemanager.plugin.recording.responses import Miss, RecordedResponses
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.streams import Stream, Streams
@@ -43,14 +43,14 @@ class ReplayService(Service):
         registration: RecordedRegistration,
         after: RecordedRegistration | None,
         opened: int,
-        answers: Answers,
+        responses: RecordedResponses,
         pace: Pace,
         missed: Callable[[Miss], object],
     ) -> None:
         super().__init__(plugin, settings, streams)
         self._registration = registration
         self._after = after
-        self._answers = answers
+        self._responses = responses
         self._pace = pace
         self._missed = missed
         # Guards the number of streams that were opened.
@@ -62,7 +62,7 @@ class ReplayService(Service):
         return register.options
 
     def GetDevicePluginOptions(self, request: dp.Empty, context: grpc.ServicerContext) -> bytes:
-        call = self._answers.take("GetDevicePluginOptions", request.SerializeToString())
+        call = self._responses.take("GetDevicePluginOptions", request.SerializeToString())
         if call is None:  # Register has the same options
             return self.options().SerializeToString()
         return self._repeat(call, context)
@@ -130,9 +130,9 @@ class ReplayService(Service):
             devices.pause(pause, stream.ended)
 
     def _respond(self, rpc: str, request: bytes, context: grpc.ServicerContext) -> bytes:
-        call = self._answers.take(rpc, request)
+        call = self._responses.take(rpc, request)
         if call is None:
-            miss = self._answers.miss(rpc, request)
+            miss = self._responses.miss(rpc, request)
             self._missed(miss)
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"replay: {miss}")
         return self._repeat(call, context)

@@ -7,12 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Any
 
 import attrs
 
 from devicemanager.plugin.recording.calls import (
-    OK,
     REGISTER,
     SCHEMA,
     EndedBy,
@@ -163,23 +162,17 @@ class CallInProgress:
             self._response = response
             return
         self._messages += 1
-        entry = self._entry(time.time(), response, OK, "", None, self._messages)
+        entry = self._entry(time.time(), response, stream_message=self._messages)
         self._writer.add(self, entry, last=False)
 
     def ended(self, code: str, message: str, ended_by: EndedBy) -> None:
         """Record the end of the call with its status."""
-        entry = self._entry(self._time, self._response, code, message, ended_by, None)
+        entry = self._entry(
+            self._time, self._response, code=code, message=message, ended_by=ended_by
+        )
         self._writer.add(self, entry, last=True)
 
-    def _entry(
-        self,
-        at: float,
-        response: bytes | None,
-        code: str,
-        message: str,
-        ended_by: EndedBy | None,
-        stream_message: int | None,
-    ) -> RecordedCall:
+    def _entry(self, at: float, response: bytes | None, **fields: Any) -> RecordedCall:
         return RecordedCall(
             number=0,
             time=at,
@@ -191,10 +184,7 @@ class CallInProgress:
             rpc=self._rpc,
             request_bytes=self._request,
             response_bytes=response,
-            code=code,
-            message=message,
             duration=time.monotonic() - self.started,
             stream=self.stream,
-            stream_message=stream_message,
-            ended_by=ended_by,
+            **fields,
         )

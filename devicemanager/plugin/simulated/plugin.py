@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from devicemanager.plugin.author import DeviceLists, Plugin, StaticLister
 from devicemanager.plugin.errors import DeviceRejected
-from devicemanager.plugin.manager import Manager
-from devicemanager.plugin.resource import ResourceStatus
+from devicemanager.plugin.manager import ManagedPlugin, Manager
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.simulated.control import ControlFile
 from devicemanager.plugin.simulated.faults import Faults
@@ -86,7 +84,7 @@ _CLASSES: dict[tuple[bool, bool], type[_Simulated]] = {
 }
 
 
-class SimulatedPlugin:
+class SimulatedPlugin(ManagedPlugin):
     """Virtual devices of one resource, registered with the kubelet of ``directory``.
 
     ``start`` serves in the background, also across kubelet restarts. ``stop`` ends that for good.
@@ -130,21 +128,6 @@ class SimulatedPlugin:
             ),
         )
 
-    def start(self) -> Self:
-        """Serve. Raises ConfigurationError if the directory is not one, or not writable."""
-        self.manager.start()
-        return self
-
-    def stop(self) -> None:
-        """Stop serving and remove the socket. A second call does nothing."""
-        self.manager.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
-
     @property
     def devices(self) -> tuple[Device, ...]:
         """The current devices, in the order in which they were added."""
@@ -162,11 +145,6 @@ class SimulatedPlugin:
     def calls_dropped(self) -> int:
         """Number of earlier RPCs that :attr:`calls` no longer contains."""
         return self._call_log.dropped
-
-    @property
-    def status(self) -> ResourceStatus | None:
-        """State, socket and number of registrations; None before the start."""
-        return next(iter(self.manager.resources()), None)
 
     def set_health(self, device_id: str, health: str | bool) -> None:
         """Set a device's health: ``Healthy``, ``Unhealthy`` or a bool.
@@ -193,10 +171,6 @@ class SimulatedPlugin:
         """Remove a device. Raises UnknownDevice for an unknown ID."""
         self._plugin.table.remove(device_id)
         self._publish()
-
-    def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
-        """Wait until it is registered and, with ``streaming``, the list stream is open."""
-        return self.manager.wait_registered(timeout, streaming=streaming)
 
     def wait_for_call(self, rpc: str, count: int = 1, timeout: float = 10.0) -> bool:
         """Wait until ``rpc`` has been called ``count`` times since the start."""

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from devicemanager.plugin.recording.calls import RecordedCall, request_data
 from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["Answers", "Miss"]
+__all__ = ["Miss", "RecordedResponses"]
 
 _SHOWN = 16
 
@@ -53,7 +53,7 @@ class Miss:
         return f"{text}; most similar: {self.rpc}{_shown(self.rpc, self.nearest_bytes)}"
 
 
-class Answers:
+class RecordedResponses:
     """The recorded responses of the plugin of one resource. Thread-safe."""
 
     def __init__(self, calls: Iterable[RecordedCall]) -> None:
